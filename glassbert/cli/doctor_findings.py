@@ -1,0 +1,236 @@
+"""What is misconfigured on a machine, and what to do about it: one small group of rules for each part of it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from glassbert.engines.machine import Blas, Machine
+
+GIB = 2**30
+# Optimised kernels reach several times these rates on one core; plain loops and a reference BLAS stay below them.
+SLOW_GFLOPS = 5.0
+SLOW_GFLOPS_WITH_AVX2 = 15.0
+# OpenBLAS's own names; NumPy's wheels carry Katmai, Nehalem and Sandybridge and report those for their relatives.
+KERNELS_BEFORE_AVX2 = ("barcelona", "core2", "generic", "katmai", "nehalem", "penryn", "prescott", "sandybridge")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing worth knowing: "ok" needs no action, "advice" would help, "problem" should be put right."""
+
+    severity: Literal["ok", "advice", "problem"]
+    name: str
+    message: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class MatmulRate:
+    """A measured rate; `threads` is None on MLX, which chooses for itself."""
+
+    engine: str
+    dtype: str
+    threads: int | None
+    gflops: float
+
+
+def find_misconfigurations(machine: Machine, rates: Iterable[MatmulRate]) -> list[Finding]:
+    """Judge the facts and the measured rates; a healthy machine yields nothing."""
+    findings = [
+        *_judge_python(machine),
+        *_judge_threads(machine),
+        *_judge_speed(machine, list(rates)),
+        *_judge_memory(machine),
+        *_judge_mlx(machine),
+    ]
+    return sorted(findings, key=lambda finding: ("problem", "advice", "ok").index(finding.severity))
+
+
+def _judge_python(machine: Machine) -> Iterator[Finding]:
+    for package in machine.missing_packages:
+        yield Finding(
+            "problem",
+            "package-missing",
+            f"The package {package} is not installed, and GlassBERT needs it.",
+            f"Run: pip install {package}",
+        )
+    if int(machine.numpy.split(".")[0]) < 2:
+        yield Finding(
+            "problem",
+            "numpy-old",
+            f"NumPy {machine.numpy} is older than 2.0, which GlassBERT needs.",
+            'Run: pip install --upgrade "numpy>=2"',
+        )
+    if machine.python_bits != 64:
+        yield Finding(
+            "problem",
+            "python-32-bit",
+            "This is a 32-bit Python, which cannot address the memory that training needs.",
+            "Install a 64-bit Python.",
+        )
+    if machine.translated:
+        yield Finding(
+            "problem",
+            "python-translated",
+            "This Python was built for Intel and runs translated on Apple silicon: slow, and without MLX.",
+            "Install a Python for arm64 and set up again with it.",
+        )
+    if machine.python_implementation != "CPython":
+        yield Finding(
+            "advice",
+            "python-unusual",
+            f"This Python is {machine.python_implementation}, on which GlassBERT is not tested.",
+            "Use CPython.",
+        )
+    if machine.free_threaded:
+        yield Finding(
+            "advice",
+            "python-free-threaded",
+            "This is a free-threaded Python, on which GlassBERT is not tested.",
+            "Use the ordinary build of Python if anything behaves strangely.",
+        )
+    if machine.system == "Linux" and not machine.libc.startswith("glibc"):
+        yield Finding(
+            "advice",
+            "glibc-absent",
+            "This Linux has no glibc (Alpine has musl, for example), and MLX and PyTorch publish no builds for it.",
+            "Use a distribution with glibc if you want MLX or the tests against PyTorch.",
+        )
+
+
+def _judge_threads(machine: Machine) -> Iterator[Finding]:
+    variables, cores, threads = machine.thread_variables, machine.usable_cores, machine.blas.threads
+    caps = {name: _leading_number(variables[name]) for name in _variables_obeyed_by(machine.blas) if name in variables}
+    for name, cap in caps.items():
+        if cap is None:
+            yield Finding(
+                "advice",
+                "thread-variable-invalid",
+                f"{name} is set to {variables[name]!r}, which is not a positive number.",
+                f"Run: unset {name}",
+            )
+    # BLAS obeys the first of its variables that holds a number.
+    capping, cap = next(((name, cap) for name, cap in caps.items() if cap is not None), ("", None))
+    if cap is not None and cap < cores and (threads is None or threads <= cap):
+        yield Finding(
+            "problem" if cap == 1 else "advice",
+            "blas-capped",
+            f"{capping}={variables[capping]} keeps BLAS at {_count(cap, 'thread')}, "
+            f"though {_count(cores, 'core')} may be used.",
+            f"Run: unset {capping}",
+        )
+    elif threads == 1 < cores:
+        yield Finding(
+            "problem",
+            "blas-single-threaded",
+            f"BLAS uses one thread though {cores} cores may be used, and no environment variable explains it.",
+            "The library may be built without threads. Run: pip install --force-reinstall numpy",
+        )
+    elif threads is not None and threads > cores:
+        yield Finding(
+            "advice",
+            "blas-oversubscribed",
+            f"BLAS starts {threads} threads, but this process may use only {_count(cores, 'core')}, "
+            "so the threads wait for each other.",
+            f"Run: export {_variables_obeyed_by(machine.blas)[0]}={cores}",
+        )
+
+
+def _judge_speed(machine: Machine, rates: list[MatmulRate]) -> Iterator[Finding]:
+    by_threads = {rate.threads: rate.gflops for rate in rates if (rate.engine, rate.dtype) == ("numpy", "float32")}
+    one = by_threads.get(1, by_threads.get(None))
+    has_avx2 = "avx2" in machine.cpu_features
+    expected = SLOW_GFLOPS_WITH_AVX2 if has_avx2 else SLOW_GFLOPS
+    if has_avx2 and machine.blas.architecture.lower() in KERNELS_BEFORE_AVX2:
+        yield Finding(
+            "problem",
+            "blas-old-kernels",
+            f"This processor has AVX2, but BLAS runs its kernels for {machine.blas.architecture}, which do not use it.",
+            "Unset OPENBLAS_CORETYPE if it is set. Otherwise run: pip install --upgrade numpy",
+        )
+    elif one is not None and one < expected:
+        yield Finding(
+            "problem",
+            "blas-slow",
+            f"NumPy multiplies float32 matrices at {one:.1f} GFLOP/s on one core, where at least {expected:.0f} "
+            f"is expected: its BLAS ({machine.blas.name}) is not an optimised one, or the machine is very busy.",
+            "Measure again on an idle machine. If it stays slow, run: pip install --force-reinstall numpy",
+        )
+    most = max((threads for threads in by_threads if threads is not None), default=1)
+    if one is not None and most > 1 and by_threads[most] < 1.2 * one:
+        yield Finding(
+            "advice",
+            "threads-without-gain",
+            f"{most} threads multiply matrices hardly faster than one "
+            f"({by_threads[most]:.0f} against {one:.0f} GFLOP/s).",
+            "Look for other programs that keep the cores busy, then measure again.",
+        )
+
+
+def _judge_memory(machine: Machine) -> Iterator[Finding]:
+    free = machine.available_memory if machine.available_memory is not None else machine.usable_memory
+    if free is not None and free < 4 * GIB:
+        yield Finding(
+            "problem" if free < GIB else "advice",
+            "memory-little",
+            f"Only {free / GIB:.1f} GiB of memory can be used.",
+            "Close other programs or raise the container's limit; failing that, choose a small model and a small "
+            "batch, and turn on gradient checkpointing.",
+        )
+
+
+def _judge_mlx(machine: Machine) -> Iterator[Finding]:
+    mlx = machine.mlx
+    on_linux = "mlx[cuda13]" if machine.nvidia_gpu else "mlx[cpu]"
+    package = on_linux if machine.system == "Linux" else "mlx"
+    if mlx.import_error:
+        yield Finding(
+            "problem",
+            "mlx-broken",
+            f"MLX {mlx.version} is installed but cannot be imported: {mlx.import_error}",
+            f'Run: pip install --force-reinstall "{package}"',
+        )
+    elif machine.nvidia_gpu and mlx.backend != "cuda":
+        state = "finds no CUDA here" if mlx.installed else "is not installed"
+        yield Finding(
+            "advice",
+            "mlx-without-cuda",
+            f"This machine has an NVIDIA GPU, but MLX {state}, so the GPU stays idle.",
+            f'Run: pip install "{package}"',
+        )
+    elif mlx.cpu_reference_build:
+        yield Finding(
+            "ok",
+            "mlx-cpu-reference",
+            "MLX on Linux without a GPU multiplies with a slow reference library.",
+            "Nothing to do: use it to compare results, and NumPy for the work.",
+        )
+    elif machine.system == "Darwin" and machine.architecture == "arm64" and mlx.backend != "metal":
+        state = "finds no Metal device" if mlx.installed else "is not installed"
+        yield Finding(
+            "advice",
+            "mlx-without-metal",
+            f"This is Apple silicon, but MLX {state}, so the GPU stays idle.",
+            "Virtual machines often hide the GPU; run on the Mac itself." if mlx.installed else "Run: pip install mlx",
+        )
+
+
+def _variables_obeyed_by(blas: Blas) -> tuple[str, ...]:
+    """Name the variables this BLAS reads, the strongest first."""
+    if blas.name == "mkl":
+        return ("MKL_NUM_THREADS", "OMP_NUM_THREADS")
+    if blas.name == "accelerate":
+        return ("VECLIB_MAXIMUM_THREADS",)
+    if "openblas" in blas.name:
+        return ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+    return ("OMP_NUM_THREADS",)
+
+
+def _leading_number(text: str) -> int | None:
+    """Read "4" and OpenMP's list "4,2" as 4; zero and everything else as None."""
+    number = text.split(",")[0].strip()
+    return int(number) if number.isdigit() and int(number) > 0 else None
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

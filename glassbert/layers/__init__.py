@@ -1,0 +1,1 @@
+"""Embeddings, attention, feed-forward and the block: operations composed, forward beside backward."""

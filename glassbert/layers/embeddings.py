@@ -1,0 +1,71 @@
+"""Embeddings: what the first block sees of a token.
+
+    sum = token[id] + position[place] + token_type[type]          each part optional but the first
+    output = dropout(norm(sum))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glassbert.engines.namespace import Array
+from glassbert.layers.basics import drop, drop_backward, norm, norm_backward
+from glassbert.layers.parameters import Parameter, norm_parameters
+from glassbert.layers.scope import Scope
+from glassbert.ops import embedding, embedding_backward
+
+
+def embeddings_parameters(config: Any) -> list[Parameter]:
+    size = config.hidden_size
+    parameters = [Parameter("token", (config.vocab_size, size), "embedding")]
+    if config.positions == "learned":
+        parameters.append(Parameter("position", (config.max_position_embeddings, size), "embedding"))
+    if config.type_vocab_size:
+        parameters.append(Parameter("token_type", (config.type_vocab_size, size), "embedding"))
+    if config.embedding_norm:
+        parameters += norm_parameters("norm", size, config.norm_bias)
+    return parameters
+
+
+def embeddings(ids: Array, positions: Array, types: Array | None, at: Scope, config: Any, source: Any) -> Array:
+    """ids [B, T], positions [B or 1, T], types [B, T] -> [B, T, H]"""
+    at.keep("ids", ids)
+    at.keep("positions", positions)
+    at.keep("types", types)
+    x = at.note("tokens", embedding(at.parameter("token"), ids))  # [B, T, H]
+    if config.positions == "learned":
+        x = x + embedding(at.parameter("position"), positions)
+    if config.type_vocab_size:
+        x = x + (at.parameter("token_type")[0] if types is None else embedding(at.parameter("token_type"), types))
+    at.note("sum", x)
+    if config.embedding_norm:
+        x = norm(x, at, "norm", config.layer_norm_eps)
+    return at.note("output", drop(x, at, "dropout", config.embedding_dropout, source))
+
+
+def embeddings_backward(dx: Array, at: Scope, config: Any) -> None:
+    """The sum handed its gradient to every part; each table collects it at the rows that were looked up."""
+    at.note("d_output", dx)
+    dx = drop_backward(dx, at, "dropout", config.embedding_dropout)
+    if config.embedding_norm:
+        dx = norm_backward(dx, at, "norm")
+    at.note("d_sum", dx)
+    gradients = at.gradients
+    assert gradients is not None
+    gradients.add_rows(at.name("token"), *embedding_backward(dx, at["ids"], config.pad_token_id))
+    if config.positions == "learned":
+        positions = at["positions"]
+        dposition = dx if positions.shape[0] == dx.shape[0] else dx.sum(0, keepdims=True)  # [B or 1, T, H]
+        gradients.add_rows(at.name("position"), *embedding_backward(dposition, positions))
+    if config.type_vocab_size:
+        if at["types"] is None:
+            at.add("token_type", _first_row_only(dx, at.parameter("token_type")))
+        else:
+            gradients.add_rows(at.name("token_type"), *embedding_backward(dx, at["types"]))
+
+
+def _first_row_only(dx: Array, table: Array) -> Array:
+    row = dx.reshape(-1, dx.shape[-1]).sum(0)
+    selects = (table[:, :1] * 0).astype(row.dtype)
+    selects[0] = 1
+    return selects * row

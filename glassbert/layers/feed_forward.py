@@ -1,0 +1,49 @@
+"""The feed-forward layer: every token by itself, through a wider space and back.
+
+    hidden = x W_upᵀ + b                        [B, T, H] -> [B, T, I], or [B, T, 2I] where gated
+    output = dropout(act(hidden)) W_downᵀ + b   -> [B, T, H]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glassbert.engines.namespace import Array
+from glassbert.layers.basics import dense, dense_backward, drop, drop_backward
+from glassbert.layers.parameters import Parameter, linear_parameters
+from glassbert.layers.scope import Scope
+from glassbert.ops import ACTIVATIONS, geglu, geglu_backward
+
+
+def feed_forward_parameters(config: Any) -> list[Parameter]:
+    size, wide = config.hidden_size, config.intermediate_size
+    return [
+        *linear_parameters("up", size, 2 * wide if config.gated else wide, config.ffn_bias),
+        *linear_parameters("down", wide, size, config.ffn_bias, "output"),
+    ]
+
+
+def feed_forward(x: Array, at: Scope, config: Any, source: Any) -> Array:
+    at.note("input", x)
+    at.keep("x", x)
+    hidden = at.keep("hidden", dense(x, at, "up"))  # [B, T, I or 2I]
+    if config.gated:
+        activated, cache = geglu(hidden, config.activation)
+    else:
+        activated, cache = ACTIVATIONS[config.activation][0](hidden)
+    at.keep("cache", cache)
+    activated = at.keep("activated", drop(activated, at, "dropout", config.ffn_dropout, source))  # [B, T, I]
+    return at.note("output", dense(activated, at, "down"))
+
+
+def feed_forward_backward(dy: Array, at: Scope, config: Any) -> Array:
+    at.note("d_output", dy)
+    dactivated = dense_backward(dy, at["activated"], at, "down")
+    at.note("d_activated", dactivated)
+    dactivated = drop_backward(dactivated, at, "dropout", config.ffn_dropout)
+    if config.gated:
+        dhidden = geglu_backward(dactivated, at["hidden"], at["cache"], config.activation)
+    else:
+        dhidden = ACTIVATIONS[config.activation][1](dactivated, at["hidden"], at["cache"])
+    at.note("d_hidden", dhidden)
+    return at.note("d_input", dense_backward(dhidden, at["x"], at, "up"))

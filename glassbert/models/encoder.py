@@ -1,0 +1,120 @@
+"""The encoder: embeddings, a stack of blocks, a last norm. Forward and backward on one screen.
+
+Both are plain functions of parameters and inputs, so that threads can run them side by side on parts of a batch and
+MLX can compile them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.namespace import Array
+from glassbert.engines.parameters import Gradients
+from glassbert.layers.attention import Sight
+from glassbert.layers.basics import norm, norm_backward
+from glassbert.layers.block import block, block_backward, block_parameters
+from glassbert.layers.embeddings import embeddings, embeddings_backward, embeddings_parameters
+from glassbert.layers.parameters import Parameter, inside, norm_parameters
+from glassbert.layers.scope import Cache, Scope
+from glassbert.models.config import EncoderConfig
+from glassbert.ops import AttentionPattern, rotary_angles
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The checked inputs of an encoder, as arrays of its engine."""
+
+    ids: Array  # [B, T]
+    positions: Array  # [B or 1, T]
+    types: Array | None = None  # [B, T]
+    mask: Array | None = None  # [B, T], 0 where a token must not be seen
+    segments: Array | None = None  # [B, T], the document of a token, 0 for padding
+    angles: tuple[tuple[Array, Array], tuple[Array, Array]] | None = None  # rotary (cos, sin): global, local
+
+    def rows(self, part: slice) -> Batch:
+        def cut(x: Array | None) -> Array | None:
+            return x if x is None or x.shape[0] == 1 else x[part]
+
+        angles = self.angles and tuple((cut(cos), cut(sin)) for cos, sin in self.angles)
+        ids, types, mask, segments = (
+            None if x is None else x[part] for x in (self.ids, self.types, self.mask, self.segments)
+        )
+        return Batch(ids, cut(self.positions), types, mask, segments, angles)  # type: ignore[arg-type]
+
+
+def encoder_parameters(config: EncoderConfig) -> list[Parameter]:
+    parameters = inside("embeddings", embeddings_parameters(config))
+    for i in range(config.num_hidden_layers):
+        parameters += inside(f"layers.{i}", block_parameters(config, i))
+    if config.final_norm:
+        parameters += norm_parameters("final_norm", config.hidden_size, config.norm_bias)
+    return parameters
+
+
+def angles_for(positions: np.ndarray, config: EncoderConfig, dtype: np.dtype) -> tuple[Any, Any] | None:
+    """Rotary angles of the global and of the local layers."""
+    if config.positions != "rotary":
+        return None
+    bases = (config.global_rope_theta, config.local_rope_theta)
+    one, two = (rotary_angles(positions, config.head_size, base, dtype) for base in bases)
+    return one, two
+
+
+def sight_of(layer: int, batch: Batch, config: EncoderConfig) -> Sight:
+    window = config.window_of(layer)
+    pattern = AttentionPattern(batch.mask, batch.segments, window, config.causal)
+    if batch.angles is None:
+        return Sight(pattern)
+    return Sight(pattern, *batch.angles[0 if window is None else 1])
+
+
+def encode(
+    parameters: Mapping[str, Array],
+    config: EncoderConfig,
+    batch: Batch,
+    cache: Cache,
+    source: Any = None,
+    checkpointing: bool = False,
+) -> Array:
+    """ids [B, T] -> hidden states [B, T, H]. `source` draws dropout masks; without one nothing is dropped."""
+    at = Scope(parameters, cache)
+    x = embeddings(batch.ids, batch.positions, batch.types, at.inside("embeddings"), config, source)
+    for i in range(config.num_hidden_layers):
+        sight = sight_of(i, batch, config)
+        if checkpointing:
+            cache.keep(f"layers.{i}.input", x)
+            x = block(x, Scope(parameters, Cache()).inside(f"layers.{i}"), config, sight, source)
+        else:
+            x = block(x, at.inside(f"layers.{i}"), config, sight, source)
+    if config.final_norm:
+        x = norm(x, at, "final_norm", config.layer_norm_eps)
+    return cache.note("output", x)
+
+
+def encode_backward(
+    dx: Array,
+    parameters: Mapping[str, Array],
+    config: EncoderConfig,
+    batch: Batch,
+    cache: Cache,
+    gradients: Gradients,
+    source: Any = None,
+    checkpointing: bool = False,
+) -> None:
+    """`encode`, read from the bottom up. Gradients go into `gradients`, keyed by the name of their parameter."""
+    at = Scope(parameters, cache, gradients)
+    cache.note("d_output", dx)
+    if config.final_norm:
+        dx = norm_backward(dx, at, "final_norm")
+    for i in reversed(range(config.num_hidden_layers)):
+        sight = sight_of(i, batch, config)
+        scope = at.inside(f"layers.{i}")
+        if checkpointing:  # the block left only its input: run it once more, this time keeping everything
+            scope = Scope(parameters, Cache(), gradients).inside(f"layers.{i}")
+            block(cache[f"layers.{i}.input"], scope, config, sight, source)
+        dx = block_backward(dx, scope, config, sight, source)
+    embeddings_backward(dx, at.inside("embeddings"), config)

@@ -1,0 +1,91 @@
+"""Token ids, masks and the like, checked before anything is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glassbert.errors import InputError
+from glassbert.models.config import EncoderConfig
+
+
+def check_inputs(
+    config: EncoderConfig,
+    input_ids: Any,
+    attention_mask: Any = None,
+    token_type_ids: Any = None,
+    segment_ids: Any = None,
+    position_ids: Any = None,
+) -> dict[str, np.ndarray | None]:
+    """The inputs as integer arrays [B, T], or an `InputError` that names the first thing that does not fit."""
+    ids = _integers("input_ids", input_ids)
+    if ids.ndim != 2:
+        raise InputError(f"input_ids must have the shape [batch, length], got {list(ids.shape)}")
+    if ids.size == 0:
+        raise InputError(f"input_ids hold no token: the shape is {list(ids.shape)}")
+    _in_range("input_ids", ids, config.vocab_size, "the vocabulary")
+    length = ids.shape[1]
+    if length > config.max_position_embeddings:
+        raise InputError(
+            f"a sequence of {length} tokens is longer than the {config.max_position_embeddings} positions of this model; "
+            f"truncate it or split it into windows"
+        )
+    mask = None
+    if attention_mask is not None:
+        mask = _same_shape("attention_mask", np.asarray(attention_mask), ids)
+        if mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
+            raise InputError("attention_mask must hold only 1 (a real token) and 0 (padding)")
+        mask = None if mask.all() else mask.astype(np.bool_)
+    types = None
+    if token_type_ids is not None:
+        if config.type_vocab_size == 0:
+            raise InputError("this model has no token types (type_vocab_size is 0); leave token_type_ids out")
+        types = _same_shape("token_type_ids", _integers("token_type_ids", token_type_ids), ids)
+        _in_range("token_type_ids", types, config.type_vocab_size, "the token types")
+    segments = None
+    if segment_ids is not None:
+        segments = _same_shape("segment_ids", _integers("segment_ids", segment_ids), ids)
+        if segments.min() < 0:
+            raise InputError("segment_ids count documents from 1, with 0 for padding; a negative one was given")
+    positions = np.arange(length)[None]
+    if position_ids is not None:
+        positions = np.atleast_2d(_integers("position_ids", position_ids))
+        if positions.shape not in (ids.shape, (1, length)):
+            raise InputError(f"position_ids must have the shape {list(ids.shape)} or [1, {length}], got {list(positions.shape)}")
+        _in_range("position_ids", positions, config.max_position_embeddings, "the positions")
+    elif segments is not None:
+        positions = positions_in_segments(segments)
+    return {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
+
+
+def positions_in_segments(segments: np.ndarray) -> np.ndarray:
+    """Every document of a packed row counts its tokens from 0."""
+    starts = np.ones(segments.shape, np.bool_)
+    starts[:, 1:] = segments[:, 1:] != segments[:, :-1]
+    index = np.broadcast_to(np.arange(segments.shape[1]), segments.shape)
+    return index - np.maximum.accumulate(np.where(starts, index, 0), axis=1)
+
+
+def _integers(name: str, values: Any) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise InputError(f"the rows of {name} differ in length; pad them to one length") from None
+    if array.dtype == object:
+        raise InputError(f"the rows of {name} differ in length; pad them to one length")
+    if array.size and array.dtype.kind not in "iu":
+        raise InputError(f"{name} must be integers, got {array.dtype}")
+    return array.astype(np.int64)
+
+
+def _same_shape(name: str, array: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    if array.shape != ids.shape:
+        raise InputError(f"{name} must have the shape of input_ids, {list(ids.shape)}, got {list(array.shape)}")
+    return array
+
+
+def _in_range(name: str, array: np.ndarray, limit: int, of_what: str) -> None:
+    if array.min() < 0 or array.max() >= limit:
+        place = tuple(int(i) for i in np.argwhere((array < 0) | (array >= limit))[0])
+        raise InputError(f"{name} has {int(array[place])} at {place}, outside {of_what} (0 to {limit - 1})")

@@ -1,0 +1,406 @@
+"""Models: an encoder, perhaps with a head, its parameters, and the engine that computes.
+
+    output, cache = model.forward(input_ids, attention_mask)
+    loss, cache = model.loss(input_ids, labels, attention_mask)
+    gradients = model.backward(cache)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines import get_engine
+from glassbert.engines.namespace import Array
+from glassbert.engines.numpy_engine import run_together
+from glassbert.engines.parameters import Gradients, Layout, ShardGradients
+from glassbert.errors import InputError
+from glassbert.layers.parameters import inside
+from glassbert.layers.scope import Cache, Scope
+from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig, EncoderConfig, ModernBertConfig
+from glassbert.models.encoder import Batch, angles_for, encode, encode_backward, encoder_parameters
+from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
+from glassbert.models.initialize import initial_values
+from glassbert.models.inputs import check_inputs
+
+TABLES_TOUCHED_IN_ROWS = ("embeddings.token", "embeddings.position")
+
+
+@dataclass
+class Part:
+    """Some rows of a batch, worked on by one thread. `index` says where the tokens of a packed part belong."""
+
+    rows: slice
+    batch: Batch
+    cache: Cache
+    source: Any = None
+    index: np.ndarray | None = None
+
+
+@dataclass
+class ModelCache(Mapping[str, Any]):
+    """What one pass left behind, by dotted name; the parts of a batch appear as one."""
+
+    parts: list[Part]
+    head: Cache
+    parameters: Mapping[str, Array]
+    hidden_shape: tuple[int, int, int]
+    checkpointing: bool
+    has_loss: bool = False
+    dtype: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.head:
+            return self.head[name]
+        values = [part.cache[name] for part in self.parts]
+        if len(values) == 1 or not hasattr(values[0], "shape"):
+            return values[0]
+        if values[0].ndim and values[0].shape[0] == self.parts[0].batch.ids.shape[0]:
+            return np.concatenate(values)
+        return values[0]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.parts[0].cache
+        yield from self.head
+
+    def __len__(self) -> int:
+        return len(self.parts[0].cache) + len(self.head)
+
+
+class Layer:
+    """A view of one block: its parameters by their short names."""
+
+    def __init__(self, model: Model, index: int):
+        self.index = index
+        self._parameters, self._prefix = model.parameters, f"layers.{index}."
+
+    @property
+    def parameters(self) -> dict[str, Array]:
+        return {k.removeprefix(self._prefix): v for k, v in self._parameters.items() if k.startswith(self._prefix)}
+
+    def __repr__(self) -> str:
+        return f"Layer({self.index}: {', '.join(self.parameters)})"
+
+
+class Model:
+    """An encoder and, if asked, a head. `BertCore`, `ModernBertCore` and `BertWithHead` are its public names."""
+
+    def __init__(
+        self,
+        config: EncoderConfig,
+        head: str | None = None,
+        num_labels: int = 0,
+        *,
+        loss: str | None = None,
+        engine: Any = "auto",
+        dtype: str = "float32",
+        threads: int | None = None,
+        seed: int = 0,
+        initialize: bool = True,
+    ):
+        self.config = config
+        self.engine = get_engine(engine, dtype, threads)
+        self.head: Head | None = make_head(head, config, num_labels, loss) if head is not None else None
+        self.training = False
+        self.checkpointing = False
+        self.dropout_seed = seed
+        self.specification = self._specification()
+        self.layout = Layout({parameter.name: parameter.shape for parameter in self.specification})
+        self.parameters = self.engine.parameters(self.layout)
+        self._shard_gradients: list[ShardGradients] = []
+        if initialize:
+            for name, values in initial_values(self.specification, config, seed):
+                self.parameters[name] = self.engine.array(values)
+
+    def _specification(self) -> list[Any]:
+        parameters = encoder_parameters(self.config)
+        if self.config.pooler and (self.head is None or self.head.kind == "sequence"):
+            parameters += pooler_parameters(self.config)
+        if self.head is not None:
+            parameters += inside("head", self.head.parameters())
+        return parameters
+
+    # ---- forward ----------------------------------------------------------------------------------------------
+
+    def forward(
+        self,
+        input_ids: Any,
+        attention_mask: Any = None,
+        token_type_ids: Any = None,
+        trace: bool = False,
+        *,
+        segment_ids: Any = None,
+        position_ids: Any = None,
+        skip_padding: bool = False,
+    ) -> tuple[Array, ModelCache]:
+        """Hidden states [B, T, H], or the head's output, and the cache of everything in between.
+
+        `segment_ids` (documents from 1, padding 0) keeps packed documents apart. With `skip_padding` nothing is computed
+        for padding, whose hidden states are then zeros. `trace` keeps every intermediate value.
+        """
+        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
+        hidden, cache = self._encode(checked, trace, skip_padding)
+        if self.head is None:
+            if self.config.pooler:
+                scope = Scope(cache.parameters, cache.head)
+                cache.head.promise("pooler.output", lambda: pooler(hidden[:, 0], scope))
+            return hidden, cache
+        return self._head_forward(hidden, checked, cache), cache
+
+    def loss(
+        self,
+        input_ids: Any,
+        labels: Any,
+        attention_mask: Any = None,
+        token_type_ids: Any = None,
+        trace: bool = False,
+        *,
+        segment_ids: Any = None,
+        position_ids: Any = None,
+        skip_padding: bool = False,
+    ) -> tuple[Array, ModelCache]:
+        """The head's loss, averaged over the labels that are not -100, and the cache for `backward`."""
+        if self.head is None:
+            raise InputError("this model has no head, so it has no loss; BertWithHead(config, head_type=...) has one")
+        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
+        targets = self.head.prepare_labels(np.asarray(labels), checked["ids"].shape)
+        if self.engine.compiles:
+            targets = pad_rows(targets)
+        hidden, cache = self._encode(checked, trace, skip_padding)
+        rows = self.engine.integers(targets["rows"]) if "rows" in targets else None
+        output = self._head_forward(hidden, checked, cache, rows)
+        integer = targets["targets"].dtype.kind in "iu"
+        answers = (self.engine.integers if integer else self.engine.array)(targets["targets"])
+        cache.has_loss = True
+        return self.head.loss(output, answers, Scope(cache.parameters, cache.head).inside("head")), cache
+
+    def _encode(self, checked: dict[str, Any], trace: bool, skip_padding: bool) -> tuple[Array, ModelCache]:
+        source = self._dropout_source()
+        parameters = self.engine.for_computing(self.parameters)
+        parts = self._parts(checked, trace, skip_padding, source)
+        batch, length = checked["ids"].shape
+        shape = (batch, length, self.config.hidden_size)
+
+        def work(part: Part) -> Array:
+            hidden = encode(parameters, self.config, part.batch, part.cache, part.source, self.checkpointing)
+            return hidden if part.index is None else unpack(hidden, part.index, (part.rows.stop - part.rows.start, length))
+
+        pieces = run_together([lambda part=part: work(part) for part in parts])
+        hidden = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return hidden, ModelCache(parts, Cache(trace), parameters, shape, self.checkpointing, dtype=hidden.dtype)
+
+    def _parts(self, checked: dict[str, Any], trace: bool, skip_padding: bool, source: Any) -> list[Part]:
+        packed = skip_padding and checked["mask"] is not None and self.engine.name == "numpy"
+        tokens = checked["mask"].sum(1) if packed else None
+        whole = self._batch(checked)
+        parts = []
+        for rows in self.engine.split(checked["ids"].shape[0], tokens):
+            drawn = source.from_row(rows.start) if source is not None else None
+            if packed and checked["mask"][rows].any():
+                cut = {k: (v[rows] if v is not None and v.shape[0] > 1 else v) for k, v in checked.items()}
+                packed_row, index = pack(cut)
+                parts.append(Part(rows, self._batch(packed_row), Cache(trace), drawn, index))
+            else:
+                parts.append(Part(rows, whole.rows(rows), Cache(trace), drawn))
+        return parts
+
+    def _batch(self, checked: dict[str, Any]) -> Batch:
+        engine = self.engine
+        given = {k: None if v is None else engine.integers(v) for k, v in checked.items()}
+        host = np.dtype("float64" if engine.dtype_name == "float64" else "float32")
+        angles = angles_for(checked["positions"], self.config, host)
+        if angles is not None:
+            angles = tuple((engine.array(cos), engine.array(sin)) for cos, sin in angles)  # type: ignore[assignment]
+        return Batch(given["ids"], given["positions"], given["types"], given["mask"], given["segments"], angles)
+
+    def _head_forward(
+        self, hidden: Array, checked: dict[str, Any], cache: ModelCache, rows: Array | None = None
+    ) -> Array:
+        assert self.head is not None
+        mask = None if checked["mask"] is None else self.engine.integers(checked["mask"])
+        return self.head.forward(
+            hidden, mask, Scope(cache.parameters, cache.head).inside("head"), cache.parts[0].source, rows
+        )
+
+    def _dropout_source(self) -> Any:
+        """Masks for this pass; every pass in training draws new ones."""
+        if not self.training:
+            return None
+        self.dropout_seed += 1
+        return self.engine.dropout(self.dropout_seed)
+
+    # ---- backward ---------------------------------------------------------------------------------------------
+
+    def backward(self, cache: ModelCache, d_output: Any = None, into: Gradients | None = None) -> Gradients:
+        """Gradients by the name of their parameter: of the loss, or of `d_output · output` after `forward`.
+
+        `into` may name gradients of an earlier step, whose memory is then used again.
+        """
+        if d_output is None and not cache.has_loss:
+            raise InputError("this cache comes from forward(); say where the gradient begins: backward(cache, d_output)")
+        gradients = into if into is not None else self.engine.gradients(self.layout)
+        if into is not None:
+            into.clear()  # type: ignore[attr-defined]
+        scope = Scope(cache.parameters, cache.head, gradients).inside("head")
+        if self.head is None:
+            dhidden = self.engine.array(d_output)
+        else:
+            if cache.has_loss:
+                one = self.engine.array(1.0 if d_output is None else d_output)
+                doutput = self.head.loss_backward(one, scope).astype(cache.dtype)
+            else:
+                doutput = self.engine.array(d_output)
+            dhidden = self.head.backward(doutput, scope)
+        self._encode_backward(dhidden.reshape(cache.hidden_shape), cache, gradients)
+        gradients.finish()
+        return gradients
+
+    def _encode_backward(self, dhidden: Array, cache: ModelCache, gradients: Gradients) -> None:
+        parts = cache.parts
+        shards: list[Any] = [gradients, *self._shards(len(parts) - 1)]
+
+        def work(part: Part, shard: Gradients) -> None:
+            dx = dhidden[part.rows] if len(parts) > 1 else dhidden
+            if part.index is not None:
+                dx = dx.reshape(-1, dx.shape[-1])[part.index][None]
+            encode_backward(
+                dx, cache.parameters, self.config, part.batch, part.cache, shard, part.source, cache.checkpointing
+            )
+
+        run_together([lambda p=p, s=s: work(p, s) for p, s in zip(parts, shards, strict=True)])
+        if len(parts) > 1:
+            names = list(self._shard_gradients[0])
+            groups = [names[i :: len(parts)] for i in range(len(parts))]
+            run_together([lambda g=g: [s.pour_into(gradients, g) for s in shards[1:]] for g in groups])
+            for shard in shards[1:]:
+                for name, index, rows in shard.rows:
+                    gradients.add_rows(name, index, rows)
+
+    def _shards(self, count: int) -> list[ShardGradients]:
+        """Gradients for the threads beside the first; kept from step to step."""
+        while len(self._shard_gradients) < count:
+            names = [p.name for p in encoder_parameters(self.config) if p.name not in TABLES_TOUCHED_IN_ROWS]
+            layout = Layout({name: self.layout.shapes[name] for name in names})
+            self._shard_gradients.append(ShardGradients(layout, self.engine.dtype))
+        shards = self._shard_gradients[:count]
+        for shard in shards:
+            shard.clear()
+        return shards
+
+    # ---- everything else --------------------------------------------------------------------------------------
+
+    def set_training(self, flag: bool = True) -> None:
+        """In training dropout is on."""
+        self.training = bool(flag)
+
+    def set_checkpointing(self, flag: bool = True) -> None:
+        """Keep only the input of every block and run the block again in backward: less memory, a third more time."""
+        self.checkpointing = bool(flag)
+
+    def get_parameter_count(self) -> int:
+        return sum(int(np.prod(shape, dtype=np.int64)) for shape in self.layout.shapes.values())
+
+    @property
+    def token_embeddings(self) -> Array:
+        return self.parameters["embeddings.token"]
+
+    @property
+    def position_embeddings(self) -> Array | None:
+        return self.parameters.get("embeddings.position")
+
+    @property
+    def layers(self) -> list[Layer]:
+        return [Layer(self, i) for i in range(self.config.num_hidden_layers)]
+
+    def to_huggingface(self, tensors: Mapping[str, Array] | None = None) -> dict[str, np.ndarray]:
+        """The weights, or the given gradients, under Hugging Face's names and in its layout."""
+        from glassbert.checkpoints import to_huggingface
+
+        return to_huggingface(self, tensors)
+
+    def save(self, folder: str | Path) -> None:
+        """Write safetensors and config.json, in Hugging Face's layout where it has one for this model."""
+        from glassbert.checkpoints import save_model
+
+        save_model(self, folder)
+
+    def load_checkpoint(self, folder: str | Path) -> None:
+        """Take the weights of a saved model of the same config; nothing changes unless all of them fit."""
+        from glassbert.checkpoints import load_weights
+
+        load_weights(self, folder)
+
+    def describe(self, batch_size: int = 32, length: int | None = None) -> str:
+        """Print and return a table of parameters, shapes, memory and FLOPs, computed from the config."""
+        from glassbert.models.describe import describe
+
+        return describe(self, batch_size, length)
+
+    def __repr__(self) -> str:
+        head = f", head={self.head.kind!r}" if self.head else ""
+        return f"{type(self).__name__}({self.config.family}{head}, {self.get_parameter_count():,} parameters, {self.engine.name})"
+
+
+class BertCore(Model):
+    """A classic BERT encoder: forward gives hidden states."""
+
+    def __init__(self, config: EncoderConfig | None = None, **options: Any):
+        super().__init__(config or BertConfig.get_base_config(), **options)
+
+
+class ModernBertCore(Model):
+    """A ModernBERT encoder: forward gives hidden states."""
+
+    def __init__(self, config: EncoderConfig | None = None, **options: Any):
+        super().__init__(config or ModernBertConfig.get_base_config(), **options)
+
+
+class BertWithHead(Model):
+    """Any encoder with a head: "mlm", "sequence" or "token"."""
+
+    def __init__(self, config: EncoderConfig | None = None, head_type: str = "mlm", num_labels: int = 0, **options: Any):
+        super().__init__(config or BertConfig.get_base_config(), head_type, num_labels, **options)
+
+
+class MiniBERT(BertWithHead):
+    """3 layers of 192: small enough to train on a laptop while you watch."""
+
+    def __init__(self, config: EncoderConfig = MINI_BERT_CONFIG, **options: Any):
+        super().__init__(config, "mlm", **options)
+
+
+class LargerBERT(BertWithHead):
+    """6 layers of 384, with dropout and a vocabulary of 50,000."""
+
+    def __init__(self, config: EncoderConfig = LARGER_BERT_CONFIG, **options: Any):
+        super().__init__(config, "mlm", **options)
+
+
+def pack(checked: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
+    """The real tokens of a padded batch as one packed row, and where each of them stood."""
+    mask = checked["mask"]
+    index = np.flatnonzero(mask)
+    batch, length = mask.shape
+    positions = np.broadcast_to(checked["positions"], mask.shape)
+    document = np.broadcast_to(np.arange(1, batch + 1)[:, None], mask.shape)
+    if checked["segments"] is not None:
+        document = document * (int(checked["segments"].max()) + 1) + checked["segments"]
+    row = {
+        "ids": checked["ids"].reshape(-1)[index][None],
+        "positions": positions.reshape(-1)[index][None],
+        "segments": document.reshape(-1)[index][None],
+        "types": None if checked["types"] is None else checked["types"].reshape(-1)[index][None],
+        "mask": None,
+    }
+    return row, index
+
+
+def unpack(hidden: np.ndarray, index: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """The way back from `pack`; padding gets zeros."""
+    spread = np.zeros((shape[0] * shape[1], hidden.shape[-1]), hidden.dtype)
+    spread[index] = hidden[0]
+    return spread.reshape(*shape, -1)

@@ -1,0 +1,34 @@
+"""The mathematics: one operation a file, forward beside backward, the derivation above them."""
+
+from glassbert.ops.activations import (
+    ACTIVATIONS,
+    geglu,
+    geglu_backward,
+    gelu,
+    gelu_backward,
+    gelu_tanh,
+    gelu_tanh_backward,
+    relu,
+    relu_backward,
+    tanh,
+    tanh_backward,
+)
+from glassbert.ops.attention import AttentionPattern, attention, attention_backward
+from glassbert.ops.dropout import dropout, dropout_backward
+from glassbert.ops.embedding import embedding, embedding_backward, scatter_rows, take_rows, take_rows_backward
+from glassbert.ops.layer_norm import layer_norm, layer_norm_backward
+from glassbert.ops.linear import linear, linear_backward
+from glassbert.ops.losses import (
+    IGNORED,
+    binary_cross_entropy,
+    binary_cross_entropy_backward,
+    cross_entropy,
+    cross_entropy_backward,
+    mean_squared_error,
+    mean_squared_error_backward,
+)
+from glassbert.ops.pooling import cls_pool, cls_pool_backward, mean_pool, mean_pool_backward
+from glassbert.ops.residual import residual, residual_backward
+from glassbert.ops.rotary import rotary, rotary_angles, rotary_backward
+from glassbert.ops.softmax import softmax, softmax_backward
+from glassbert.ops.tiled_attention import tiled_attention, tiled_attention_backward

@@ -1,0 +1,42 @@
+"""Rotary positions: queries and keys are turned by an angle that grows with the position.
+
+A head's features are paired (i, i + d/2), and each pair is a point in a plane:
+
+    y₁ = x₁ cos θ - x₂ sin θ          θ = position · base^(-2i/d)
+    y₂ = x₂ cos θ + x₁ sin θ          x, y [B, heads, T, d]; cos, sin [B or 1, 1, T, d/2]
+
+A dot product of two turned vectors depends only on the difference of their positions. The angles are given per
+token, so several documents packed into one row each begin at position 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glassbert.engines.namespace import Array, namespace
+from glassbert.ops.registry import op
+
+
+def rotary_angles(positions: np.ndarray, head_size: int, base: float, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """cos and sin [B or 1, 1, T, d/2] for positions [B or 1, T].
+
+    In float32 the angle itself is rounded to float32: published weights were trained with that rounding.
+    """
+    exponent = np.arange(0, head_size, 2, dtype=dtype) / dtype.type(head_size)
+    frequency = (1.0 / base**exponent).astype(dtype)  # [d/2]
+    angle = positions.astype(dtype)[:, None, :, None] * frequency
+    return np.cos(angle), np.sin(angle)
+
+
+@op
+def rotary(x: Array, cos: Array, sin: Array) -> Array:
+    xp = namespace(x)
+    half = x.shape[-1] // 2
+    x1, x2 = x[..., :half], x[..., half:]
+    return xp.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1)
+
+
+@op
+def rotary_backward(dy: Array, cos: Array, sin: Array) -> Array:
+    """A rotation's transpose is the rotation back, so the gradient is turned by -θ."""
+    return rotary(dy, cos, -sin)

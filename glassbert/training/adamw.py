@@ -1,0 +1,121 @@
+"""AdamW: a step in the direction of the mean gradient, measured in units of its usual size.
+
+    m = β₁ m + (1 - β₁) g                 the mean
+    v = β₂ v + (1 - β₂) g²                the mean square
+    p = p - lr · (m̂ / (√v̂ + ε) + λ p)     m̂ = m / (1 - β₁ᵗ), v̂ = v / (1 - β₂ᵗ): early means are too small
+
+The decay λ shrinks weights and embeddings; norms and biases are left alone. Before all that the gradient is scaled down
+where its norm over all parameters exceeds `clip`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.numpy_engine import run_together
+from glassbert.engines.parameters import FlatArrays, FlatGradients
+
+CHUNK = 16_384  # elements: what a chunk needs of p, g, m and v stays in the cache of a core
+
+
+class AdamW:
+    """Moments of all parameters, and the step. On NumPy it walks the flat buffers; on MLX it is a pure function."""
+
+    def __init__(
+        self,
+        model: Any,
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.01,
+        clip: float | None = 1.0,
+    ):
+        self.learning_rate = learning_rate
+        self.betas = betas
+        self.epsilon = epsilon
+        self.weight_decay = weight_decay
+        self.clip = clip
+        self.steps = 0
+        self.engine = model.engine
+        self.decayed = {name: len(shape) > 1 for name, shape in model.layout.shapes.items()}
+        self.mean = self.engine.parameters(model.layout)
+        self.square = self.engine.parameters(model.layout)
+
+    def update(self, parameters: FlatArrays, gradients: FlatGradients) -> float:
+        """Move the parameters of a NumPy model in place; returns the norm of the gradient before clipping."""
+        self.steps += 1
+        spans = self._spans(parameters)
+        threads = self.engine.threads
+        squares = run_together([lambda i=i: _sum_of_squares(gradients.flat, spans[i::threads]) for i in range(threads)])
+        norm = float(np.sqrt(sum(squares)))
+        scale = 1.0 if self.clip is None or norm <= self.clip else self.clip / norm
+        run_together([lambda i=i: self._walk(parameters.flat, gradients.flat, spans[i::threads], scale) for i in range(threads)])
+        return norm
+
+    def _spans(self, parameters: FlatArrays) -> list[tuple[int, int, bool]]:
+        """The flat buffer in chunks, each wholly decayed or not."""
+        spans = []
+        for name in parameters:
+            span = parameters.layout.span(name)
+            for start in range(span.start, span.stop, CHUNK):
+                spans.append((start, min(start + CHUNK, span.stop), self.decayed[name]))
+        return spans
+
+    def _walk(self, p: np.ndarray, g: np.ndarray, spans: list[tuple[int, int, bool]], scale: float) -> None:
+        beta1, beta2 = self.betas
+        kind = p.dtype.type
+        correction1, correction2 = 1.0 - beta1**self.steps, 1.0 - beta2**self.steps
+        keep1, keep2 = kind(beta1), kind(beta2)
+        new1, new2 = kind((1.0 - beta1) * scale), kind(np.sqrt(1.0 - beta2) * scale)
+        # √v̂ + ε = (√v + ε √c₂) / √c₂: the corrections move into two scalars
+        rate = kind(self.learning_rate * np.sqrt(correction2) / correction1)
+        epsilon = kind(self.epsilon * np.sqrt(correction2))
+        shrink = kind(1.0 - self.learning_rate * self.weight_decay)
+        scratch = np.empty(CHUNK, p.dtype)
+        for start, stop, decayed in spans:
+            part, gradient = p[start:stop], g[start:stop]
+            mean, square = self.mean.flat[start:stop], self.square.flat[start:stop]
+            t = scratch[: stop - start]
+            np.multiply(gradient, new1, out=t)
+            mean *= keep1
+            mean += t
+            np.multiply(gradient, new2, out=t)
+            t *= t
+            square *= keep2
+            square += t
+            np.sqrt(square, out=t)
+            t += epsilon
+            np.divide(mean, t, out=t)
+            t *= rate
+            if decayed:
+                part *= shrink
+            part -= t
+
+    def step_arrays(
+        self, parameters: Mapping[str, Any], gradients: Mapping[str, Any], mean: Mapping[str, Any], square: Mapping[str, Any],
+        step: Any, learning_rate: Any,
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], Any]:  # fmt: skip
+        """The same step as a pure function of MLX arrays, to be compiled: new parameters, means, squares and the norm."""
+        xp = self.engine.xp
+        beta1, beta2 = self.betas
+        # a vector product reads a gradient once and adds in float32
+        norm = xp.sqrt(sum((g.astype(xp.float32) * g.astype(xp.float32)).sum() for g in gradients.values()))
+        scale = xp.array(1.0) if self.clip is None else xp.minimum(1.0, self.clip / (norm + 1e-12))
+        correction1, correction2 = 1.0 - beta1**step, 1.0 - beta2**step
+        rate = learning_rate * xp.sqrt(correction2) / correction1
+        epsilon = self.epsilon * xp.sqrt(correction2)
+        new_p, new_m, new_v = {}, {}, {}
+        for name, p in parameters.items():
+            g = gradients[name].astype(xp.float32) * scale
+            new_m[name] = beta1 * mean[name] + (1.0 - beta1) * g
+            new_v[name] = beta2 * square[name] + (1.0 - beta2) * (g * g)
+            moved = p * (1.0 - learning_rate * self.weight_decay) if self.decayed[name] else p
+            new_p[name] = moved - rate * new_m[name] / (xp.sqrt(new_v[name]) + epsilon)
+        return new_p, new_m, new_v, norm
+
+
+def _sum_of_squares(flat: np.ndarray, spans: list[tuple[int, int, bool]]) -> float:
+    return sum(float(np.dot(flat[start:stop], flat[start:stop])) for start, stop, _ in spans)
