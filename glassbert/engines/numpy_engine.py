@@ -12,36 +12,15 @@ import functools
 import hashlib
 import os
 import sys
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
+import glassbert.engines.numpy_kernels  # noqa: F401  (registers the fast kernels)
 from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
+from glassbert.engines.threads import usable_cores
 from glassbert.errors import EngineError
-
-Result = TypeVar("Result")
-_worker = threading.local()
-
-
-def usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-@functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@functools.cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="glassbert")
-
 
 @functools.cache
 def keep_freed_memory() -> None:
@@ -61,37 +40,6 @@ def keep_freed_memory() -> None:
     mallopt(trim_threshold, (1 << 31) - 1)
 
 
-def run_together(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Run the tasks side by side, each with a BLAS of one thread; a single task has the whole BLAS for itself."""
-    if len(tasks) == 1 or getattr(_worker, "busy", False):
-        return [task() for task in tasks]
-
-    def marked(task: Callable[[], Result]) -> Result:
-        _worker.busy = True
-        try:
-            return task()
-        finally:
-            _worker.busy = False
-
-    with _blas().limit(limits=1, user_api="blas"):
-        futures = [_pool(len(tasks) - 1).submit(marked, task) for task in tasks[1:]]
-        first: Any = None
-        error: BaseException | None = None
-        try:
-            first = marked(tasks[0])
-        except BaseException as raised:  # the others must end before BLAS gets its threads back
-            error = raised
-        results = []
-        for future in futures:
-            try:
-                results.append(future.result())
-            except BaseException as raised:
-                error = error or raised
-        if error is not None:
-            raise error
-        return [first, *results]
-
-
 class NumpyDropout:
     """Dropout masks as a pure function of (seed, place, row): the same for any number of threads."""
 
@@ -108,7 +56,7 @@ class NumpyDropout:
         size = int(np.prod(shape[1:], dtype=np.int64))
         keep = np.empty((shape[0], size), dtype=np.bool_)
         for i in range(shape[0]):
-            source = np.random.Philox(key=key, counter=(self.first_row + row + i) << 192)
+            source = np.random.SFC64(np.random.SeedSequence([key, self.first_row + row + i]))
             bits = source.random_raw(-(-size // 4)).view(np.uint16)[:size]
             np.greater_equal(bits, threshold, out=keep[i])
         return keep.reshape(shape)

@@ -70,6 +70,10 @@ class Gradients(Mapping[str, Array]):
         self.shapes = shapes
         self._arrays: dict[str, Array] = {}
 
+    def clear(self) -> None:
+        """Begin anew for the next step."""
+        self._arrays.clear()
+
     def place(self, name: str) -> Array | None:
         """Memory that may receive the first contribution to `name`, or None."""
         return None

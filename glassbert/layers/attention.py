@@ -58,7 +58,9 @@ def merge_heads(x: Array) -> Array:
 
 def join_qkv(q: Array, k: Array, v: Array) -> Array:
     """Three times [B, heads, T, d] -> [B, T, 3H]: the way back from `split_heads`."""
-    return namespace(q).concatenate([merge_heads(q), merge_heads(k), merge_heads(v)], -1)
+    batch, heads, length, size = q.shape
+    parts = [part.transpose(0, 2, 1, 3) for part in (q, k, v)]
+    return namespace(q).stack(parts, 2).reshape(batch, length, 3 * heads * size)
 
 
 def keeps_weights(q: Array, pattern: AttentionPattern, rate: float) -> bool:
@@ -83,13 +85,12 @@ def self_attention(x: Array, at: Scope, config: Any, sight: Sight, source: Any) 
         if rate > 0.0:
             shape = (q.shape[0], q.shape[1], q.shape[2], q.shape[2])
             keep = at.keep("dropout.keep", source.keep(at.name("dropout"), shape, rate))
-        context, weights = attention(q, k, v, sight.pattern, keep, rate)
-        at.keep("weights", weights)
+        context, state = attention(q, k, v, sight.pattern, keep, rate)
     else:
         context, state = tiled_attention(q, k, v, sight.pattern, _tile_dropout(at, source, rate), rate)
-        at.keep("state", state)
-        at.promise("weights", lambda: attention_weights(q, k, sight.pattern))
+    at.keep("state", state)
     at.keep("context", context)
+    at.promise("weights", lambda: attention_weights(q, k, sight.pattern))
     merged = at.keep("merged", merge_heads(context))  # [B, T, H]
     return at.note("output", dense(merged, at, "output"))
 
@@ -104,7 +105,7 @@ def self_attention_backward(dy: Array, at: Scope, config: Any, sight: Sight, sou
     rate = config.attention_dropout if source is not None else 0.0
     if keeps_weights(q, sight.pattern, rate):
         keep = at.cache.get(at.name("dropout.keep"))
-        dq, dk, dv = attention_backward(dcontext, q, k, v, at["weights"], keep, rate)
+        dq, dk, dv = attention_backward(dcontext, q, k, v, at["context"], at["state"], keep, rate)
     else:
         tiles = _tile_dropout(at, source, rate)
         dq, dk, dv = tiled_attention_backward(

@@ -24,6 +24,10 @@ class Cache(Mapping[str, Any]):
         self.values_by_name: dict[str, Any] = {}
         self.promises: dict[str, Callable[[], Any]] = {}
 
+    def like(self) -> Cache:
+        """Another cache of the same habits, empty."""
+        return Cache(self.trace)
+
     def keep(self, name: str, value: Any) -> Any:
         self.values_by_name[name] = value
         return value
@@ -50,6 +54,19 @@ class Cache(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.values_by_name) + len(self.promises)
+
+
+class Forgetful(Cache):
+    """A cache that keeps nothing, for when no backward will follow."""
+
+    def like(self) -> Forgetful:
+        return Forgetful()
+
+    def keep(self, name: str, value: Any) -> Any:
+        return value
+
+    def promise(self, name: str, compute: Callable[[], Any]) -> None:
+        pass
 
 
 class Scope:

@@ -70,7 +70,11 @@ class Head:
         raise NotImplementedError
 
     def loss(self, output: Array, targets: Array, at: Scope) -> Array:
-        loss, cache = LOSSES[self.loss_name][0](output.reshape(*_loss_shape(self, output)), targets)
+        forward = LOSSES[self.loss_name][0]
+        if self.loss_name == "cross_entropy":
+            loss, cache = forward(output.reshape(-1, output.shape[-1]), targets, overwrite=not at.cache.trace)
+        else:
+            loss, cache = forward(output, targets)
         at.keep("loss.cache", cache)
         at.keep("loss.shape", output.shape)
         return at.note("loss", loss)
@@ -78,12 +82,6 @@ class Head:
     def loss_backward(self, dloss: Array, at: Scope) -> Array:
         doutput = LOSSES[self.loss_name][1](dloss, at["loss.cache"])
         return doutput.reshape(at["loss.shape"])
-
-
-def _loss_shape(head: Head, output: Array) -> tuple[int, ...]:
-    if head.loss_name == "cross_entropy":
-        return (-1, output.shape[-1])
-    return tuple(output.shape)
 
 
 class TransformedHead(Head):

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ import numpy as np
 
 from glassbert.engines import get_engine
 from glassbert.engines.namespace import Array
-from glassbert.engines.numpy_engine import run_together
+from glassbert.engines.threads import run_together, using_threads
 from glassbert.engines.parameters import Gradients, Layout, ShardGradients
 from glassbert.errors import InputError
 from glassbert.layers.parameters import inside
-from glassbert.layers.scope import Cache, Scope
+from glassbert.layers.scope import Cache, Forgetful, Scope
 from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig, EncoderConfig, ModernBertConfig
 from glassbert.models.encoder import Batch, angles_for, encode, encode_backward, encoder_parameters
 from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
@@ -143,13 +143,23 @@ class Model:
         for padding, whose hidden states are then zeros. `trace` keeps every intermediate value.
         """
         checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
-        hidden, cache = self._encode(checked, trace, skip_padding)
-        if self.head is None:
-            if self.config.pooler:
-                scope = Scope(cache.parameters, cache.head)
-                cache.head.promise("pooler.output", lambda: pooler(hidden[:, 0], scope))
-            return hidden, cache
-        return self._head_forward(hidden, checked, cache), cache
+        with using_threads(self.engine.threads):
+            hidden, cache = self._encode(checked, Cache(trace), skip_padding)
+            if self.head is not None:
+                return self._head_forward(hidden, checked, cache), cache
+        if self.config.pooler:
+            scope = Scope(cache.parameters, cache.head)
+            cache.head.promise("pooler.output", lambda: pooler(hidden[:, 0], scope))
+        return hidden, cache
+
+    def predict(
+        self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None, *, skip_padding: bool = True
+    ) -> Array:
+        """The output alone, as fast as can be: nothing is kept for backward, nothing is computed for padding."""
+        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids)
+        with using_threads(self.engine.threads):
+            hidden, cache = self._encode(checked, Forgetful(), skip_padding)
+            return hidden if self.head is None else self._head_forward(hidden, checked, cache)
 
     def loss(
         self,
@@ -170,18 +180,19 @@ class Model:
         targets = self.head.prepare_labels(np.asarray(labels), checked["ids"].shape)
         if self.engine.compiles:
             targets = pad_rows(targets)
-        hidden, cache = self._encode(checked, trace, skip_padding)
         rows = self.engine.integers(targets["rows"]) if "rows" in targets else None
-        output = self._head_forward(hidden, checked, cache, rows)
         integer = targets["targets"].dtype.kind in "iu"
         answers = (self.engine.integers if integer else self.engine.array)(targets["targets"])
-        cache.has_loss = True
-        return self.head.loss(output, answers, Scope(cache.parameters, cache.head).inside("head")), cache
+        with using_threads(self.engine.threads):
+            hidden, cache = self._encode(checked, Cache(trace), skip_padding)
+            output = self._head_forward(hidden, checked, cache, rows)
+            cache.has_loss = True
+            return self.head.loss(output, answers, Scope(cache.parameters, cache.head).inside("head")), cache
 
-    def _encode(self, checked: dict[str, Any], trace: bool, skip_padding: bool) -> tuple[Array, ModelCache]:
+    def _encode(self, checked: dict[str, Any], head_cache: Cache, skip_padding: bool) -> tuple[Array, ModelCache]:
         source = self._dropout_source()
         parameters = self.engine.for_computing(self.parameters)
-        parts = self._parts(checked, trace, skip_padding, source)
+        parts = self._parts(checked, head_cache.like, skip_padding, source)
         batch, length = checked["ids"].shape
         shape = (batch, length, self.config.hidden_size)
 
@@ -191,9 +202,11 @@ class Model:
 
         pieces = run_together([lambda part=part: work(part) for part in parts])
         hidden = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return hidden, ModelCache(parts, Cache(trace), parameters, shape, self.checkpointing, dtype=hidden.dtype)
+        return hidden, ModelCache(parts, head_cache, parameters, shape, self.checkpointing, dtype=hidden.dtype)
 
-    def _parts(self, checked: dict[str, Any], trace: bool, skip_padding: bool, source: Any) -> list[Part]:
+    def _parts(
+        self, checked: dict[str, Any], new_cache: Callable[[], Cache], skip_padding: bool, source: Any
+    ) -> list[Part]:
         packed = skip_padding and checked["mask"] is not None and self.engine.name == "numpy"
         tokens = checked["mask"].sum(1) if packed else None
         whole = self._batch(checked)
@@ -203,9 +216,9 @@ class Model:
             if packed and checked["mask"][rows].any():
                 cut = {k: (v[rows] if v is not None and v.shape[0] > 1 else v) for k, v in checked.items()}
                 packed_row, index = pack(cut)
-                parts.append(Part(rows, self._batch(packed_row), Cache(trace), drawn, index))
+                parts.append(Part(rows, self._batch(packed_row), new_cache(), drawn, index))
             else:
-                parts.append(Part(rows, whole.rows(rows), Cache(trace), drawn))
+                parts.append(Part(rows, whole.rows(rows), new_cache(), drawn))
         return parts
 
     def _batch(self, checked: dict[str, Any]) -> Batch:
@@ -244,20 +257,23 @@ class Model:
             raise InputError("this cache comes from forward(); say where the gradient begins: backward(cache, d_output)")
         gradients = into if into is not None else self.engine.gradients(self.layout)
         if into is not None:
-            into.clear()  # type: ignore[attr-defined]
-        scope = Scope(cache.parameters, cache.head, gradients).inside("head")
-        if self.head is None:
-            dhidden = self.engine.array(d_output)
-        else:
-            if cache.has_loss:
-                one = self.engine.array(1.0 if d_output is None else d_output)
-                doutput = self.head.loss_backward(one, scope).astype(cache.dtype)
-            else:
-                doutput = self.engine.array(d_output)
-            dhidden = self.head.backward(doutput, scope)
-        self._encode_backward(dhidden.reshape(cache.hidden_shape), cache, gradients)
+            into.clear()
+        with using_threads(self.engine.threads):
+            dhidden = self._head_backward(cache, d_output, gradients)
+            self._encode_backward(dhidden.reshape(cache.hidden_shape), cache, gradients)
         gradients.finish()
         return gradients
+
+    def _head_backward(self, cache: ModelCache, d_output: Any, gradients: Gradients) -> Array:
+        if self.head is None:
+            return self.engine.array(d_output)
+        scope = Scope(cache.parameters, cache.head, gradients).inside("head")
+        if cache.has_loss:
+            dloss = self.engine.array(1.0 if d_output is None else d_output)
+            doutput = self.head.loss_backward(dloss, scope).astype(cache.dtype)
+        else:
+            doutput = self.engine.array(d_output)
+        return self.head.backward(doutput, scope)
 
     def _encode_backward(self, dhidden: Array, cache: ModelCache, gradients: Gradients) -> None:
         parts = cache.parts

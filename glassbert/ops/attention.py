@@ -89,6 +89,7 @@ def attention_weights(q: Array, k: Array, pattern: AttentionPattern) -> Array:
 def attention(
     q: Array, k: Array, v: Array, pattern: AttentionPattern, keep: Array | None = None, rate: float = 0.0
 ) -> tuple[Array, Array]:
+    """The context, and the state that backward takes up again: here the weights, in a kernel what it likes to keep."""
     weights = attention_weights(q, k, pattern)
     context = dropout(weights, keep, rate) @ v  # [B, heads, T, d]
     return context, weights
@@ -96,7 +97,14 @@ def attention(
 
 @op
 def attention_backward(
-    dcontext: Array, q: Array, k: Array, v: Array, weights: Array, keep: Array | None = None, rate: float = 0.0
+    dcontext: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    context: Array,
+    weights: Array,
+    keep: Array | None = None,
+    rate: float = 0.0,
 ) -> tuple[Array, Array, Array]:
     """The forward read from the bottom up: context was weights v, weights was softmax(scores), scores was q kᵀ / √d.
 

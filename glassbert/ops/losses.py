@@ -16,10 +16,11 @@ IGNORED = -100
 
 
 @op
-def cross_entropy(logits: Array, targets: Array) -> tuple[Array, tuple[Array, Array, Array, Array]]:
+def cross_entropy(logits: Array, targets: Array, overwrite: bool = False) -> tuple[Array, tuple[Array, ...]]:
     """logits [N, V], targets [N]: the mean surprise at the right answer, over the rows that have one.
 
-    With no such row the loss is 0, and so is every gradient.
+    With no such row the loss is 0, and so is every gradient. With `overwrite` the caller gives the logits up, and a
+    kernel may use their memory.
     """
     xp = namespace(logits)
     if not is_numpy(logits):
@@ -37,7 +38,7 @@ def cross_entropy(logits: Array, targets: Array) -> tuple[Array, tuple[Array, Ar
 
 
 @op
-def cross_entropy_backward(dloss: Array, cache: tuple[Array, Array, Array, Array]) -> Array:
+def cross_entropy_backward(dloss: Array, cache: tuple[Array, ...]) -> Array:
     """The gradient is what the model believes less what is true:
 
     dz = (softmax(z) - onehot(target)) / count

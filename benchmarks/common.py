@@ -1,0 +1,367 @@
+"""What all benchmarks share: contenders in processes, rounds in turns, medians, memory, one table, one line of JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from glassbert.engines import machine
+
+MIB = 2**20
+SETTLE = 0.05  # seconds between two contenders, in which the threads of the first stop spinning
+
+
+# ---- contenders ---------------------------------------------------------------------------------------------------------
+
+
+class ContenderError(RuntimeError):
+    """A contender failed, died or took too long; the message is one line, `details` the traceback."""
+
+    def __init__(self, message: str, details: str = ""):
+        super().__init__(message)
+        self.details = details
+
+
+class Local:
+    """A contender in this process, with the interface of `Worker`."""
+
+    def __init__(self, contender: str, **options: Any):
+        self.contender = contender
+        self._instance, self._baseline = _build(contender, options)
+
+    def ready(self, timeout: float | None = None) -> None:
+        """Nothing to wait for."""
+
+    def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Any:
+        if method == "memory":
+            return peak_memory() - self._baseline
+        try:
+            return getattr(self._instance, method)(*arguments)
+        except Exception as error:
+            raise ContenderError(_one_line(error), traceback.format_exc()) from error
+
+    def close(self) -> None:
+        self._instance = None
+
+
+class Worker:
+    """A contender in a process of its own: `Worker("benchmarks.train_step:Ours", preset="mini")`.
+
+    The process imports the class, calls its `imports()`, notes its memory, builds it with the options, and then runs its
+    methods on demand; `call("memory")` is the peak since the imports.
+    """
+
+    def __init__(self, contender: str, environment: Mapping[str, str] | None = None, **options: Any):
+        self.contender = contender
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        with _environment(environment or {}):
+            self._process = context.Process(target=_serve, args=(theirs, contender, options))
+            self._process.start()
+        theirs.close()
+        self._is_ready = False
+
+    def ready(self, timeout: float | None = None) -> None:
+        """Wait until it is built."""
+        if not self._is_ready:
+            self._receive(timeout)
+            self._is_ready = True
+
+    def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Any:
+        self.ready(timeout)
+        try:
+            self._connection.send((method, arguments))
+        except OSError as error:
+            raise ContenderError(f"{self.contender} is gone") from error
+        return self._receive(timeout)
+
+    def _receive(self, timeout: float | None) -> Any:
+        if timeout is not None and not self._connection.poll(timeout):
+            self.kill()
+            raise ContenderError(f"no answer within {timeout:.0f} s")
+        try:
+            status, value = self._connection.recv()
+        except (EOFError, OSError) as error:
+            self._process.join(5)
+            raise ContenderError(f"the process ended with exit code {self._process.exitcode}") from error
+        if status == "error":
+            raise ContenderError(*value)
+        return value
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+
+    def close(self) -> None:
+        """Let the process end; it does when nobody can ask it anything any more."""
+        self._connection.close()
+        self._process.join(10)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+class Team:
+    """Contenders by name, closed together whatever happens."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Worker | Local] = {}
+
+    def add(self, name: str, member: Worker | Local) -> None:
+        self.members[name] = member
+
+    def remove(self, name: str) -> None:
+        self.members.pop(name).close()
+
+    def __getitem__(self, name: str) -> Worker | Local:
+        return self.members[name]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for member in self.members.values():
+            member.close()
+
+
+def _build(contender: str, options: Mapping[str, Any]) -> tuple[Any, int]:
+    module, name = contender.split(":")
+    factory = getattr(importlib.import_module(module), name)
+    if hasattr(factory, "imports"):
+        factory.imports()
+    baseline = current_memory()
+    return factory(**options), baseline
+
+
+def _serve(connection: Any, contender: str, options: Mapping[str, Any]) -> None:
+    os.dup2(2, 1)  # whatever a library prints must not come after the last line of the program
+    try:
+        instance, baseline = _build(contender, options)
+        connection.send(("ok", None))
+    except Exception as error:
+        connection.send(("error", (_one_line(error), traceback.format_exc())))
+        return
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except (EOFError, OSError, KeyboardInterrupt):
+            return
+        try:
+            value = peak_memory() - baseline if method == "memory" else getattr(instance, method)(*arguments)
+            connection.send(("ok", value))
+        except Exception as error:
+            connection.send(("error", (_one_line(error), traceback.format_exc())))
+
+
+def _one_line(error: BaseException) -> str:
+    words = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {words[0] if words else ''}"[:200]
+
+
+@contextlib.contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+# ---- rounds -------------------------------------------------------------------------------------------------------------
+
+
+def interleave(
+    turns: Mapping[str, Callable[[], float]], rounds: int, settle: float = SETTLE, deadline: float | None = None
+) -> dict[str, list[float]]:
+    """Let everybody have a turn in every round; gives what the turns returned.
+
+    After `deadline` (of `time.monotonic`) no further round begins, but three are always played.
+    """
+    results: dict[str, list[float]] = {name: [] for name in turns}
+    for i in range(rounds):
+        if deadline is not None and i >= 3 and time.monotonic() > deadline:
+            break
+        for name, turn in turns.items():
+            progress(f"round {i + 1} of {rounds}: {name}")
+            time.sleep(settle)
+            results[name].append(turn())
+    progress("")
+    return results
+
+
+def timed(step: Callable[[int], object], steps: int, finish: Callable[[], object] = lambda: None, warmup: int = 1) -> float:
+    """Seconds a step: `step(i)` is called `warmup` times untimed, then `steps` times; `finish` waits for a device."""
+    for i in range(warmup):
+        step(i)
+    finish()
+    start = time.perf_counter()
+    for i in range(steps):
+        step(i)
+    finish()
+    return (time.perf_counter() - start) / steps
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A median over rounds, and the lowest and highest round."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values))
+
+    @classmethod
+    def of_ratio(cls, above: Sequence[float], below: Sequence[float]) -> Spread:
+        """The median of the per-round ratio, not the ratio of the medians."""
+        return cls.of([a / b for a, b in zip(above, below, strict=True)])
+
+    @property
+    def range(self) -> list[float]:
+        return [rounded(self.low), rounded(self.high)]
+
+    def text(self, digits: int = 2, unit: str = "") -> str:
+        return f"{self.median:.{digits}f}{unit} ({self.low:.{digits}f} – {self.high:.{digits}f})"
+
+
+def rounded(value: float) -> float:
+    """Four significant digits: more would be noise."""
+    return float(f"{value:.4g}")
+
+
+# ---- memory -------------------------------------------------------------------------------------------------------------
+
+
+def current_memory() -> int:
+    """Bytes of this process that are in memory now."""
+    return _status("VmRSS") or peak_memory()
+
+
+def peak_memory() -> int:
+    """The most bytes of this process that were ever in memory.
+
+    Not `ru_maxrss` on Linux: a new process inherits that from its parent.
+    """
+    from_status = _status("VmHWM")
+    if from_status:
+        return from_status
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def forget_peak() -> None:
+    """Let `peak_memory` begin anew, where the system allows it."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(name: str) -> int:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
+
+
+# ---- what is shown ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Table:
+    """One table. The first column is aligned left, the others right; None in place of a row draws a line."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str] | None] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    left: int = 1  # how many columns are aligned left
+
+    def plain(self) -> str:
+        cells = [row for row in self.rows if row is not None]
+        widths = [max(len(row[i]) for row in [self.columns, *cells]) for i in range(len(self.columns))]
+        rule = "  ".join("-" * width for width in widths)
+        lines = [self.title, "", self.line(self.columns, widths), rule]
+        lines += [rule if row is None else self.line(row, widths) for row in self.rows]
+        return "\n".join([*lines, "", *self.notes])
+
+    def line(self, row: Sequence[str], widths: Sequence[int]) -> str:
+        pairs = enumerate(zip(row, widths, strict=True))
+        return "  ".join(f"{c:<{w}}" if i < self.left else f"{c:>{w}}" for i, (c, w) in pairs).rstrip()
+
+    def show(self) -> None:
+        try:
+            from rich.console import Console
+            from rich.table import Table as RichTable
+        except ImportError:  # a lent machine may not have it
+            print(self.plain(), flush=True)
+            return
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=160)
+        table = RichTable(title=self.title, title_justify="left", title_style="bold")
+        for i, column in enumerate(self.columns):
+            table.add_column(column, justify="left" if i < self.left else "right")
+        for row in self.rows:
+            if row is None:
+                table.add_section()
+            else:
+                table.add_row(*row)
+        console.print(table)
+        for note in self.notes:
+            console.print(note, style="dim", markup=False, highlight=False)
+
+
+def show_json(report: Mapping[str, Any]) -> None:
+    """One object on one line, and nothing after it."""
+    sys.stderr.flush()
+    print(json.dumps(report, allow_nan=False), flush=True)
+
+
+def progress(text: str) -> None:
+    """What is going on, on a line that the next one overwrites; only where somebody is looking."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def mib(size: float) -> str:
+    return f"{size / MIB:,.0f} MiB"
+
+
+def describe_machine(*packages: str) -> tuple[str, dict[str, Any]]:
+    """A line about this machine and the versions of `packages`, and the same as a mapping."""
+    facts = machine.inspect_machine()
+    versions = {"python": facts.python, "numpy": facts.numpy}
+    for name in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    blas = f"{facts.blas.name} {facts.blas.version}".strip()
+    described = {
+        "processor": facts.cpu_name,
+        "cores": facts.usable_cores,
+        "memory_gib": round((facts.usable_memory or 0) / 2**30, 1),
+        "blas": blas,
+        "versions": versions,
+    }
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    line = f"{facts.cpu_name}, {facts.usable_cores} cores, {described['memory_gib']} GiB; {blas}; {listed}"
+    return line, described

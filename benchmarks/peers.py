@@ -1,0 +1,146 @@
+"""The peers: models of `transformers` on PyTorch, of the sizes of one of our configs, and their training step."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+from benchmarks.batches import IGNORED, MaskedBatch
+from glassbert.models.config import EncoderConfig
+
+LEARNING_RATE = 1e-4
+
+
+def imports() -> None:
+    """What a program that trains such a model imports, so that its memory is not counted as the model's."""
+    import torch.optim
+    from transformers import BertForMaskedLM, ModernBertForMaskedLM  # noqa: F401
+
+
+def huggingface_config(config: EncoderConfig) -> Any:
+    from transformers import BertConfig, ModernBertConfig
+
+    sizes = {
+        name: getattr(config, name)
+        for name in (
+            "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+            "max_position_embeddings", "tie_word_embeddings", "initializer_range", "pad_token_id",
+        )
+    }  # fmt: skip
+    if config.family == "modernbert":
+        return ModernBertConfig(
+            **sizes,
+            local_attention=2 * (config.local_window or 0),
+            attention_dropout=config.attention_dropout,
+            embedding_dropout=config.embedding_dropout,
+            mlp_dropout=config.hidden_dropout,
+            # beginning and end need ids inside a vocabulary that may be small
+            **{f"{name}_token_id": min(2, config.vocab_size - 1) for name in ("bos", "eos", "cls", "sep")},
+        )
+    return BertConfig(
+        **sizes,
+        hidden_act=config.activation,
+        layer_norm_eps=config.layer_norm_eps,
+        hidden_dropout_prob=config.hidden_dropout,
+        attention_probs_dropout_prob=config.attention_dropout,
+    )
+
+
+def masked_language_model(config: EncoderConfig, attention: str | None = None) -> Any:
+    """`BertForMaskedLM` or `ModernBertForMaskedLM` as it comes, with random weights."""
+    import torch
+    from transformers import BertForMaskedLM, ModernBertForMaskedLM
+
+    torch.manual_seed(0)
+    kind = ModernBertForMaskedLM if config.family == "modernbert" else BertForMaskedLM
+    wanted = huggingface_config(config)
+    if attention is not None:
+        wanted._attn_implementation = attention
+    return kind(wanted)
+
+
+def stock_loss(model: Any, ids: Any, labels: Any) -> Any:
+    """Scores of every token, as the class computes them."""
+    return model(input_ids=ids, labels=labels).loss
+
+
+def sparse_loss(model: Any, ids: Any, labels: Any) -> Any:
+    """Scores of the masked tokens only: the encoder, then the head on the gathered rows."""
+    import torch
+
+    labels = labels.view(-1)
+    rows = (labels != IGNORED).nonzero().view(-1)
+    encoder = model.bert if hasattr(model, "bert") else model.model
+    hidden = encoder(input_ids=ids)[0]
+    hidden = hidden.view(-1, hidden.shape[-1])[rows]
+    logits = model.cls(hidden) if hasattr(model, "cls") else model.decoder(model.head(hidden))
+    return torch.nn.functional.cross_entropy(logits, labels[rows])
+
+
+class TorchTrainer:
+    """A model and its training step: forward, backward, clip at 1, AdamW."""
+
+    def __init__(
+        self, config: EncoderConfig, *, sparse: bool = False, device: str = "cpu", compiled: bool = False,
+        bfloat16: bool = False, attention: str | None = None,
+    ):  # fmt: skip
+        import torch
+
+        self.torch = torch
+        self.device = device
+        self.model = masked_language_model(config, attention).to(device)
+        self.model.train()
+        self.parameters = list(self.model.parameters())
+        self.loss = sparse_loss if sparse else stock_loss
+        if compiled:
+            self.loss = torch.compile(self.loss)
+        self.bfloat16 = bfloat16
+        self.fused = device != "cpu"
+        self.optimizer: Any = None
+
+    def gradients(self, ids: Any, labels: Any) -> Any:
+        for parameter in self.parameters:
+            parameter.grad = None
+        arithmetic = (
+            self.torch.autocast(self.device, dtype=self.torch.bfloat16) if self.bfloat16 else contextlib.nullcontext()
+        )
+        with arithmetic:
+            loss = self.loss(self.model, ids, labels)
+        loss.backward()
+        self.torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        return loss.detach()
+
+    def upload(self, array: Any) -> Any:
+        return array if self.device == "cpu" else array.to(self.device, non_blocking=True)
+
+    def prepare(self, batch: MaskedBatch) -> tuple[Any, Any]:
+        tensors = (self.torch.from_numpy(batch.input_ids), self.torch.from_numpy(batch.labels))
+        return tensors if self.device == "cpu" else tuple(tensor.pin_memory() for tensor in tensors)  # type: ignore[return-value]
+
+    def step(self, ids: Any, labels: Any) -> Any:
+        loss = self.gradients(self.upload(ids), self.upload(labels))
+        if self.optimizer is None:
+            self.optimizer = self.make_optimizer(self.fused)
+        self.optimizer.step()
+        return loss
+
+    def make_optimizer(self, fused: bool) -> Any:
+        options = {"fused": True} if fused else {}
+        return self.torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, weight_decay=0.01, **options)
+
+    def choose_optimizer(self, ids: Any, labels: Any) -> str:
+        """Take the fused AdamW where it works and is faster than the default one."""
+        self.gradients(ids, labels)
+        seconds = {}
+        for fused in (False, True):
+            with contextlib.suppress(RuntimeError):
+                optimizer = self.make_optimizer(fused)
+                optimizer.step()
+                start = time.perf_counter()
+                for _ in range(3):
+                    optimizer.step()
+                seconds[fused] = time.perf_counter() - start
+            optimizer = None
+        self.fused = min(seconds, key=seconds.__getitem__)
+        return "fused" if self.fused else "default"

@@ -1,0 +1,227 @@
+"""A full training step on the CPU beside PyTorch: forward, backward, clip, AdamW.
+
+    python -m benchmarks.train_step [--preset mini|larger|both] [--rounds N] [--json]
+
+Everybody gets the same batches, of text-like token statistics with 15 % of the tokens masked, and trains with the
+preset's dropout. The peers are `transformers.BertForMaskedLM` as it comes (it scores every token and also has token types,
+an embedding norm and a transform before the decoder), and the same model scoring the masked tokens only. In every round
+the machine's float32 matrix product is measured as well; `matmul_fraction` is the arithmetic that our step needs, over its
+time, over that rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import peers
+from benchmarks.batches import masked_batches
+from benchmarks.common import (
+    MIB,
+    Spread,
+    Table,
+    Team,
+    Worker,
+    describe_machine,
+    interleave,
+    mib,
+    progress,
+    rounded,
+    show_json,
+    timed,
+)
+from glassbert.models.config import PRESETS, EncoderConfig
+from glassbert.models.flops import training_flops
+
+BATCHES = 8
+NAMES = {"ours": "GlassBERT (NumPy)", "hf": "BertForMaskedLM, stock", "sparse": "BertForMaskedLM, masked rows only"}
+
+
+@dataclass(frozen=True)
+class Workload:
+    preset: str
+    batch: int
+    length: int
+    steps: int  # in a round
+
+    @property
+    def config(self) -> EncoderConfig:
+        return PRESETS[self.preset]
+
+    def batches(self) -> list[Any]:
+        return masked_batches(self.config.vocab_size, self.batch, self.length, BATCHES)
+
+
+WORKLOADS = {"mini": Workload("mini", 32, 64, 5), "larger": Workload("larger", 8, 128, 2)}
+
+
+class Ours:
+    """A model of this package on NumPy."""
+
+    @staticmethod
+    def imports() -> None:
+        import glassbert.training.adamw
+        import glassbert.training.step  # noqa: F401
+
+    def __init__(self, preset: str):
+        from glassbert.models.model import Model
+        from glassbert.training.adamw import AdamW
+        from glassbert.training.step import TrainingStep
+
+        workload = WORKLOADS[preset]
+        self.batches = workload.batches()
+        model = Model(workload.config, "mlm", engine="numpy")
+        model.set_training(True)
+        self.train = TrainingStep(model, AdamW(model, peers.LEARNING_RATE))
+        self.facts = {"first_loss": self.step(0)}
+
+    def step(self, i: int) -> float:
+        batch = self.batches[i % BATCHES]
+        return float(self.train(batch.input_ids, batch.labels).loss)
+
+    def run(self, steps: int) -> float:
+        return timed(self.step, steps)
+
+    def describe(self) -> dict[str, Any]:
+        return self.facts
+
+
+class Torch(Ours):
+    """A model of `transformers` on PyTorch with all threads."""
+
+    imports = staticmethod(peers.imports)
+
+    def __init__(self, preset: str, sparse: bool):
+        import torch
+
+        from glassbert.engines.machine import usable_cores
+
+        torch.set_num_threads(usable_cores())
+        workload = WORKLOADS[preset]
+        self.trainer = peers.TorchTrainer(workload.config, sparse=sparse)
+        self.batches = [self.trainer.prepare(batch) for batch in workload.batches()]
+        first_loss = float(self.trainer.gradients(*self.batches[0]))
+        optimizer = self.trainer.choose_optimizer(*self.batches[0])
+        self.facts = {"first_loss": first_loss, "optimizer": optimizer, "threads": torch.get_num_threads()}
+
+    def step(self, i: int) -> float:
+        return float(self.trainer.step(*self.batches[i % BATCHES]))
+
+
+class Matmul:
+    """The machine's float32 matrix product through NumPy, with all threads."""
+
+    def __init__(self, size: int = 2048):
+        self.size = size
+
+    def run(self) -> float:
+        from glassbert.engines.machine import measure_matmul_rate
+
+        return measure_matmul_rate("float32", size=self.size, seconds=0.5) * 1e9
+
+
+def measure(preset: str, rounds: int, peer_environment: dict[str, str] | None = None) -> dict[str, Any]:
+    workload = WORKLOADS[preset]
+    batches = workload.batches()
+    masked = sum(batch.masked for batch in batches) / len(batches)
+    with Team() as team:
+        team.add("matmul", Worker("benchmarks.train_step:Matmul"))
+        team.add("ours", Worker("benchmarks.train_step:Ours", preset=preset))
+        team["ours"].ready()
+        for name in ("hf", "sparse"):
+            progress(f"{preset}: building {NAMES[name]}")
+            worker = Worker(
+                "benchmarks.train_step:Torch", peer_environment, preset=preset, sparse=name == "sparse"
+            )
+            team.add(name, worker)
+            worker.ready()
+        turns = {name: lambda name=name: team[name].call("run", workload.steps) for name in NAMES}
+        times = interleave({"matmul": lambda: team["matmul"].call("run"), **turns}, rounds)
+        memory = {name: team[name].call("memory") for name in NAMES}
+        facts = {name: team[name].call("describe") for name in NAMES}
+    return summarise(workload, masked, times, memory, facts)
+
+
+def summarise(
+    workload: Workload,
+    masked: float,
+    times: dict[str, list[float]],
+    memory: dict[str, int],
+    facts: dict[str, dict[str, Any]],
+) -> dict[str, Any]:
+    """Times a step and rates a second by round -> the report of one preset."""
+    flops = training_flops(workload.config, workload.batch, workload.length, scored_rows=round(masked))
+    fraction = Spread.of([flops / t / rate for t, rate in zip(times["ours"], times["matmul"], strict=True)])
+    ratios = {name: Spread.of_ratio(times[name], times["ours"]) for name in ("hf", "sparse")}
+    seconds = {name: Spread.of(times[name]).median for name in NAMES}
+    return {
+        "preset": workload.preset,
+        "ratio_hf": rounded(ratios["hf"].median),
+        "ratio_hf_range": ratios["hf"].range,
+        "ratio_sparse": rounded(ratios["sparse"].median),
+        "ratio_sparse_range": ratios["sparse"].range,
+        "matmul_fraction": rounded(fraction.median),
+        "matmul_fraction_range": fraction.range,
+        "matmul_gflops": rounded(Spread.of(times["matmul"]).median / 1e9),
+        "tokens_per_second": rounded(workload.batch * workload.length / seconds["ours"]),
+        "seconds_per_step": {name: rounded(value) for name, value in seconds.items()},
+        "peak_memory_mib": {name: rounded(value / MIB) for name, value in memory.items()},
+        "batch": workload.batch,
+        "length": workload.length,
+        "masked_rows": round(masked),
+        "gflop_per_step": rounded(flops / 1e9),
+        "rounds": len(times["ours"]),
+        "steps_per_round": workload.steps,
+        "contenders": facts,
+    }
+
+
+def table_of(reports: list[dict[str, Any]], machine: str) -> Table:
+    table = Table(
+        "Training step: forward, backward, clip, AdamW",
+        ["preset", "contender", "ms a step", "tokens/s", "our speed-up", "GFLOP/s", "of matmul rate", "peak memory"],
+        left=2,
+    )
+    for report in reports:
+        tokens, rate = report["batch"] * report["length"], report["matmul_gflops"]
+        shape = f"{report['preset']} (B {report['batch']}, T {report['length']})"
+        for name, label in NAMES.items():
+            seconds = report["seconds_per_step"][name]
+            gflops = report["gflop_per_step"] / seconds
+            low_high = report.get(f"ratio_{name}_range")
+            speed_up = f"{report[f'ratio_{name}']:.2f} ({low_high[0]:.2f} – {low_high[1]:.2f})" if low_high else ""
+            fraction = report["matmul_fraction"] if name == "ours" else gflops / rate
+            row = [shape, label, f"{seconds * 1e3:,.1f}", f"{tokens / seconds:,.0f}", speed_up, f"{gflops:.1f}",
+                   f"{fraction:.0%}", mib(report["peak_memory_mib"][name] * MIB)]  # fmt: skip
+            table.rows.append(row)
+            shape = ""
+        table.rows.append(["", "NumPy matrix product, float32", "", "", "", f"{rate:.1f}", "100%", ""])
+        table.rows.append(None)
+    first = reports[0]
+    table.notes = [
+        f"Medians of {first['rounds']} rounds; speed-up: median of the ratio within a round (lowest – highest round).",
+        "GFLOP/s counts the products that the step needs, masked rows of the head only, the same for all contenders.",
+        "Peak memory: highest resident memory of the contender's process above that after its imports.",
+        machine,
+    ]
+    return table
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", choices=[*WORKLOADS, "both"], default="both")
+    parser.add_argument("--rounds", type=int, default=9, help="how often everybody has a turn (default 9)")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args(arguments)
+    machine, described = describe_machine("torch", "transformers")
+    presets = list(WORKLOADS) if options.preset == "both" else [options.preset]
+    reports = [measure(preset, options.rounds) for preset in presets]
+    table_of(reports, machine).show()
+    if options.json:
+        flat = reports[0] if len(reports) == 1 else {}
+        show_json({**flat, "presets": {report["preset"]: report for report in reports}, "machine": described})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""From a path or a hub id to a config and the tensors beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassbert.checkpoints.stored import StoredTensor, open_safetensors
+from glassbert.errors import CheckpointError
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+SHARDS = "model-*-of-*.safetensors"
+SAVING = ".glassbert-saving-"  # a folder with this prefix belongs to a save under way, or to one that was cut off
+
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+OTHER_WEIGHTS = (".h5", ".msgpack", ".onnx", ".ot", ".npz")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder's config and its tensors, checked as files and not yet as a model."""
+
+    config_path: Path
+    fields: dict[str, Any]
+    tensors: dict[str, StoredTensor]
+
+
+def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> Checkpoint:
+    """Open a folder, a .safetensors file with config.json beside it, or a model of the hub."""
+    path = Path(path_or_hub_id).expanduser()
+    if not path.exists():
+        path = _download(str(path_or_hub_id), revision)
+    weights = None
+    if path.is_file():
+        if path.suffix != ".safetensors" and not path.name.endswith(".safetensors.index.json"):
+            raise CheckpointError(_how_to_convert(path, path.parent))
+        path, weights = path.parent, path
+    config_path = path / CONFIG
+    if not config_path.exists():
+        cut_off = [] if weights else sorted(path.glob(SAVING + "*"))
+        hint = f"; a save was cut off here, and its files are in {cut_off[0]}" if cut_off else ""
+        raise CheckpointError(f"there is no {CONFIG} in {path}{hint}")
+    fields = read_json(config_path)
+    weights = weights or _find_weights(path)
+    tensors = _open_shards(weights) if weights.suffix == ".json" else open_safetensors(weights)
+    return Checkpoint(config_path, fields, tensors)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} must hold a JSON object, not a {type(values).__name__}")
+    return values
+
+
+def _find_weights(folder: Path) -> Path:
+    for name in (WEIGHTS, INDEX):
+        if (folder / name).exists():
+            return folder / name
+    others = sorted(folder.glob("*.safetensors"))
+    if len(others) == 1:
+        return others[0]
+    if others:
+        names = ", ".join(path.name for path in others)
+        raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {INDEX}; which of these is meant: {names}?")
+    for path in sorted(folder.iterdir()):
+        if path.suffix in PICKLES + OTHER_WEIGHTS:
+            raise CheckpointError(_how_to_convert(path, folder))
+    raise CheckpointError(f"there is no {WEIGHTS} in {folder}")
+
+
+def _open_shards(index_path: Path) -> dict[str, StoredTensor]:
+    places = read_json(index_path).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        raise CheckpointError(f"{index_path} has no 'weight_map' from tensors to files")
+    tensors: dict[str, StoredTensor] = {}
+    for shard in sorted(set(places.values())):
+        if Path(shard).name != shard or not shard.endswith(".safetensors"):
+            raise CheckpointError(f"{index_path} names {shard!r}, which is no .safetensors file beside it")
+        if not (index_path.parent / shard).exists():
+            raise CheckpointError(f"{index_path} names {shard}, but there is no such file beside it")
+        for name, tensor in open_safetensors(index_path.parent / shard).items():
+            if places.get(name) != shard:
+                raise CheckpointError(f"tensor {name!r} is in {shard}, but {index_path.name} does not say so")
+            tensors[name] = tensor
+    for name, shard in places.items():
+        if name not in tensors:
+            raise CheckpointError(f"tensor {name!r} is missing from {shard}, where {index_path.name} places it")
+    return tensors
+
+
+def _how_to_convert(path: Path, folder: Path) -> str:
+    if path.suffix not in PICKLES + OTHER_WEIGHTS:
+        return f"{path} is neither a folder nor a .safetensors file"
+    why = "is a pickle, which could run any code when opened" if path.suffix in PICKLES else "is not safetensors"
+    architecture = "AutoModel"
+    if (folder / CONFIG).exists():
+        named = read_json(folder / CONFIG).get("architectures") or [architecture]
+        architecture = str(named[0])
+    return (
+        f"{path} {why}; GlassBERT opens only .safetensors. If you trust the file, convert it once where PyTorch and "
+        f"transformers are installed:\n\n"
+        f"    from transformers import {architecture}\n"
+        f"    {architecture}.from_pretrained({str(folder)!r}).save_pretrained({str(folder) + '-safetensors'!r})\n"
+    )
+
+
+def _download(name: str, revision: str | None) -> Path:
+    if not HUB_ID.fullmatch(name):
+        raise CheckpointError(f"there is no file or folder {name}")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise CheckpointError(
+            f"there is no folder {name!r} here; if it is a model of the Hugging Face hub, fetching it needs the package "
+            f"huggingface_hub: pip install 'glassbert[hub]'"
+        ) from error
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[CONFIG, WEIGHTS, INDEX, SHARDS]))
+    except Exception as error:  # HTTP, network, cache and validation errors share no base class
+        raise CheckpointError(
+            f"there is no folder {name!r} here, and the Hugging Face hub did not give a model of that name: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not any(folder.glob("*.safetensors")):
+        raise CheckpointError(
+            f"{name!r} on the Hugging Face hub has no safetensors file. If you trust its pickle, convert it once where "
+            f"PyTorch and transformers are installed:\n\n"
+            f"    from transformers import AutoModel\n"
+            f"    AutoModel.from_pretrained({name!r}).save_pretrained({name.rsplit('/')[-1]!r})\n\n"
+            f"(AutoModelForMaskedLM and the like keep a head) and load that folder."
+        )
+    return folder

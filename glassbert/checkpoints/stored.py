@@ -1,0 +1,81 @@
+"""A safetensors file, looked at before anything is taken from it.
+
+The file is eight bytes with the length of the header, the header (JSON: type, shape and place of every tensor), then
+the numbers. The `safetensors` package checks it; the numbers are mapped here, because its NumPy side knows no bfloat16.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from glassbert.errors import CheckpointError
+
+FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+HEADER_LIMIT = 100_000_000  # the limit of the safetensors package itself
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """One tensor of a file: what it is and where it lies. Nothing is read until `read`."""
+
+    name: str
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+    def read(self) -> np.ndarray:
+        """The numbers: a view of the file, or float32 where the file has bfloat16."""
+        if self.dtype not in FLOATS:
+            raise CheckpointError(
+                f"tensor {self.name!r} in {self.path} is stored as {self.dtype}; weights must be one of {', '.join(FLOATS)}"
+            )
+        mapped = np.memmap(self.path, dtype=np.uint8, mode="r")
+        values: np.ndarray = np.ndarray(self.shape, FLOATS[self.dtype], mapped, self.offset)
+        if self.dtype == "BF16":  # the upper half of a float32
+            return (values.astype(np.uint32) << 16).view(np.float32)
+        return values
+
+
+def open_safetensors(path: Path) -> dict[str, StoredTensor]:
+    """Every tensor of a whole and well-formed file by its name."""
+    header, start = _header(path)
+    try:
+        with safe_open(path, framework="np"):
+            pass
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is not a sound safetensors file: {error}") from error
+    header.pop("__metadata__", None)
+    return {
+        name: StoredTensor(name, path, entry["dtype"], tuple(entry["shape"]), start + entry["data_offsets"][0])
+        for name, entry in header.items()
+    }
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """The header, and where the numbers begin; errors here say more than those of the package."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            first = file.read(8)
+            length = int.from_bytes(first, "little")
+            if len(first) < 8 or length > min(size - 8, HEADER_LIMIT):
+                raise CheckpointError(f"{path} is truncated or no safetensors file: it has {size:,} bytes and no whole header")
+            raw = file.read(length)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        header = json.loads(raw)
+        end = max([0, *(entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__")])
+        missing = 8 + length + end - size
+    except (ValueError, RecursionError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise CheckpointError(f"{path} is corrupt: its header is not that of a safetensors file") from error
+    if missing > 0:
+        raise CheckpointError(f"{path} is truncated: {missing:,} of its {size + missing:,} bytes are missing")
+    return header, 8 + length

@@ -1,0 +1,77 @@
+"""How much arithmetic a model needs: the floating-point operations of its matrix products, from the config alone.
+
+A product of [n, k] and [k, m] takes 2 · n · k · m operations: a multiplication and an addition for every term. Only what
+the result needs is counted: the keys that a query may see, the rows of the head that are scored, nothing twice. Norms,
+softmax and the like are a few operations a number and are left out, as everybody leaves them out, so that a share of a
+machine's matrix rate means the same here as elsewhere.
+
+    backward of y = x Wᵀ is dx = dy W and dW = dyᵀ x: two products of the forward's size, so training takes three forwards
+"""
+
+from __future__ import annotations
+
+from glassbert.models.config import EncoderConfig
+
+TRAINING_FACTOR = 3  # forward, the gradient of the input, the gradient of the weight
+
+
+def visible_pairs(length: int, window: int | None = None, causal: bool = False) -> int:
+    """How many (query, key) pairs of one sequence may see each other."""
+    reach = length - 1 if window is None else min(window, length - 1)
+    # `length` queries see themselves and `reach` keys to a side, but for the triangle that sticks out at that end
+    one_side = length * reach - reach * (reach + 1) // 2
+    return length + (one_side if causal else 2 * one_side)
+
+
+def forward_flops(
+    config: EncoderConfig,
+    batch: int,
+    length: int,
+    *,
+    head: str | None = None,
+    num_labels: int = 0,
+    scored_rows: int | None = None,
+) -> dict[str, int]:
+    """Operations of one forward pass over `batch` rows of `length` tokens, by component, summed over the layers.
+
+    `head` is None, "mlm", "token" or "sequence". `scored_rows` is how many tokens the MLM head scores: in training the
+    masked ones; None means all.
+    """
+    tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
+    layers = config.num_hidden_layers
+    pairs = batch * sum(visible_pairs(length, config.window_of(i), config.causal) for i in range(layers))
+    flops = {
+        "attention.qkv": layers * 2 * tokens * size * 3 * size,
+        "attention.scores": 2 * pairs * size,  # every head multiplies its own head_size: together hidden_size
+        "attention.context": 2 * pairs * size,
+        "attention.output": layers * 2 * tokens * size * size,
+        "ffn.up": layers * 2 * tokens * size * (2 * wide if config.gated else wide),
+        "ffn.down": layers * 2 * tokens * wide * size,
+    }
+    if head == "mlm":
+        rows = tokens if scored_rows is None else scored_rows
+        if config.head_transform:
+            flops["head.transform"] = 2 * rows * size * size
+        flops["head.decoder"] = 2 * rows * size * config.vocab_size
+    elif head is not None:
+        rows = batch if head == "sequence" else tokens
+        if head == "sequence" and config.pooler:
+            flops["pooler"] = 2 * batch * size * size
+        if config.family == "modernbert":
+            flops["head.transform"] = 2 * rows * size * size
+        flops["head.classifier"] = 2 * rows * size * num_labels
+    return flops
+
+
+def training_flops(
+    config: EncoderConfig,
+    batch: int,
+    length: int,
+    *,
+    head: str | None = "mlm",
+    num_labels: int = 0,
+    scored_rows: int | None = None,
+) -> int:
+    """Operations of forward and backward together. Recomputation (checkpointing, tiled attention) is not counted."""
+    forward = forward_flops(config, batch, length, head=head, num_labels=num_labels, scored_rows=scored_rows)
+    return TRAINING_FACTOR * sum(forward.values())

@@ -1,0 +1,5 @@
+"""The proof that every hand-written gradient is right, and that a wrong one would be noticed."""
+
+from glassbert.proof.gradient_check import GradientReport, TensorCheck, gradient_check
+
+__all__ = ["GradientReport", "TensorCheck", "gradient_check"]

@@ -1,0 +1,132 @@
+"""The table of cases: every operation, layer and model in the situations where gradients go wrong.
+
+A case builds a fixture: inputs in float64, and a function that computes the output on any engine and hands back the
+backward pass. The same fixture serves the finite differences, float32, MLX and the planted mistakes.
+
+To add one, decorate a function that takes a random generator and returns a `Fixture`. A test compares the subjects of
+this table with the registry of operations and the modules of layers, so that a new one cannot be forgotten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glassbert.engines.namespace import Array
+from glassbert.engines.numpy_engine import NumpyDropout
+
+KINDS = ("op", "layer", "model")
+
+Gradients = Mapping[str, Array]
+Function = Callable[[Any, Mapping[str, Array]], tuple[Array, Callable[[Array], Gradients]]]
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """What one case is about.
+
+    inputs       float64 arrays by name: what has a gradient
+    function     (engine, inputs) -> (output, backward), where backward(d_output) gives the gradients by name
+    around       a context in which everything runs: tiny tiles, for one
+    threads      of the NumPy engine
+    entries      how many entries of a tensor are checked one by one
+    method       "central" or "complex"
+    engines_agree  False where NumPy and MLX cannot draw the same dropout masks; MLX then has only itself as a witness
+    on_mlx       False where there is nothing to run on MLX
+    """
+
+    inputs: dict[str, np.ndarray]
+    function: Function
+    around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+    threads: int = 1
+    entries: int = 128
+    method: str = "central"
+    engines_agree: bool = True
+    on_mlx: bool = True
+
+
+class Case(NamedTuple):
+    """A subject (`layer_norm`, `block`, `modernbert`) in a situation; `kind` is op, layer or model."""
+
+    name: str
+    kind: str
+    subject: str
+    build: Callable[[], Fixture]
+
+
+_CASES: dict[str, Case] = {}
+
+
+def case(
+    kind: str, subject: str, situation: str
+) -> Callable[[Callable[[np.random.Generator], Fixture]], Callable[[np.random.Generator], Fixture]]:
+    """Enter a fixture into the table. Its random numbers depend on its name alone."""
+
+    def register(build: Callable[[np.random.Generator], Fixture]) -> Callable[[np.random.Generator], Fixture]:
+        name = f"{subject}: {situation}"
+        if kind not in KINDS or name in _CASES:
+            raise ValueError(f"{name!r} is there already, or {kind!r} is none of {KINDS}")
+        seed = zlib.crc32(name.encode())
+        _CASES[name] = Case(name, kind, subject, lambda: build(np.random.default_rng(seed)))
+        return build
+
+    return register
+
+
+@functools.cache
+def all_cases() -> dict[str, Case]:
+    """Every case by name: operations first, then layers, then models."""
+    from glassbert.proof import attention_cases, layer_cases, model_cases, op_cases  # noqa: F401
+
+    return dict(sorted(_CASES.items(), key=lambda item: KINDS.index(item[1].kind)))
+
+
+# ---- what fixtures are made of -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def settings(module: Any, **values: Any) -> Iterator[None]:
+    """Other values for names of a module, for a while."""
+    saved = {name: getattr(module, name) for name in values}
+    for name, value in values.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            setattr(module, name, value)
+
+
+class FrozenDropout:
+    """Dropout masks that are the same in every pass and on every engine."""
+
+    def __init__(self, engine: Any, seed: int = 7, first_row: int = 0, drawn: dict[Any, Any] | None = None):
+        self.engine = engine
+        self.seed = seed
+        self.first_row = first_row
+        self.drawn: dict[Any, Any] = {} if drawn is None else drawn
+
+    def from_row(self, first_row: int) -> FrozenDropout:
+        return FrozenDropout(self.engine, self.seed, self.first_row + first_row, self.drawn)
+
+    def keep(self, place: str, shape: tuple[int, ...], rate: float, row: int = 0) -> Array:
+        key = (place, tuple(shape), rate, self.first_row + row)
+        if key not in self.drawn:
+            mask = NumpyDropout(self.seed, self.first_row).keep(place, tuple(shape), rate, row)
+            self.drawn[key] = mask if self.engine.name == "numpy" else self.engine.xp.array(mask)
+        return self.drawn[key]
+
+
+def booleans(engine: Any, values: np.ndarray) -> Array:
+    return values if engine.name == "numpy" else engine.xp.array(values)
+
+
+def away_from_zero(values: np.ndarray, margin: float) -> np.ndarray:
+    """The same values, pushed off a kink at zero."""
+    return values + np.where(values >= 0, margin, -margin)

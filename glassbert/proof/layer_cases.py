@@ -1,0 +1,316 @@
+"""Cases of the layers: operations tied to parameters, cache and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.namespace import Array
+from glassbert.engines.parameters import Layout
+from glassbert.layers import attention, basics, block, embeddings, feed_forward
+from glassbert.layers.attention import Sight
+from glassbert.layers.parameters import Parameter, inside, linear_parameters, norm_parameters
+from glassbert.layers.scope import Cache, Scope
+from glassbert.models import heads
+from glassbert.models.config import BertConfig, EncoderConfig, ModernBertConfig
+from glassbert.models.heads import make_head
+from glassbert.ops import rotary_angles
+from glassbert.ops import tiled_attention as tiles
+from glassbert.proof.attention_cases import pattern_on
+from glassbert.proof.cases import Fixture, FrozenDropout, case, settings
+
+Rng = np.random.Generator
+ENTRIES = 12
+NO_DROPOUT = dict.fromkeys(("embedding_dropout", "attention_dropout", "hidden_dropout", "classifier_dropout"), 0.0)
+
+TINY_BERT = BertConfig(
+    vocab_size=11, hidden_size=6, num_hidden_layers=2, num_attention_heads=2, intermediate_size=7,
+    max_position_embeddings=8, pad_token_id=None, **NO_DROPOUT,
+)  # fmt: skip
+TINY_MODERN = ModernBertConfig(
+    vocab_size=11, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=5,
+    max_position_embeddings=12, pad_token_id=None, local_window=2, global_attention_every=2, **NO_DROPOUT,
+)  # fmt: skip
+DROPOUT = {"embedding_dropout": 0.3, "attention_dropout": 0.3, "hidden_dropout": 0.3, "ffn_dropout": 0.3,
+           "classifier_dropout": 0.3}  # fmt: skip
+IDS = [[3, 1, 3, 3, 0], [9, 1, 1, 10, 0], [0, 0, 0, 0, 0]]
+TYPES = [[0, 0, 1, 1, 1], [0, 1, 0, 1, 0], [0, 0, 0, 0, 0]]
+MASK = [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]]
+SEGMENTS = [[1, 1, 2, 2, 2], [1, 2, 2, 0, 0], [0, 0, 0, 0, 0]]
+
+
+def random_parameters(rng: Rng, parameters: list[Parameter]) -> dict[str, np.ndarray]:
+    """Values of a size at which every gradient can be seen: gamma is not 1, no bias is 0."""
+    values = {}
+    for name, shape, initial in parameters:
+        noise = rng.standard_normal(shape)
+        if initial == "ones":
+            values[name] = 1.0 + 0.4 * noise
+        elif initial == "zeros":
+            values[name] = 0.4 * noise
+        else:
+            values[name] = noise * (0.8 if initial == "embedding" else 1.2 / shape[-1] ** 0.5)
+    return values
+
+
+def layer_fixture(
+    rng: Rng,
+    parameters: list[Parameter],
+    forward: Callable[[Any, Array, Scope, Any], Array],
+    backward: Callable[[Any, Array, Scope, Any], Array | None],
+    shape: tuple[int, ...] | None = (3, 5, 6),
+    dropout: bool = False,
+    **options: Any,
+) -> Fixture:
+    """forward(engine, x, at, source) and backward(engine, dy, at, source) with a scope around; shape None: no x."""
+    inputs = random_parameters(rng, parameters)
+    layout = Layout({name: values.shape for name, values in inputs.items()})
+    if shape is not None:
+        inputs["x"] = rng.standard_normal(shape)
+
+    def function(engine: Any, inputs: Mapping[str, Array]) -> Any:
+        values = {name: value for name, value in inputs.items() if name != "x"}
+        cache = Cache()
+        source = FrozenDropout(engine) if dropout else None
+        y = forward(engine, inputs.get("x"), Scope(values, cache), source)
+
+        def run_backward(dy: Array) -> dict[str, Array]:
+            gradients = engine.gradients(layout)
+            dx = backward(engine, dy, Scope(values, cache, gradients), source)
+            if values:
+                gradients.finish()
+            return {**gradients, "x": dx}
+
+        return y, run_backward
+
+    return Fixture(inputs, function, entries=ENTRIES, **options)
+
+
+# ---- dense, norm, drop ---------------------------------------------------------------------------------------------
+
+
+def dense_fixture(rng: Rng, bias: bool) -> Fixture:
+    def forward(engine, x, at, source):
+        at.keep("x", x)
+        return basics.dense(x, at, "up")
+
+    return layer_fixture(
+        rng,
+        linear_parameters("up", 6, 5, bias),
+        forward,
+        lambda engine, dy, at, source: basics.dense_backward(dy, at["x"], at, "up"),
+    )
+
+
+def norm_fixture(rng: Rng, bias: bool) -> Fixture:
+    return layer_fixture(
+        rng,
+        norm_parameters("norm", 6, bias),
+        lambda engine, x, at, source: basics.norm(x, at, "norm", 1e-5),
+        lambda engine, dy, at, source: basics.norm_backward(dy, at, "norm"),
+    )
+
+
+def drop_fixture(rng: Rng, dropout: bool, rate: float = 0.4) -> Fixture:
+    return layer_fixture(
+        rng,
+        [],
+        lambda engine, x, at, source: basics.drop(x, at, "dropout", rate, source),
+        lambda engine, dy, at, source: basics.drop_backward(dy, at, "dropout", rate),
+        dropout=dropout,
+    )
+
+
+case("layer", "dense", "bias")(lambda rng: dense_fixture(rng, True))
+case("layer", "dense", "no bias")(lambda rng: dense_fixture(rng, False))
+case("layer", "norm", "bias")(lambda rng: norm_fixture(rng, True))
+case("layer", "norm", "no bias")(lambda rng: norm_fixture(rng, False))
+case("layer", "drop", "frozen mask")(lambda rng: drop_fixture(rng, True))
+case("layer", "drop", "evaluation")(lambda rng: drop_fixture(rng, False))
+
+
+# ---- embeddings ----------------------------------------------------------------------------------------------------
+
+
+def embeddings_fixture(
+    rng: Rng, config: EncoderConfig, types: Any = None, positions: Any = None, dropout: bool = False
+) -> Fixture:
+    places = np.arange(5)[None] if positions is None else np.asarray(positions)
+
+    def forward(engine, x, at, source):
+        kinds = None if types is None else engine.integers(np.asarray(types))
+        ids = engine.integers(np.asarray(IDS))
+        return embeddings.embeddings(ids, engine.integers(places), kinds, at, config, source)
+
+    return layer_fixture(
+        rng,
+        embeddings.embeddings_parameters(config),
+        forward,
+        lambda engine, dy, at, source: embeddings.embeddings_backward(dy, at, config),
+        shape=None,
+        dropout=dropout,
+    )
+
+
+case("layer", "embeddings", "token types given")(lambda rng: embeddings_fixture(rng, TINY_BERT, TYPES))
+case("layer", "embeddings", "token types omitted")(lambda rng: embeddings_fixture(rng, TINY_BERT))
+case("layer", "embeddings", "positions of packed documents, dropout")(
+    lambda rng: embeddings_fixture(
+        rng, TINY_BERT.replace(**DROPOUT), TYPES, [[0, 1, 0, 1, 2], [0, 0, 1, 2, 3], [0] * 5], True
+    )
+)
+case("layer", "embeddings", "no norm, no token types")(
+    lambda rng: embeddings_fixture(rng, TINY_BERT.replace(type_vocab_size=0, embedding_norm=False))
+)
+case("layer", "embeddings", "rotary: tokens alone")(lambda rng: embeddings_fixture(rng, TINY_MODERN))
+
+
+# ---- attention, feed-forward, block --------------------------------------------------------------------------------
+
+
+def sight_on(engine: Any, config: EncoderConfig, who: Mapping[str, Any], length: int) -> Sight:
+    pattern = pattern_on(engine, **who)
+    if config.positions != "rotary":
+        return Sight(pattern)
+    dtype = np.dtype("float64" if engine.dtype_name == "float64" else "float32")
+    angles = rotary_angles(np.arange(length)[None], config.head_size, 100.0, dtype)
+    return Sight(pattern, *map(engine.array, angles))
+
+
+def tiny_tiles() -> Any:
+    """Several tiles in a row of five tokens, and no row short enough to keep its weights."""
+    from contextlib import ExitStack
+
+    stack = ExitStack()
+    stack.enter_context(settings(tiles, QUERY_TILE=2, KEY_TILE=3))
+    stack.enter_context(settings(attention, DENSE_LENGTH=0))
+    return stack
+
+
+def attention_layer_fixture(rng: Rng, config: EncoderConfig, who: Mapping[str, Any], **options: Any) -> Fixture:
+    return layer_fixture(
+        rng,
+        attention.attention_parameters(config),
+        lambda engine, x, at, source: attention.self_attention(x, at, config, sight_on(engine, config, who, 5), source),
+        lambda engine, dy, at, source: attention.self_attention_backward(
+            dy, at, config, sight_on(engine, config, who, 5), source
+        ),
+        (3, 5, config.hidden_size),
+        **options,
+    )
+
+
+case("layer", "self_attention", "biases, ragged")(lambda rng: attention_layer_fixture(rng, TINY_BERT, {"keys": MASK}))
+case("layer", "self_attention", "rotary, no biases, local, packed")(
+    lambda rng: attention_layer_fixture(rng, TINY_MODERN, {"segments": SEGMENTS, "window": 2})
+)
+case("layer", "self_attention", "dropout, causal")(
+    lambda rng: attention_layer_fixture(rng, TINY_BERT.replace(**DROPOUT), {"causal": True}, dropout=True)
+)
+case("layer", "self_attention", "tiled, rotary, local, ragged")(
+    lambda rng: attention_layer_fixture(rng, TINY_MODERN, {"keys": MASK, "window": 1}, around=tiny_tiles)
+)
+case("layer", "self_attention", "tiled, dropout, packed")(
+    lambda rng: attention_layer_fixture(
+        rng, TINY_BERT.replace(**DROPOUT), {"segments": SEGMENTS}, dropout=True, around=tiny_tiles, engines_agree=False
+    )
+)
+
+
+def feed_forward_fixture(rng: Rng, config: EncoderConfig, **options: Any) -> Fixture:
+    return layer_fixture(
+        rng,
+        feed_forward.feed_forward_parameters(config),
+        lambda engine, x, at, source: feed_forward.feed_forward(x, at, config, source),
+        lambda engine, dy, at, source: feed_forward.feed_forward_backward(dy, at, config),
+        (1, 3, config.hidden_size),
+        **options,
+    )
+
+
+case("layer", "feed_forward", "gelu")(lambda rng: feed_forward_fixture(rng, TINY_BERT))
+case("layer", "feed_forward", "relu, no biases")(
+    lambda rng: feed_forward_fixture(rng, TINY_BERT.replace(activation="relu", ffn_bias=False))
+)
+case("layer", "feed_forward", "geglu, dropout")(
+    lambda rng: feed_forward_fixture(rng, TINY_MODERN.replace(**DROPOUT), dropout=True)
+)
+
+
+def block_fixture(rng: Rng, config: EncoderConfig, index: int, who: Mapping[str, Any], **options: Any) -> Fixture:
+    return layer_fixture(
+        rng,
+        block.block_parameters(config, index),
+        lambda engine, x, at, source: block.block(x, at, config, sight_on(engine, config, who, 5), source),
+        lambda engine, dy, at, source: block.block_backward(dy, at, config, sight_on(engine, config, who, 5), source),
+        (3, 5, config.hidden_size),
+        **options,
+    )
+
+
+case("layer", "block", "post-norm, ragged")(lambda rng: block_fixture(rng, TINY_BERT, 0, {"keys": MASK}))
+case("layer", "block", "post-norm, dropout")(
+    lambda rng: block_fixture(rng, TINY_BERT.replace(**DROPOUT), 1, {"keys": MASK}, dropout=True)
+)
+case("layer", "block", "pre-norm, first norm left out")(lambda rng: block_fixture(rng, TINY_MODERN, 0, {"keys": MASK}))
+case("layer", "block", "pre-norm, local, dropout")(
+    lambda rng: block_fixture(rng, TINY_MODERN.replace(**DROPOUT), 1, {"window": 1}, dropout=True)
+)
+
+
+# ---- heads ---------------------------------------------------------------------------------------------------------
+
+
+def head_fixture(
+    rng: Rng, config: EncoderConfig, kind: str, labels: int = 0, rows: Any = None, mask: Any = None, **options: Any
+) -> Fixture:
+    head = make_head(kind, config, labels)
+    parameters = inside("head", head.parameters())
+    if config.pooler and kind == "sequence":
+        parameters += heads.pooler_parameters(config)
+    if kind == "mlm" and config.tie_word_embeddings:
+        parameters.append(Parameter("embeddings.token", (config.vocab_size, config.hidden_size), "embedding"))
+
+    def forward(engine, x, at, source):
+        chosen = None if rows is None else engine.integers(np.asarray(rows))
+        real = None if mask is None else engine.integers(np.asarray(mask))
+        return head.forward(x, real, at.inside("head"), source, chosen)
+
+    return layer_fixture(
+        rng,
+        parameters,
+        forward,
+        lambda engine, dy, at, source: head.backward(dy, at.inside("head")),
+        (3, 5, config.hidden_size),
+        **options,
+    )
+
+
+UNTIED = TINY_BERT.replace(tie_word_embeddings=False)
+case("layer", "mlm", "tied, chosen rows")(lambda rng: head_fixture(rng, TINY_BERT, "mlm", rows=[1, 4, 11]))
+case("layer", "mlm", "untied, every row")(lambda rng: head_fixture(rng, UNTIED, "mlm"))
+case("layer", "mlm", "no transform, no decoder bias")(
+    lambda rng: head_fixture(rng, UNTIED.replace(head_transform=False, decoder_bias=False), "mlm", rows=[0, 9])
+)
+case("layer", "token", "dropout")(
+    lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "token", 3, dropout=True)
+)
+case("layer", "token", "modernbert")(lambda rng: head_fixture(rng, TINY_MODERN, "token", 3))
+case("layer", "sequence", "pooler, dropout")(
+    lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "sequence", 3, dropout=True)
+)
+case("layer", "sequence", "modernbert, mean over ragged rows")(
+    lambda rng: head_fixture(rng, TINY_MODERN.replace(classifier_pooling="mean"), "sequence", 2, mask=MASK)
+)
+case("layer", "pooler", "tanh")(
+    lambda rng: layer_fixture(
+        rng,
+        heads.pooler_parameters(TINY_BERT),
+        lambda engine, x, at, source: heads.pooler(x, at),
+        lambda engine, dy, at, source: heads.pooler_backward(dy, at),
+        (3, 6),
+    )
+)
+

@@ -1,0 +1,416 @@
+"""Cases of the single operations, apart from attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from glassbert import ops
+from glassbert.proof.cases import Fixture, away_from_zero, booleans, case
+
+Rng = np.random.Generator
+
+
+def one_input(x: np.ndarray, run: Callable[..., Any], **options: Any) -> Fixture:
+    """A fixture for an operation of x alone: `run(engine, x)` gives the output and backward(dy) -> dx."""
+
+    def function(engine, inputs):
+        y, backward = run(engine, inputs["x"])
+        return y, lambda dy: {"x": backward(dy)}
+
+    return Fixture({"x": x}, function, **options)
+
+
+# ---- linear --------------------------------------------------------------------------------------------------------
+
+
+def linear_fixture(rng: Rng, shape: tuple[int, ...], outputs: int, bias: bool, method: str = "central") -> Fixture:
+    inputs = {"x": rng.standard_normal(shape), "weight": rng.standard_normal((outputs, shape[-1]))}
+    if bias:
+        inputs["bias"] = rng.standard_normal(outputs)
+
+    def function(engine, inputs):
+        x, weight = inputs["x"], inputs["weight"]
+        y = ops.linear(x, weight, inputs.get("bias"))
+
+        def backward(dy):
+            dx, dweight, dbias = ops.linear_backward(dy, x, weight, bias)
+            return {"x": dx, "weight": dweight, "bias": dbias}
+
+        return y, backward
+
+    return Fixture(inputs, function, method=method)
+
+
+@case("op", "linear", "odd sizes, bias")
+def _(rng):
+    return linear_fixture(rng, (2, 3, 5), 7, True)
+
+
+@case("op", "linear", "no bias, complex step")
+def _(rng):
+    return linear_fixture(rng, (4, 3), 5, False, "complex")
+
+
+@case("op", "linear", "square weight")
+def _(rng):
+    return linear_fixture(rng, (2, 4, 6), 6, True)
+
+
+@case("op", "linear", "one token, one output")
+def _(rng):
+    return linear_fixture(rng, (1, 1, 3), 1, True)
+
+
+# ---- embedding, chosen rows ----------------------------------------------------------------------------------------
+
+
+def embedding_fixture(rng: Rng, ids: Any, padding_id: int | None = None, frozen: bool = False) -> Fixture:
+    """With `frozen` the padding row enters as a constant, because its gradient is zero by definition."""
+    table = rng.standard_normal((7, 5))
+    ids = np.asarray(ids)
+    is_padding = (np.arange(7) == padding_id)[:, None] if frozen else np.zeros((7, 1), np.bool_)
+
+    def function(engine, inputs):
+        constant = engine.array(table)
+        if engine.name == "numpy" and inputs["table"].dtype.kind == "c":
+            constant = constant.astype(inputs["table"].dtype)
+        rows = engine.xp.where(booleans(engine, is_padding), constant, inputs["table"])
+        places = engine.integers(ids)
+        y = ops.embedding(rows, places)
+
+        def backward(dy):
+            index, added = ops.embedding_backward(dy, places, padding_id)
+            return {"table": ops.scatter_rows(engine.xp.zeros((7, 5), dtype=added.dtype), index, added)}
+
+        return y, backward
+
+    return Fixture({"table": table}, function)
+
+
+@case("op", "embedding", "repeated ids")
+def _(rng):
+    return embedding_fixture(rng, [[3, 0, 3, 3], [6, 0, 1, 3]])
+
+
+@case("op", "embedding", "frozen padding row")
+def _(rng):
+    return embedding_fixture(rng, [[3, 2, 3, 2], [0, 2, 1, 3]], padding_id=2, frozen=True)
+
+
+@case("op", "embedding", "nothing but padding")
+def _(rng):
+    return embedding_fixture(rng, [[4, 4, 4]], padding_id=4, frozen=True)
+
+
+@case("op", "embedding", "one id")
+def _(rng):
+    return embedding_fixture(rng, [[5]])
+
+
+def take_rows_fixture(rng: Rng, rows: list[int], **options: Any) -> Fixture:
+    def run(engine, x):
+        places = engine.integers(np.array(rows, np.int64))
+        return ops.take_rows(x, places), lambda dy: ops.take_rows_backward(dy, places, x.shape)
+
+    return one_input(rng.standard_normal((2, 4, 3)), run, **options)
+
+
+@case("op", "take_rows", "some rows, unsorted")
+def _(rng):
+    return take_rows_fixture(rng, [7, 0, 5])
+
+
+@case("op", "take_rows", "a row twice")
+def _(rng):
+    return take_rows_fixture(rng, [2, 6, 2, 2])
+
+
+@case("op", "take_rows", "no row at all")
+def _(rng):
+    return take_rows_fixture(rng, [], on_mlx=False)
+
+
+# ---- layer norm, softmax -------------------------------------------------------------------------------------------
+
+
+def layer_norm_fixture(
+    rng: Rng, shape: tuple[int, ...], beta: bool = True, eps: float = 1e-12, spread: float = 1.0, method: str = "central"
+) -> Fixture:
+    width = shape[-1]
+    inputs = {"x": 3.0 + spread * rng.standard_normal(shape), "gamma": away_from_zero(rng.standard_normal(width), 0.3)}
+    if beta:
+        inputs["beta"] = rng.standard_normal(width)
+
+    def function(engine, inputs):
+        y, cache = ops.layer_norm(inputs["x"], inputs["gamma"], inputs.get("beta"), eps)
+
+        def backward(dy):
+            dx, dgamma, dbeta = ops.layer_norm_backward(dy, inputs["gamma"], cache, beta)
+            return {"x": dx, "gamma": dgamma, "beta": dbeta}
+
+        return y, backward
+
+    return Fixture(inputs, function, method=method)
+
+
+@case("op", "layer_norm", "gamma not 1, odd width")
+def _(rng):
+    return layer_norm_fixture(rng, (2, 3, 7))
+
+
+@case("op", "layer_norm", "complex step")
+def _(rng):
+    return layer_norm_fixture(rng, (3, 5), eps=1e-5, method="complex")
+
+
+@case("op", "layer_norm", "no beta")
+def _(rng):
+    return layer_norm_fixture(rng, (4, 6), beta=False, eps=1e-5)
+
+
+@case("op", "layer_norm", "one row, two features")
+def _(rng):
+    return layer_norm_fixture(rng, (1, 2), eps=0.3)
+
+
+@case("op", "layer_norm", "variance as small as eps")
+def _(rng):
+    return layer_norm_fixture(rng, (3, 5), eps=1e-2, spread=0.1)
+
+
+@case("op", "softmax", "complex step")
+def _(rng):
+    return softmax_fixture(2.0 * rng.standard_normal((2, 3, 5)), "complex")
+
+
+@case("op", "softmax", "square, three axes")
+def _(rng):
+    return softmax_fixture(2.0 * rng.standard_normal((2, 4, 4)))
+
+
+@case("op", "softmax", "scores around 1000")
+def _(rng):
+    return softmax_fixture(1000.0 + rng.standard_normal((3, 5)))
+
+
+@case("op", "softmax", "one entry a row")
+def _(rng):
+    return softmax_fixture(rng.standard_normal((3, 1)))
+
+
+def softmax_fixture(x: np.ndarray, method: str = "central") -> Fixture:
+    def run(engine, x):
+        y = ops.softmax(x)
+        return y, lambda dy: ops.softmax_backward(dy, y)
+
+    return one_input(x, run, method=method)
+
+
+# ---- activations ---------------------------------------------------------------------------------------------------
+
+
+def activation_fixture(name: str, x: np.ndarray, method: str = "central") -> Fixture:
+    forward, backward = ops.ACTIVATIONS[name]
+
+    def run(engine, x):
+        y, cache = forward(x)
+        return y, lambda dy: backward(dy, x, cache)
+
+    return one_input(x, run, method=method)
+
+
+def geglu_fixture(x: np.ndarray, activation: str) -> Fixture:
+    def run(engine, x):
+        y, cache = ops.geglu(x, activation)
+        return y, lambda dy: ops.geglu_backward(dy, x, cache, activation)
+
+    return one_input(x, run)
+
+
+@case("op", "relu", "away from the kink")
+def _(rng):
+    return activation_fixture("relu", away_from_zero(rng.standard_normal((2, 3, 5)), 0.1))
+
+
+@case("op", "gelu", "from -7 to 7")
+def _(rng):
+    return activation_fixture("gelu", np.concatenate([np.linspace(-7, 7, 29), rng.standard_normal(21)]).reshape(2, 5, 5))
+
+
+@case("op", "gelu_tanh", "from -7 to 7")
+def _(rng):
+    return activation_fixture("gelu_tanh", np.linspace(-7, 7, 30).reshape(2, 15))
+
+
+@case("op", "gelu_tanh", "complex step")
+def _(rng):
+    return activation_fixture("gelu_tanh", rng.standard_normal((3, 5)), "complex")
+
+
+@case("op", "tanh", "complex step")
+def _(rng):
+    return activation_fixture("tanh", rng.standard_normal((3, 5)), "complex")
+
+
+@case("op", "geglu", "gelu, odd width")
+def _(rng):
+    return geglu_fixture(rng.standard_normal((2, 3, 10)), "gelu")
+
+
+@case("op", "geglu", "relu")
+def _(rng):
+    return geglu_fixture(away_from_zero(rng.standard_normal((2, 6)), 0.1), "relu")
+
+
+@case("op", "geglu", "gelu_tanh, one feature")
+def _(rng):
+    return geglu_fixture(rng.standard_normal((1, 1, 2)), "gelu_tanh")
+
+
+# ---- dropout, residual, rotary -------------------------------------------------------------------------------------
+
+
+def dropout_fixture(rng: Rng, rate: float, masked: bool = True) -> Fixture:
+    shape = (2, 3, 5)
+    mask = rng.random(shape) >= rate if masked else None
+
+    def run(engine, x):
+        keep = None if mask is None else booleans(engine, mask)
+        return ops.dropout(x, keep, rate), lambda dy: ops.dropout_backward(dy, keep, rate)
+
+    return one_input(rng.standard_normal(shape), run)
+
+
+@case("op", "dropout", "frozen mask")
+def _(rng):
+    return dropout_fixture(rng, 0.3)
+
+
+@case("op", "dropout", "nearly everything dropped")
+def _(rng):
+    return dropout_fixture(rng, 0.9)
+
+
+@case("op", "dropout", "no mask")
+def _(rng):
+    return dropout_fixture(rng, 0.3, masked=False)
+
+
+@case("op", "residual", "stream and branch")
+def _(rng):
+    def function(engine, inputs):
+        y = ops.residual(inputs["x"], inputs["branch"])
+        return y, lambda dy: dict(zip(("x", "branch"), ops.residual_backward(dy), strict=True))
+
+    return Fixture({"x": rng.standard_normal((2, 3, 5)), "branch": rng.standard_normal((2, 3, 5))}, function)
+
+
+def rotary_fixture(rng: Rng, positions: Any, heads: int, size: int, batch: int, method: str = "central") -> Fixture:
+    positions = np.asarray(positions)
+
+    def run(engine, x):
+        dtype = np.dtype("float64" if engine.dtype_name == "float64" else "float32")
+        cos, sin = map(engine.array, ops.rotary_angles(positions, size, 100.0, dtype))
+        return ops.rotary(x, cos, sin), lambda dy: ops.rotary_backward(dy, cos, sin)
+
+    return one_input(rng.standard_normal((batch, heads, positions.shape[1], size)), run, method=method)
+
+
+@case("op", "rotary", "packed documents, each from position 0")
+def _(rng):
+    return rotary_fixture(rng, [[0, 1, 2, 0, 1], [0, 0, 1, 2, 3]], 3, 6, 2)
+
+
+@case("op", "rotary", "one plane, complex step")
+def _(rng):
+    return rotary_fixture(rng, [[0, 1, 2, 3]], 1, 2, 2, "complex")
+
+
+# ---- losses --------------------------------------------------------------------------------------------------------
+
+
+def loss_fixture(loss: str, outputs: np.ndarray, targets: np.ndarray, method: str = "central") -> Fixture:
+    forward, backward = getattr(ops, loss), getattr(ops, f"{loss}_backward")
+
+    def run(engine, x):
+        answers = (engine.integers if targets.dtype.kind in "iu" else engine.array)(targets)
+        value, cache = forward(x, answers)
+        return value, lambda dloss: backward(dloss, cache)
+
+    return one_input(outputs, run, method=method)
+
+
+@case("op", "cross_entropy", "ignored rows, repeated targets")
+def _(rng):
+    return loss_fixture("cross_entropy", 2.0 * rng.standard_normal((6, 5)), np.array([4, -100, 0, 4, -100, 4]))
+
+
+@case("op", "cross_entropy", "complex step")
+def _(rng):
+    return loss_fixture("cross_entropy", rng.standard_normal((3, 4)), np.array([1, 3, -100]), "complex")
+
+
+@case("op", "cross_entropy", "all rows ignored")
+def _(rng):
+    return loss_fixture("cross_entropy", rng.standard_normal((3, 5)), np.full(3, -100))
+
+
+@case("op", "cross_entropy", "one row, logits around 1000")
+def _(rng):
+    return loss_fixture("cross_entropy", 1000.0 + rng.standard_normal((1, 7)), np.array([6]))
+
+
+@case("op", "binary_cross_entropy", "many labels, some ignored, some soft")
+def _(rng):
+    targets = rng.integers(0, 2, (4, 3)).astype(np.float64)
+    targets[1, 2] = targets[3, 0] = -100
+    targets[0, 0] = 0.3
+    return loss_fixture("binary_cross_entropy", away_from_zero(3.0 * rng.standard_normal((4, 3)), 0.01), targets)
+
+
+@case("op", "binary_cross_entropy", "one column, all ignored")
+def _(rng):
+    return loss_fixture("binary_cross_entropy", rng.standard_normal((3, 1)), np.full((3, 1), -100.0))
+
+
+@case("op", "mean_squared_error", "some ignored")
+def _(rng):
+    targets = rng.standard_normal((4, 3))
+    targets[0, 1] = targets[2, 2] = -100
+    return loss_fixture("mean_squared_error", rng.standard_normal((4, 3)), targets)
+
+
+@case("op", "mean_squared_error", "complex step")
+def _(rng):
+    return loss_fixture("mean_squared_error", rng.standard_normal((5, 1)), rng.standard_normal((5, 1)), "complex")
+
+
+# ---- pooling -------------------------------------------------------------------------------------------------------
+
+
+def pooling_fixture(rng: Rng, name: str, mask: Any = None) -> Fixture:
+    forward, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
+
+    def run(engine, x):
+        y, cache = forward(x, None if mask is None else engine.integers(np.asarray(mask)))
+        return y, lambda dy: backward(dy, x.shape, cache)
+
+    return one_input(rng.standard_normal((3, 4, 5)), run)
+
+
+@case("op", "cls_pool", "padded batch")
+def _(rng):
+    return pooling_fixture(rng, "cls_pool", [[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]])
+
+
+@case("op", "mean_pool", "ragged, one row all padding")
+def _(rng):
+    return pooling_fixture(rng, "mean_pool", [[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]])
+
+
+@case("op", "mean_pool", "no mask")
+def _(rng):
+    return pooling_fixture(rng, "mean_pool")
