@@ -203,7 +203,8 @@ MODERNBERT = Family(
         rope_theta("global_rope_theta", GLOBAL),
         rope_theta("local_rope_theta", LOCAL),
     ),
-    honoured={**NEVER_OURS, "rope_scaling": (None, {}), "position_embedding_type": (None, "rope", "rotary")},
+    # The published files say position_embedding_type "absolute", which transformers never reads for this family.
+    honoured={**NEVER_OURS, "rope_scaling": (None, {})},
     must_agree=dict.fromkeys(("mlm", "sequence", "token"), (("classifier_activation", "hidden_activation"),)),
     token_ids={"bos_token_id": 50_281, "cls_token_id": 50_281, "eos_token_id": 50_282, "sep_token_id": 50_282},
     not_weights=("*rotary_emb*inv_freq",),

@@ -31,7 +31,7 @@ class Sight(NamedTuple):
     """What a layer needs to know about who may see whom, and where everybody stands."""
 
     pattern: AttentionPattern
-    cos: Array | None = None  # rotary angles, [B or 1, 1, T, d/2]
+    cos: Array | None = None  # rotary angles, [B or 1, T, 1, d/2]
     sin: Array | None = None
 
 
@@ -44,23 +44,27 @@ def attention_parameters(config: Any) -> list[Parameter]:
 
 
 def split_heads(qkv: Array, heads: int) -> tuple[Array, Array, Array]:
-    """[B, T, 3H] -> q, k, v, each [B, heads, T, d], without copying."""
+    """[B, T, 3H] -> q, k, v, each [B, T, heads, d], without copying."""
     batch, length, width = qkv.shape
-    parts = qkv.reshape(batch, length, 3, heads, width // (3 * heads)).transpose(2, 0, 3, 1, 4)
-    return parts[0], parts[1], parts[2]
+    parts = qkv.reshape(batch, length, 3, heads, width // (3 * heads))
+    return parts[:, :, 0], parts[:, :, 1], parts[:, :, 2]
+
+
+def heads_first(x: Array) -> Array:
+    """[B, T, heads, d] -> [B, heads, T, d] and back again, without copying."""
+    return x.transpose(0, 2, 1, 3)
 
 
 def merge_heads(x: Array) -> Array:
     """[B, heads, T, d] -> [B, T, H]"""
     batch, heads, length, size = x.shape
-    return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
+    return heads_first(x).reshape(batch, length, heads * size)
 
 
 def join_qkv(q: Array, k: Array, v: Array) -> Array:
-    """Three times [B, heads, T, d] -> [B, T, 3H]: the way back from `split_heads`."""
-    batch, heads, length, size = q.shape
-    parts = [part.transpose(0, 2, 1, 3) for part in (q, k, v)]
-    return namespace(q).stack(parts, 2).reshape(batch, length, 3 * heads * size)
+    """Three times [B, T, heads, d] -> [B, T, 3H]: the way back from `split_heads`."""
+    batch, length, heads, size = q.shape
+    return namespace(q).stack([q, k, v], 2).reshape(batch, length, 3 * heads * size)
 
 
 def keeps_weights(q: Array, pattern: AttentionPattern, rate: float) -> bool:
@@ -76,9 +80,7 @@ def self_attention(x: Array, at: Scope, config: Any, sight: Sight, source: Any) 
     q, k, v = split_heads(dense(x, at, "qkv"), config.num_attention_heads)
     if sight.cos is not None:
         q, k = rotary(q, sight.cos, sight.sin), rotary(k, sight.cos, sight.sin)
-    at.keep("q", q)
-    at.keep("k", k)
-    at.keep("v", v)
+    q, k, v = (at.keep(name, heads_first(x)) for name, x in (("q", q), ("k", k), ("v", v)))
     rate = config.attention_dropout if source is not None else 0.0
     if keeps_weights(q, sight.pattern, rate):
         keep = None
@@ -100,7 +102,7 @@ def self_attention_backward(dy: Array, at: Scope, config: Any, sight: Sight, sou
     dmerged = dense_backward(dy, at["merged"], at, "output")
     batch, length, width = dmerged.shape
     heads = config.num_attention_heads
-    dcontext = at.note("d_context", dmerged.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3))
+    dcontext = at.note("d_context", heads_first(dmerged.reshape(batch, length, heads, width // heads)))
     q, k, v = at["q"], at["k"], at["v"]
     rate = config.attention_dropout if source is not None else 0.0
     if keeps_weights(q, sight.pattern, rate):
@@ -111,9 +113,7 @@ def self_attention_backward(dy: Array, at: Scope, config: Any, sight: Sight, sou
         dq, dk, dv = tiled_attention_backward(
             dcontext, q, k, v, at["context"], at["state"], sight.pattern, tiles, rate
         )
-    at.note("d_q", dq)
-    at.note("d_k", dk)
-    at.note("d_v", dv)
+    dq, dk, dv = (heads_first(at.note(name, x)) for name, x in (("d_q", dq), ("d_k", dk), ("d_v", dv)))
     if sight.cos is not None:
         dq, dk = rotary_backward(dq, sight.cos, sight.sin), rotary_backward(dk, sight.cos, sight.sin)
     return at.note("d_input", dense_backward(join_qkv(dq, dk, dv), at["x"], at, "qkv"))

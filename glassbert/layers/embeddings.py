@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassbert.engines.namespace import Array
+from glassbert.engines.namespace import Array, namespace
 from glassbert.layers.basics import drop, drop_backward, norm, norm_backward
 from glassbert.layers.parameters import Parameter, norm_parameters
 from glassbert.layers.scope import Scope
@@ -55,7 +55,7 @@ def embeddings_backward(dx: Array, at: Scope, config: Any) -> None:
     gradients.add_rows(at.name("token"), *embedding_backward(dx, at["ids"], config.pad_token_id))
     if config.positions == "learned":
         positions = at["positions"]
-        dposition = dx if positions.shape[0] == dx.shape[0] else dx.sum(0, keepdims=True)  # [B or 1, T, H]
+        dposition = dx if positions.shape[0] == dx.shape[0] else sum_over_first(dx)[None]  # [B or 1, T, H]
         gradients.add_rows(at.name("position"), *embedding_backward(dposition, positions))
     if config.type_vocab_size:
         if at["types"] is None:
@@ -64,8 +64,13 @@ def embeddings_backward(dx: Array, at: Scope, config: Any) -> None:
             gradients.add_rows(at.name("token_type"), *embedding_backward(dx, at["types"]))
 
 
+def sum_over_first(x: Array) -> Array:
+    """The sum over the first axis as a product with ones: quick on a CPU, and 16-bit values are added in 32."""
+    ones = namespace(x).ones((1, x.shape[0]), dtype=x.dtype)
+    return (ones @ x.reshape(x.shape[0], -1)).reshape(x.shape[1:])
+
+
 def _first_row_only(dx: Array, table: Array) -> Array:
-    row = dx.reshape(-1, dx.shape[-1]).sum(0)
-    selects = (table[:, :1] * 0).astype(row.dtype)
-    selects[0] = 1
-    return selects * row
+    xp = namespace(dx)
+    row = sum_over_first(dx.reshape(-1, dx.shape[-1]))  # [H]
+    return xp.where(xp.arange(table.shape[0])[:, None] == 0, row, xp.zeros_like(row))

@@ -3,7 +3,7 @@
 A head's features are paired (i, i + d/2), and each pair is a point in a plane:
 
     y₁ = x₁ cos θ - x₂ sin θ          θ = position · base^(-2i/d)
-    y₂ = x₂ cos θ + x₁ sin θ          x, y [B, heads, T, d]; cos, sin [B or 1, 1, T, d/2]
+    y₂ = x₂ cos θ + x₁ sin θ          x, y [B, T, heads, d]; cos, sin [B or 1, T, 1, d/2]
 
 A dot product of two turned vectors depends only on the difference of their positions. The angles are given per
 token, so several documents packed into one row each begin at position 0.
@@ -18,13 +18,13 @@ from glassbert.ops.registry import op
 
 
 def rotary_angles(positions: np.ndarray, head_size: int, base: float, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """cos and sin [B or 1, 1, T, d/2] for positions [B or 1, T].
+    """cos and sin [B or 1, T, 1, d/2] for positions [B or 1, T].
 
     In float32 the angle itself is rounded to float32: published weights were trained with that rounding.
     """
     exponent = np.arange(0, head_size, 2, dtype=dtype) / dtype.type(head_size)
     frequency = (1.0 / base**exponent).astype(dtype)  # [d/2]
-    angle = positions.astype(dtype)[:, None, :, None] * frequency
+    angle = positions.astype(dtype)[:, :, None, None] * frequency
     return np.cos(angle), np.sin(angle)
 
 

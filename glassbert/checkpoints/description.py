@@ -1,0 +1,72 @@
+"""What a checkpoint says about its model, and what of a config can differ without changing what is computed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from glassbert.models.config import EncoderConfig
+from glassbert.models.model import Model
+
+CORE = "core"  # no head
+
+TRAINING_ONLY = {
+    "embedding_dropout",
+    "attention_dropout",
+    "hidden_dropout",
+    "ffn_dropout",
+    "classifier_dropout",
+    "initializer",
+    "initializer_range",
+}
+READ_BY_HEADS = {
+    "tie_word_embeddings": ("mlm",),
+    "head_transform": ("mlm",),
+    "decoder_bias": ("mlm",),
+    "head_bias": ("mlm", "sequence", "token"),
+    "classifier_pooling": ("sequence",),
+    "pooler": ("sequence",),  # without a head it changes which parameters exist, and those tell
+}
+ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
+ONLY_FOR_LOCAL_LAYERS = {"local_rope_theta", "local_window", "global_attention_every"}
+MAY_DIFFER = TRAINING_ONLY | set(READ_BY_HEADS) | ONLY_FOR_ROTARY | ONLY_FOR_LOCAL_LAYERS
+
+
+@dataclass(frozen=True)
+class Description:
+    """A model without its weights. `carried` holds fields of a config.json that we keep for others."""
+
+    config: EncoderConfig
+    head: str = CORE
+    num_labels: int = 0
+    loss: str | None = None
+    carried: dict[str, Any] = field(default_factory=dict)
+
+
+def describe(model: Model) -> Description:
+    carried = vars(model).get("carried_fields", {})
+    if model.head is None:
+        return Description(model.config, carried=carried)
+    loss = model.head.loss_name if model.head.kind == "sequence" else None
+    return Description(model.config, model.head.kind, model.head.num_labels, loss, carried)
+
+
+def differences(one: EncoderConfig, other: EncoderConfig) -> Iterator[tuple[str, Any, Any]]:
+    for item in dataclasses.fields(EncoderConfig):
+        values = getattr(one, item.name), getattr(other, item.name)
+        if values[0] != values[1]:
+            yield item.name, *values
+
+
+def has_no_effect(name: str, config: EncoderConfig, head: str) -> bool:
+    """Whether this model, evaluated, computes the same for any value of the field."""
+    if name in TRAINING_ONLY:
+        return True
+    if name in READ_BY_HEADS:
+        return head not in READ_BY_HEADS[name]
+    if name in ONLY_FOR_ROTARY and config.positions != "rotary":
+        return True
+    no_local_layer = all(config.window_of(i) is None for i in range(config.num_hidden_layers))
+    return name in ONLY_FOR_LOCAL_LAYERS and no_local_layer

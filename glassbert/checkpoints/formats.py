@@ -1,0 +1,273 @@
+"""The two kinds of checkpoint: Hugging Face's for every family it has a class for, and our own for the rest.
+
+Both answer the same questions: which names do the parameters have in the file, what does config.json say, and which
+other tensors may lie beside them.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from glassbert.checkpoints.description import CORE, MAY_DIFFER, Description, differences, has_no_effect
+from glassbert.checkpoints.families import FAMILIES, Family
+from glassbert.checkpoints.fields import read_fields, write_fields
+from glassbert.checkpoints.names import Entry, fill_names, fill_table, one
+from glassbert.errors import CheckpointError, ConfigError
+from glassbert.models.config import EncoderConfig
+from glassbert.models.heads import HEADS
+
+Value = TypeVar("Value")
+
+LOSS_OF_PROBLEM = {
+    "regression": "mean_squared_error",
+    "single_label_classification": "cross_entropy",
+    "multi_label_classification": "binary_cross_entropy",
+}
+# Keys of a config.json that are made anew on writing, besides those of the family's rules.
+WRITTEN_ANEW = {
+    "model_type",
+    "architectures",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "num_labels",
+    "problem_type",
+    "glassbert",
+}
+LABEL_NAMES = ("id2label", "label2id")
+NATIVE = "glassbert"
+
+
+class HuggingFaceFormat:
+    """The layout of transformers for one family."""
+
+    def __init__(self, family: Family):
+        self.family = family
+
+    # ---- config.json ----------------------------------------------------------------------------------------------
+
+    def own_head(self, fields: Mapping[str, Any]) -> str | None:
+        """The head that the file was saved with; None where that is none of ours."""
+        heads = {architecture: head for head, architecture in self.family.architectures.items()}
+        return {**heads, **self.family.also_opens}.get(self._architecture(fields))
+
+    def _architecture(self, fields: Mapping[str, Any]) -> str:
+        named = fields.get("architectures")
+        if not isinstance(named, list) or not named:
+            raise CheckpointError(
+                f"config.json names no architecture; say which head this model has: load(..., head={' | '.join(map(repr, (CORE, *HEADS)))})"
+            )
+        return str(named[0])
+
+    def explain_unknown_head(self, fields: Mapping[str, Any]) -> str:
+        known = ", ".join([*self.family.architectures.values(), *self.family.also_opens])
+        return (
+            f"config.json names the architecture {self._architecture(fields)}, and GlassBERT opens {known}; "
+            f"load(..., head={CORE!r}) opens the encoder without its head"
+        )
+
+    def read(self, fields: Mapping[str, Any], head: str, tensors: Mapping[str, Any]) -> Description:
+        family = self.family
+        for key, values in family.honoured.items():
+            if fields.get(key) not in values:
+                only = " or ".join(repr(value) for value in values if value is not None)
+                raise CheckpointError(f"{key} is {fields[key]!r}; GlassBERT can honour only {only}")
+        for one_key, other_key in family.must_agree.get(head, ()):
+            if fields.get(one_key, fields.get(other_key)) != fields.get(other_key, fields.get(one_key)):
+                raise CheckpointError(
+                    f"{one_key} is {fields[one_key]!r} and {other_key} is {fields[other_key]!r}; "
+                    f"GlassBERT has one activation for encoder and head"
+                )
+        values = read_fields(family.rules, fields)
+        for name, told_by in family.told_by_tensor.items():
+            if head == CORE:
+                values[name] = told_by in tensors
+        values.update(_extra_fields(fields))
+        problem = fields.get("problem_type")
+        if problem is not None and problem not in LOSS_OF_PROBLEM:
+            raise CheckpointError(f"problem_type is {problem!r}; it must be one of {', '.join(LOSS_OF_PROBLEM)}")
+        loss = LOSS_OF_PROBLEM.get(problem) if head == "sequence" and problem is not None else None
+        ours = {key for rule in family.rules for key in rule.theirs} | WRITTEN_ANEW | set(family.honoured)
+        carried = {key: value for key, value in fields.items() if key not in ours}
+        return Description(family.config_class.from_dict(values), head, _count_labels(fields), loss, carried)
+
+    def write(self, described: Description) -> dict[str, Any]:
+        family, config = self.family, described.config
+        fields = _kept(described)
+        for key, token in family.token_ids.items():
+            fields.setdefault(key, token if token < config.vocab_size else None)
+        fields.update(write_fields(family.rules, config))
+        fields["model_type"] = family.name
+        fields["architectures"] = [family.architectures[described.head]]
+        if described.loss is not None:
+            fields["problem_type"] = next(key for key, loss in LOSS_OF_PROBLEM.items() if loss == described.loss)
+        told = set() if described.head != CORE else set(family.told_by_tensor)
+        extras = {
+            name: value for name, value, _ in differences(config, self._read_back(config, fields)) if name not in told
+        }
+        return {**fields, **({"glassbert": extras} if extras else {})}
+
+    def _read_back(self, config: EncoderConfig, fields: Mapping[str, Any]) -> EncoderConfig:
+        return self.family.config_class.from_dict(read_fields(self.family.rules, fields))
+
+    def obstacles(self, described: Description, names: list[str]) -> list[str]:
+        """Why Hugging Face has no class for this model; empty where it has one."""
+        family, config, head = self.family, described.config, described.head
+        found = [
+            f"{name} is {getattr(config, name)}" for name, least in family.at_least.items() if getattr(config, name) < least
+        ]
+        for name, value, theirs in differences(config, self._read_back(config, write_fields(family.rules, config))):
+            if not has_no_effect(name, config, head):
+                found.append(f"{name} is {value!r} (there: {theirs!r})")
+        found += [f"it has no parameter {name!r}" for name in names if name not in self.entries(config, head)]
+        if described.loss == "cross_entropy" and described.num_labels == 1:
+            found.append("a classification with one label is not allowed there")
+        return found
+
+    # ---- names ----------------------------------------------------------------------------------------------------
+
+    def entries(self, config: EncoderConfig, head: str, written: bool = False) -> dict[str, Entry]:
+        """Our names -> theirs. As written, the encoder inside a model with a head has its prefix."""
+        key = "mlm_untied" if head == "mlm" and not config.tie_word_embeddings else head
+        core = self.family.core_prefix if written and head != CORE else ""
+        table = {**self.family.core, **self.family.heads[key]}
+        return fill_table(table, config.num_hidden_layers, core)
+
+    def plain_names(self, tensors: Mapping[str, Value]) -> dict[str, Value]:
+        """The file's tensors under their present names, without the prefix and without buffers."""
+        plain: dict[str, Value] = {}
+        for name, value in tensors.items():
+            short = name.removeprefix(self.family.core_prefix)
+            for old, new in self.family.renamed.items():
+                if short.endswith(old):
+                    short = short.removesuffix(old) + new
+            if any(fnmatch.fnmatchcase(short, pattern) for pattern in self.family.not_weights):
+                continue
+            if short in plain:
+                raise CheckpointError(f"the file has two tensors for {short!r}; one of them is {name!r}")
+            plain[short] = value
+        return plain
+
+    def may_be_left(self, another_head: bool) -> set[str]:
+        """Tensors that a file may have beside those of the model: all other heads only where another one was asked for."""
+        left = fill_names(self.family.pretraining_only)
+        if another_head:
+            left |= fill_names(self.family.other_heads)
+            for table in self.family.heads.values():
+                left |= fill_names(name for entry in table.values() for name in entry.all_names() if "{core}" not in name)
+        return left
+
+
+class NativeFormat:
+    """Our own layout: our names, and our config fields beside `"model_type": "glassbert"`."""
+
+    other_keys = ("model_type", "head_type", "num_labels", "loss", "dtype", "glassbert_version", *LABEL_NAMES)
+
+    def own_head(self, fields: Mapping[str, Any]) -> str | None:
+        head = fields.get("head_type") or CORE
+        return head if head in (CORE, *HEADS) else None
+
+    def explain_unknown_head(self, fields: Mapping[str, Any]) -> str:
+        return f"head_type is {fields.get('head_type')!r}; GlassBERT has {', '.join(HEADS)}"
+
+    def read(self, fields: Mapping[str, Any], head: str, tensors: Mapping[str, Any]) -> Description:
+        values = {key: value for key, value in fields.items() if key not in self.other_keys}
+        family = FAMILIES.get(str(values.get("family")))
+        config_class = family.config_class if family else EncoderConfig
+        labels = fields.get("num_labels", 0)
+        loss = fields.get("loss") if head == "sequence" else None
+        carried = {key: fields[key] for key in LABEL_NAMES if key in fields}
+        return Description(config_class.from_dict(values), head, labels, loss, carried)
+
+    def write(self, described: Description) -> dict[str, Any]:
+        from glassbert import __version__
+
+        kept = _kept(described)
+        return {
+            "model_type": NATIVE,
+            "glassbert_version": __version__,
+            "head_type": None if described.head == CORE else described.head,
+            "num_labels": described.num_labels,
+            "loss": described.loss,
+            **{key: kept[key] for key in LABEL_NAMES if key in kept},
+            **described.config.to_dict(),
+        }
+
+    def entries(self, config: EncoderConfig, head: str, written: bool = False) -> dict[str, Entry]:
+        return _Identity()
+
+    def plain_names(self, tensors: Mapping[str, Value]) -> dict[str, Value]:
+        return dict(tensors)
+
+    def may_be_left(self, another_head: bool) -> set[str]:
+        return _HeadNames() if another_head else set()
+
+
+class _Identity(dict[str, Entry]):
+    """Every name is its own."""
+
+    def __missing__(self, name: str) -> Entry:
+        return one(name)
+
+
+class _HeadNames(set[str]):
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.startswith(("head.", "pooler."))
+
+
+Format = HuggingFaceFormat | NativeFormat
+
+
+def format_of_file(fields: Mapping[str, Any]) -> Format:
+    model_type = fields.get("model_type")
+    if model_type == NATIVE:
+        return NativeFormat()
+    if model_type not in FAMILIES:
+        raise CheckpointError(f"model_type is {model_type!r}; GlassBERT opens {', '.join([*FAMILIES, NATIVE])}")
+    return HuggingFaceFormat(FAMILIES[model_type])
+
+
+def format_of_model(described: Description, names: list[str]) -> tuple[Format, list[str]]:
+    """Hugging Face's layout where it has a class for this model; ours elsewhere, with the reasons."""
+    family = FAMILIES.get(described.config.family)
+    if family is None:
+        return NativeFormat(), [f"it has no family {described.config.family!r}"]
+    theirs = HuggingFaceFormat(family)
+    obstacles = theirs.obstacles(described, names)
+    return (NativeFormat(), obstacles) if obstacles else (theirs, [])
+
+
+def _count_labels(fields: Mapping[str, Any]) -> int:
+    names = fields.get("id2label")
+    if isinstance(names, dict) and names:
+        return len(names)
+    count = fields.get("num_labels")
+    return 2 if count is None else count  # transformers' default
+
+
+def _extra_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of ours that transformers has no key for; we keep them under a key of our own, which it ignores."""
+    extras = fields.get("glassbert") or {}
+    if not isinstance(extras, dict):
+        raise CheckpointError(f"glassbert must hold config fields, got {extras!r}")
+    for name in extras:
+        if name not in MAY_DIFFER:
+            raise CheckpointError(f"glassbert.{name} cannot be set in a checkpoint of Hugging Face's layout")
+    return extras
+
+
+def _kept(described: Description) -> dict[str, Any]:
+    """The carried fields, and names for the labels of this head."""
+    kept = {key: value for key, value in described.carried.items() if key not in LABEL_NAMES}
+    if described.head in (CORE, "mlm"):
+        return kept
+    names = described.carried.get("id2label")
+    if not isinstance(names, dict) or len(names) != described.num_labels:
+        names = {str(i): f"LABEL_{i}" for i in range(described.num_labels)}
+    return {**kept, "id2label": names, "label2id": {label: int(i) for i, label in names.items()}}
+
+
+__all__ = ["ConfigError", "Format", "HuggingFaceFormat", "NativeFormat", "format_of_file", "format_of_model"]

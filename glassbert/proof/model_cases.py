@@ -1,0 +1,163 @@
+"""Cases of whole models: both families, Mini and Larger, causal; padded, packed, checkpointed, on several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.namespace import Array
+from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, EncoderConfig
+from glassbert.models.model import Model
+from glassbert.proof.cases import Fixture, FrozenDropout, case
+from glassbert.proof.layer_cases import (
+    DROPOUT,
+    IDS,
+    MASK,
+    NO_DROPOUT,
+    SEGMENTS,
+    TINY_BERT,
+    TINY_MODERN,
+    TYPES,
+    random_parameters,
+    tiny_tiles,
+)
+
+Rng = np.random.Generator
+ENTRIES = 2
+KINK_MARGIN = 2e-3
+
+MLM_LABELS = [[-100, 5, -100, 3, -100], [0, -100, 5, -100, -100], [-100] * 5]
+TOKEN_LABELS = [[0, 2, -100, 1, 2], [2, 2, 0, -100, -100], [-100] * 5]
+NOTHING = [[-100] * 5] * 3
+
+SMALL = {"vocab_size": 11, "hidden_size": 6, "num_attention_heads": 2, "intermediate_size": 7,
+         "max_position_embeddings": 6, "pad_token_id": None}  # fmt: skip
+TINY_MINI = MINI_BERT_CONFIG.replace(**SMALL, num_hidden_layers=2)
+TINY_LARGER = LARGER_BERT_CONFIG.replace(**SMALL, num_hidden_layers=2, **dict.fromkeys(NO_DROPOUT, 0.2))
+TINY_CAUSAL = TINY_BERT.replace(causal=True, norm_position="pre", final_norm=True, embedding_norm=False, type_vocab_size=0)
+
+
+@dataclass
+class Situation:
+    """A model, what it is given, and how it runs. Without labels the output is differentiated, with them the loss."""
+
+    config: EncoderConfig
+    head: str | None = None
+    num_labels: int = 0
+    loss: str | None = None
+    ids: Any = field(default_factory=lambda: IDS)
+    labels: Any = None
+    inputs: dict[str, Any] = field(default_factory=dict)
+    training: bool = False
+    checkpointing: bool = False
+    frozen_row: int | None = None
+
+    def model(self, engine: Any) -> Model:
+        model = Model(self.config, self.head, self.num_labels, loss=self.loss, engine=engine, initialize=False)
+        model.set_training(self.training)
+        model.set_checkpointing(self.checkpointing)
+        engine.dropout = lambda seed: FrozenDropout(engine)
+        return model
+
+
+def model_fixture(rng: Rng, situation: Situation, **options: Any) -> Fixture:
+    """A fixture over all parameters of a model. ReLU models get parameters that keep every unit off its kink."""
+    from glassbert.engines import get_engine
+
+    specification = Model(situation.config, situation.head, situation.num_labels, initialize=False).specification
+    models: dict[int, Model] = {}
+    frozen: dict[str, np.ndarray] = {}
+
+    def function(engine: Any, parameters: Mapping[str, Array]) -> tuple[Array, Callable[[Array], Mapping[str, Array]]]:
+        if id(engine) not in models:
+            models[id(engine)] = situation.model(engine)
+        model = models[id(engine)]
+        for name, value in parameters.items():
+            model.parameters[name] = value
+        if situation.frozen_row is not None:  # the padding row is a constant by definition, so it must not move
+            table = model.parameters["embeddings.token"]
+            table[situation.frozen_row] = engine.array(frozen["row"])
+            model.parameters["embeddings.token"] = table
+        if situation.labels is None:
+            output, cache = model.forward(situation.ids, **situation.inputs)
+        else:
+            output, cache = model.loss(situation.ids, situation.labels, **situation.inputs)
+        return output, lambda dy: model.backward(cache, dy)
+
+    for _attempt in range(50):
+        inputs = random_parameters(rng, specification)
+        frozen["row"] = inputs["embeddings.token"][situation.frozen_row or 0].copy()
+        if situation.config.activation != "relu" or _distance_to_kink(situation, inputs, get_engine) > KINK_MARGIN:
+            break
+    return Fixture(inputs, function, entries=ENTRIES, **options)
+
+
+def _distance_to_kink(situation: Situation, parameters: Mapping[str, np.ndarray], get_engine: Any) -> float:
+    """How near to zero the input of any ReLU comes."""
+    model = situation.model(get_engine("numpy", "float64", 1))
+    model.set_checkpointing(False)
+    for name, value in parameters.items():
+        model.parameters[name] = value
+    _, cache = model.forward(situation.ids, **situation.inputs)
+    hidden = [name for name in cache if name.endswith((".ffn.hidden", "transform.hidden"))]
+    return min(float(np.abs(cache[name]).min()) for name in hidden)
+
+
+def register(subject: str, situation: str, config: EncoderConfig, head: str | None = None, **options: Any) -> None:
+    """`options` go to the Situation where it has them, and to the Fixture otherwise."""
+    fixture_options = {k: options.pop(k) for k in ("around", "threads", "engines_agree", "on_mlx") if k in options}
+    described = Situation(config, head, **options)
+    case("model", subject, situation)(lambda rng: model_fixture(rng, described, **fixture_options))
+
+
+PADDED = {"attention_mask": MASK}
+PACKED = {"segment_ids": SEGMENTS}
+MEAN = {"classifier_pooling": "mean", "pooler": False}
+
+register("bert", "encoder, token types given, ragged and all-padding rows", TINY_BERT,
+         inputs={**PADDED, "token_type_ids": TYPES})  # fmt: skip
+register("bert", "encoder, token types omitted, one token", TINY_BERT, ids=[[3]])
+register("bert", "mlm, tied, padded", TINY_BERT, "mlm", labels=MLM_LABELS, inputs=PADDED)
+register("bert", "mlm, untied, padding ids among the words", TINY_BERT.replace(tie_word_embeddings=False, pad_token_id=3),
+         "mlm", labels=MLM_LABELS, inputs=PADDED, frozen_row=3)  # fmt: skip
+register("bert", "mlm, tied, padding row frozen", TINY_BERT.replace(pad_token_id=0), "mlm",
+         ids=[[3, 1, 3, 3, 2], [9, 1, 1, 0, 0], [0] * 5], labels=MLM_LABELS, inputs=PADDED)  # fmt: skip
+register("bert", "mlm, all labels ignored", TINY_BERT, "mlm", labels=NOTHING, inputs=PADDED)
+register("bert", "mlm, dropout, checkpointing", TINY_BERT.replace(**DROPOUT), "mlm", labels=MLM_LABELS,
+         inputs=PADDED, training=True, checkpointing=True)  # fmt: skip
+register("bert", "mlm, two threads, dropout", TINY_BERT.replace(**DROPOUT), "mlm", labels=MLM_LABELS,
+         inputs=PADDED, training=True, threads=2)  # fmt: skip
+register("bert", "mlm, three threads, packed", TINY_BERT, "mlm", labels=MLM_LABELS,
+         inputs={**PACKED, "token_type_ids": TYPES}, threads=3)  # fmt: skip
+register("bert", "encoder, padding skipped", TINY_BERT, inputs={**PADDED, "skip_padding": True}, on_mlx=False)
+register("bert", "mlm, padding skipped, two threads", TINY_BERT, "mlm", labels=MLM_LABELS,
+         inputs={**PADDED, "skip_padding": True}, threads=2, on_mlx=False)  # fmt: skip
+register("bert", "mlm, tiled, dropout", TINY_BERT.replace(**DROPOUT), "mlm", labels=MLM_LABELS, inputs=PADDED,
+         training=True, around=tiny_tiles, engines_agree=False)  # fmt: skip
+register("bert", "sequence, pooler, dropout", TINY_BERT.replace(**DROPOUT), "sequence", num_labels=3,
+         labels=[2, 0, -100], inputs=PADDED, training=True)  # fmt: skip
+register("bert", "sequence, regression", TINY_BERT, "sequence", num_labels=1, labels=[0.7, -1.5, -100.0], inputs=PADDED)
+register("bert", "sequence, many labels, mean pooling", TINY_BERT.replace(**MEAN), "sequence", num_labels=3,
+         loss="binary_cross_entropy", labels=[[1, 0, 1], [0, -100, 0], [1, 1, 0]], inputs=PADDED)  # fmt: skip
+register("bert", "token labels", TINY_BERT, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
+register("mini", "mlm, padded", TINY_MINI, "mlm", labels=MLM_LABELS, inputs=PADDED)
+register("larger", "mlm, untied, dropout", TINY_LARGER, "mlm", labels=MLM_LABELS, inputs=PADDED, training=True)
+register("larger", "mlm, tied, checkpointing", TINY_LARGER.replace(tie_word_embeddings=True), "mlm", labels=MLM_LABELS,
+         inputs=PADDED, training=True, checkpointing=True)  # fmt: skip
+register("modernbert", "encoder, local and global layers, ragged", TINY_MODERN, inputs=PADDED)
+register("modernbert", "mlm, tied, packed", TINY_MODERN, "mlm", labels=MLM_LABELS, inputs=PACKED)
+register("modernbert", "mlm, tiled, local, packed, two threads", TINY_MODERN, "mlm", labels=MLM_LABELS,
+         inputs=PACKED, around=tiny_tiles, threads=2)  # fmt: skip
+register("modernbert", "mlm, dropout, checkpointing", TINY_MODERN.replace(**DROPOUT), "mlm", labels=MLM_LABELS,
+         inputs=PADDED, training=True, checkpointing=True)  # fmt: skip
+register("modernbert", "encoder, padding skipped", TINY_MODERN, inputs={**PADDED, "skip_padding": True}, on_mlx=False)
+register("modernbert", "encoder, one token", TINY_MODERN, ids=[[3], [10]])
+register("modernbert", "sequence, mean pooling", TINY_MODERN.replace(classifier_pooling="mean"), "sequence",
+         num_labels=3, labels=[2, 0, 1], inputs=PADDED)  # fmt: skip
+register("modernbert", "token labels", TINY_MODERN, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
+register("causal", "encoder, ragged", TINY_CAUSAL, inputs=PADDED)
+register("causal", "mlm, packed, tiled, tied", TINY_CAUSAL, "mlm", labels=MLM_LABELS, inputs=PACKED, around=tiny_tiles)
+
