@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import importlib
+import importlib.metadata
 import json
 import multiprocessing
 import os
@@ -22,8 +25,14 @@ from glassbert.engines import machine
 MIB = 2**20
 SETTLE = 0.05  # seconds between two contenders, in which the threads of the first stop spinning
 
+# What our NumPy engine asks of glibc, for peers: freed memory is kept instead of given back page by page.
+ALLOCATORS: dict[str, dict[str, str]] = {
+    "default": {},
+    "kept": {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1)},
+}
 
-# ---- contenders ---------------------------------------------------------------------------------------------------------
+
+# ---- contenders ----------------------------------------------------------------------------------------------------
 
 
 class ContenderError(RuntimeError):
@@ -54,13 +63,14 @@ class Local:
 
     def close(self) -> None:
         self._instance = None
+        gc.collect()
 
 
 class Worker:
     """A contender in a process of its own: `Worker("benchmarks.train_step:Ours", preset="mini")`.
 
-    The process imports the class, calls its `imports()`, notes its memory, builds it with the options, and then runs its
-    methods on demand; `call("memory")` is the peak since the imports.
+    The process imports the class, calls its `imports()`, notes its memory, builds it with the options, and then runs
+    its methods on demand; `call("memory")` is the peak since the imports.
     """
 
     def __init__(self, contender: str, environment: Mapping[str, str] | None = None, **options: Any):
@@ -88,10 +98,10 @@ class Worker:
         return self._receive(timeout)
 
     def _receive(self, timeout: float | None) -> Any:
-        if timeout is not None and not self._connection.poll(timeout):
-            self.kill()
-            raise ContenderError(f"no answer within {timeout:.0f} s")
         try:
+            if timeout is not None and not self._connection.poll(timeout):
+                self.kill()
+                raise ContenderError(f"no answer within {timeout:.0f} s")
             status, value = self._connection.recv()
         except (EOFError, OSError) as error:
             self._process.join(5)
@@ -184,7 +194,7 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-# ---- rounds -------------------------------------------------------------------------------------------------------------
+# ---- rounds --------------------------------------------------------------------------------------------------------
 
 
 def interleave(
@@ -206,7 +216,9 @@ def interleave(
     return results
 
 
-def timed(step: Callable[[int], object], steps: int, finish: Callable[[], object] = lambda: None, warmup: int = 1) -> float:
+def timed(
+    step: Callable[[int], object], steps: int, finish: Callable[[], object] = lambda: None, warmup: int = 1
+) -> float:
     """Seconds a step: `step(i)` is called `warmup` times untimed, then `steps` times; `finish` waits for a device."""
     for i in range(warmup):
         step(i)
@@ -248,7 +260,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-# ---- memory -------------------------------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------------------------
 
 
 def current_memory() -> int:
@@ -269,10 +281,16 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def forget_peak() -> None:
-    """Let `peak_memory` begin anew, where the system allows it."""
+def begin_anew() -> int:
+    """Hand back what the allocator hoards and let `peak_memory` begin anew, where the system can; gives the memory now.
+
+    Otherwise whatever was freed before would hide the first allocations of what is to be measured.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
+    return current_memory()
 
 
 def _status(name: str) -> int:
@@ -283,7 +301,7 @@ def _status(name: str) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
-# ---- what is shown ------------------------------------------------------------------------------------------------------
+# ---- what is shown -------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -14,7 +14,7 @@ LEARNING_RATE = 1e-4
 
 def imports() -> None:
     """What a program that trains such a model imports, so that its memory is not counted as the model's."""
-    import torch.optim
+    import torch  # noqa: F401
     from transformers import BertForMaskedLM, ModernBertForMaskedLM  # noqa: F401
 
 
@@ -34,7 +34,7 @@ def huggingface_config(config: EncoderConfig) -> Any:
             local_attention=2 * (config.local_window or 0),
             attention_dropout=config.attention_dropout,
             embedding_dropout=config.embedding_dropout,
-            mlp_dropout=config.hidden_dropout,
+            mlp_dropout=config.ffn_dropout,
             # beginning and end need ids inside a vocabulary that may be small
             **{f"{name}_token_id": min(2, config.vocab_size - 1) for name in ("bos", "eos", "cls", "sep")},
         )
@@ -82,9 +82,14 @@ class TorchTrainer:
     """A model and its training step: forward, backward, clip at 1, AdamW."""
 
     def __init__(
-        self, config: EncoderConfig, *, sparse: bool = False, device: str = "cpu", compiled: bool = False,
-        bfloat16: bool = False, attention: str | None = None,
-    ):  # fmt: skip
+        self,
+        config: EncoderConfig,
+        *,
+        sparse: bool = False,
+        device: str = "cpu",
+        bfloat16: bool = False,
+        attention: str | None = None,
+    ):
         import torch
 
         self.torch = torch
@@ -92,12 +97,19 @@ class TorchTrainer:
         self.model = masked_language_model(config, attention).to(device)
         self.model.train()
         self.parameters = list(self.model.parameters())
+        self.sparse = sparse
         self.loss = sparse_loss if sparse else stock_loss
-        if compiled:
-            self.loss = torch.compile(self.loss)
         self.bfloat16 = bfloat16
         self.fused = device != "cpu"
         self.optimizer: Any = None
+
+    def compile(self) -> None:
+        """From now on forward and backward are compiled, at the first step of every shape."""
+        if self.sparse:
+            self.loss = self.torch.compile(sparse_loss)
+        else:
+            compiled = self.torch.compile(self.model)
+            self.loss = lambda model, ids, labels: stock_loss(compiled, ids, labels)
 
     def gradients(self, ids: Any, labels: Any) -> Any:
         for parameter in self.parameters:
@@ -115,8 +127,8 @@ class TorchTrainer:
         return array if self.device == "cpu" else array.to(self.device, non_blocking=True)
 
     def prepare(self, batch: MaskedBatch) -> tuple[Any, Any]:
-        tensors = (self.torch.from_numpy(batch.input_ids), self.torch.from_numpy(batch.labels))
-        return tensors if self.device == "cpu" else tuple(tensor.pin_memory() for tensor in tensors)  # type: ignore[return-value]
+        ids, labels = self.torch.from_numpy(batch.input_ids), self.torch.from_numpy(batch.labels)
+        return (ids, labels) if self.device == "cpu" else (ids.pin_memory(), labels.pin_memory())
 
     def step(self, ids: Any, labels: Any) -> Any:
         loss = self.gradients(self.upload(ids), self.upload(labels))

@@ -3,10 +3,10 @@
     python -m benchmarks.train_step [--preset mini|larger|both] [--rounds N] [--json]
 
 Everybody gets the same batches, of text-like token statistics with 15 % of the tokens masked, and trains with the
-preset's dropout. The peers are `transformers.BertForMaskedLM` as it comes (it scores every token and also has token types,
-an embedding norm and a transform before the decoder), and the same model scoring the masked tokens only. In every round
-the machine's float32 matrix product is measured as well; `matmul_fraction` is the arithmetic that our step needs, over its
-time, over that rate.
+preset's dropout. The peers are `transformers.BertForMaskedLM` as it comes (it scores every token and also has token
+types, an embedding norm and a transform before the decoder), and the same model scoring the masked tokens only. In
+every round the machine's float32 matrix product is measured as well; `matmul_fraction` is the arithmetic that our
+step needs, over its time, over that rate.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from benchmarks import peers
 from benchmarks.batches import masked_batches
 from benchmarks.common import (
+    ALLOCATORS,
     MIB,
     Spread,
     Table,
@@ -121,7 +122,7 @@ class Matmul:
         return measure_matmul_rate("float32", size=self.size, seconds=0.5) * 1e9
 
 
-def measure(preset: str, rounds: int, peer_environment: dict[str, str] | None = None) -> dict[str, Any]:
+def measure(preset: str, rounds: int, allocator: str = "default") -> dict[str, Any]:
     workload = WORKLOADS[preset]
     batches = workload.batches()
     masked = sum(batch.masked for batch in batches) / len(batches)
@@ -131,16 +132,14 @@ def measure(preset: str, rounds: int, peer_environment: dict[str, str] | None = 
         team["ours"].ready()
         for name in ("hf", "sparse"):
             progress(f"{preset}: building {NAMES[name]}")
-            worker = Worker(
-                "benchmarks.train_step:Torch", peer_environment, preset=preset, sparse=name == "sparse"
-            )
-            team.add(name, worker)
-            worker.ready()
+            options = {"preset": preset, "sparse": name == "sparse"}
+            team.add(name, Worker("benchmarks.train_step:Torch", ALLOCATORS[allocator], **options))
+            team[name].ready()
         turns = {name: lambda name=name: team[name].call("run", workload.steps) for name in NAMES}
         times = interleave({"matmul": lambda: team["matmul"].call("run"), **turns}, rounds)
         memory = {name: team[name].call("memory") for name in NAMES}
         facts = {name: team[name].call("describe") for name in NAMES}
-    return summarise(workload, masked, times, memory, facts)
+    return {**summarise(workload, masked, times, memory, facts), "peer_allocator": allocator}
 
 
 def summarise(
@@ -212,11 +211,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=[*WORKLOADS, "both"], default="both")
     parser.add_argument("--rounds", type=int, default=9, help="how often everybody has a turn (default 9)")
+    parser.add_argument(
+        "--peer-allocator",
+        choices=list(ALLOCATORS),
+        default="default",
+        help="'kept' lets glibc keep freed memory for the peers too, as our engine asks it to; a plain run does not",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     machine, described = describe_machine("torch", "transformers")
     presets = list(WORKLOADS) if options.preset == "both" else [options.preset]
-    reports = [measure(preset, options.rounds) for preset in presets]
+    reports = [measure(preset, options.rounds, options.peer_allocator) for preset in presets]
     table_of(reports, machine).show()
     if options.json:
         flat = reports[0] if len(reports) == 1 else {}

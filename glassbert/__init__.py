@@ -1,5 +1,6 @@
 """GlassBERT: a BERT you can see through and still put to work."""
 
+from glassbert.checkpoints import load
 from glassbert.models.config import (
     LARGER_BERT_CONFIG,
     MINI_BERT_CONFIG,
@@ -8,6 +9,8 @@ from glassbert.models.config import (
     EncoderConfig,
     ModernBertConfig,
 )
+from glassbert.models.factory import create_from_registry, create_model, register
 from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT, Model, ModernBertCore
+from glassbert.proof.gradient_check import gradient_check
 
 __version__ = "0.1.0"

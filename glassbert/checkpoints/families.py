@@ -120,7 +120,7 @@ BERT = Family(
         "mlm_untied": {
             **BERT_MLM,
             "head.decoder.weight": one("cls.predictions.decoder.weight"),
-            # transformers 5 computes with decoder.bias and keeps predictions.bias idle; transformers 4 has only the latter.
+            # transformers 5 computes with decoder.bias and leaves predictions.bias idle; in 4 they are one.
             "head.decoder.bias": one("cls.predictions.decoder.bias", copies=("cls.predictions.bias",)),
         },
         "sequence": CLASSIFIER,

@@ -76,8 +76,8 @@ def _known_activation(fields: Fields, key: str) -> str:
 
 # ---- ModernBERT: which layers are local, and how fast positions turn -------------------------------------------------
 #
-# Files of transformers 4 say global_attn_every_n_layers, global_rope_theta and local_rope_theta; those of transformers 5
-# say layer_types and rope_parameters, which win where a file has both. We write both.
+# Files of transformers 4 say global_attn_every_n_layers, global_rope_theta and local_rope_theta; those of
+# transformers 5 say layer_types and rope_parameters, which win where a file has both. We write both.
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
@@ -109,7 +109,9 @@ def global_attention_every() -> Rule:
             return every
         layers = fields.get("num_hidden_layers", 22)
         if not isinstance(types, list) or len(types) != layers or any(kind not in (GLOBAL, LOCAL) for kind in types):
-            raise CheckpointError(f"layer_types must name {GLOBAL!r} or {LOCAL!r} for each of {layers} layers, got {types!r}")
+            raise CheckpointError(
+                f"layer_types must name {GLOBAL!r} or {LOCAL!r} for each of {layers} layers, got {types!r}"
+            )
         if isinstance(every, int) and every > 0 and _layer_types(layers, every) == types:
             return every
         later = [i for i, kind in enumerate(types) if i and kind == GLOBAL]
@@ -157,7 +159,9 @@ def _rope_settings(fields: Fields, kind: str) -> Mapping[str, Any]:
         raise CheckpointError(f"rope_parameters[{kind!r}] must be an object, got {settings!r}")
     rope_type = settings.get("rope_type", settings.get("type", "default"))
     if rope_type != "default":
-        raise CheckpointError(f"rope_parameters[{kind!r}] has the rope_type {rope_type!r}; GlassBERT has only 'default'")
+        raise CheckpointError(
+            f"rope_parameters[{kind!r}] has the rope_type {rope_type!r}; GlassBERT has only 'default'"
+        )
     return settings
 
 

@@ -7,15 +7,14 @@ other tensors may lie beside them.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from glassbert.checkpoints.description import CORE, MAY_DIFFER, Description, differences, has_no_effect
 from glassbert.checkpoints.families import FAMILIES, Family
 from glassbert.checkpoints.fields import read_fields, write_fields
 from glassbert.checkpoints.names import Entry, fill_names, fill_table, one
-from glassbert.errors import CheckpointError, ConfigError
+from glassbert.errors import CheckpointError
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS
 
@@ -52,28 +51,28 @@ class HuggingFaceFormat:
     def own_head(self, fields: Mapping[str, Any]) -> str | None:
         """The head that the file was saved with; None where that is none of ours."""
         heads = {architecture: head for head, architecture in self.family.architectures.items()}
-        return {**heads, **self.family.also_opens}.get(self._architecture(fields))
+        return {**heads, **self.family.also_opens}.get(str(self._architecture(fields)))
 
-    def _architecture(self, fields: Mapping[str, Any]) -> str:
+    def _architecture(self, fields: Mapping[str, Any]) -> Any:
         named = fields.get("architectures")
-        if not isinstance(named, list) or not named:
-            raise CheckpointError(
-                f"config.json names no architecture; say which head this model has: load(..., head={' | '.join(map(repr, (CORE, *HEADS)))})"
-            )
-        return str(named[0])
+        return named[0] if isinstance(named, list) and named else None
 
     def explain_unknown_head(self, fields: Mapping[str, Any]) -> str:
+        architecture = self._architecture(fields)
+        if architecture is None:
+            heads = " | ".join(map(repr, (CORE, *HEADS)))
+            return f"it names no architecture; say which head the model has: load(..., head={heads})"
         known = ", ".join([*self.family.architectures.values(), *self.family.also_opens])
         return (
-            f"config.json names the architecture {self._architecture(fields)}, and GlassBERT opens {known}; "
+            f"it names the architecture {architecture!r}, and GlassBERT opens {known}; "
             f"load(..., head={CORE!r}) opens the encoder without its head"
         )
 
     def read(self, fields: Mapping[str, Any], head: str, tensors: Mapping[str, Any]) -> Description:
         family = self.family
-        for key, values in family.honoured.items():
-            if fields.get(key) not in values:
-                only = " or ".join(repr(value) for value in values if value is not None)
+        for key, allowed in family.honoured.items():
+            if fields.get(key) not in allowed:
+                only = " or ".join(repr(value) for value in allowed if value is not None)
                 raise CheckpointError(f"{key} is {fields[key]!r}; GlassBERT can honour only {only}")
         for one_key, other_key in family.must_agree.get(head, ()):
             if fields.get(one_key, fields.get(other_key)) != fields.get(other_key, fields.get(one_key)):
@@ -105,36 +104,41 @@ class HuggingFaceFormat:
         if described.loss is not None:
             fields["problem_type"] = next(key for key, loss in LOSS_OF_PROBLEM.items() if loss == described.loss)
         told = set() if described.head != CORE else set(family.told_by_tensor)
-        extras = {
-            name: value for name, value, _ in differences(config, self._read_back(config, fields)) if name not in told
-        }
+        extras = {name: value for name, value, _ in differences(config, self._read_back(fields)) if name not in told}
         return {**fields, **({"glassbert": extras} if extras else {})}
 
-    def _read_back(self, config: EncoderConfig, fields: Mapping[str, Any]) -> EncoderConfig:
+    def _read_back(self, fields: Mapping[str, Any]) -> EncoderConfig:
         return self.family.config_class.from_dict(read_fields(self.family.rules, fields))
 
     def obstacles(self, described: Description, names: list[str]) -> list[str]:
         """Why Hugging Face has no class for this model; empty where it has one."""
         family, config, head = self.family, described.config, described.head
-        found = [
-            f"{name} is {getattr(config, name)}" for name, least in family.at_least.items() if getattr(config, name) < least
-        ]
-        for name, value, theirs in differences(config, self._read_back(config, write_fields(family.rules, config))):
+        too_small = [name for name, least in family.at_least.items() if getattr(config, name) < least]
+        found = [f"{name} is {getattr(config, name)}" for name in too_small]
+        for name, value, theirs in differences(config, self._read_back(write_fields(family.rules, config))):
             if not has_no_effect(name, config, head):
                 found.append(f"{name} is {value!r} (there: {theirs!r})")
-        found += [f"it has no parameter {name!r}" for name in names if name not in self.entries(config, head)]
+        entries = self.entries(config, head, names)
+        found += [f"there is no place for the parameter {name}" for name in names if name not in entries]
         if described.loss == "cross_entropy" and described.num_labels == 1:
             found.append("a classification with one label is not allowed there")
         return found
 
     # ---- names ----------------------------------------------------------------------------------------------------
 
-    def entries(self, config: EncoderConfig, head: str, written: bool = False) -> dict[str, Entry]:
-        """Our names -> theirs. As written, the encoder inside a model with a head has its prefix."""
+    def entries(self, config: EncoderConfig, head: str, names: Iterable[str], prefix: str = "") -> dict[str, Entry]:
+        """Our names -> theirs, those of the encoder behind `prefix`."""
         key = "mlm_untied" if head == "mlm" and not config.tie_word_embeddings else head
-        core = self.family.core_prefix if written and head != CORE else ""
-        table = {**self.family.core, **self.family.heads[key]}
-        return fill_table(table, config.num_hidden_layers, core)
+        table = fill_table({**self.family.core, **self.family.heads[key]}, config.num_hidden_layers, prefix)
+        return {name: table[name] for name in names if name in table}
+
+    def prefix_for(self, head: str) -> str:
+        """What stands before the encoder's names when a model with this head is written."""
+        return "" if head == CORE else self.family.core_prefix
+
+    def prefix_in(self, names: Iterable[str]) -> str:
+        """What stands before them in a file that has these names."""
+        return self.family.core_prefix if any(name.startswith(self.family.core_prefix) for name in names) else ""
 
     def plain_names(self, tensors: Mapping[str, Value]) -> dict[str, Value]:
         """The file's tensors under their present names, without the prefix and without buffers."""
@@ -151,14 +155,13 @@ class HuggingFaceFormat:
             plain[short] = value
         return plain
 
-    def may_be_left(self, another_head: bool) -> set[str]:
-        """Tensors that a file may have beside those of the model: all other heads only where another one was asked for."""
-        left = fill_names(self.family.pretraining_only)
+    def may_be_left(self, name: str, another_head: bool) -> bool:
+        """Whether a file may have this beside the model's own: other heads only where one of them was not asked for."""
+        left = set(self.family.pretraining_only)
         if another_head:
-            left |= fill_names(self.family.other_heads)
-            for table in self.family.heads.values():
-                left |= fill_names(name for entry in table.values() for name in entry.all_names() if "{core}" not in name)
-        return left
+            entries = [entry for table in self.family.heads.values() for entry in table.values()]
+            left.update(self.family.other_heads, *(entry.all_names() for entry in entries))
+        return name in fill_names(left)
 
 
 class NativeFormat:
@@ -196,26 +199,20 @@ class NativeFormat:
             **described.config.to_dict(),
         }
 
-    def entries(self, config: EncoderConfig, head: str, written: bool = False) -> dict[str, Entry]:
-        return _Identity()
+    def entries(self, config: EncoderConfig, head: str, names: Iterable[str], prefix: str = "") -> dict[str, Entry]:
+        return {name: one(name) for name in names}
+
+    def prefix_for(self, head: str) -> str:
+        return ""
+
+    def prefix_in(self, names: Iterable[str]) -> str:
+        return ""
 
     def plain_names(self, tensors: Mapping[str, Value]) -> dict[str, Value]:
         return dict(tensors)
 
-    def may_be_left(self, another_head: bool) -> set[str]:
-        return _HeadNames() if another_head else set()
-
-
-class _Identity(dict[str, Entry]):
-    """Every name is its own."""
-
-    def __missing__(self, name: str) -> Entry:
-        return one(name)
-
-
-class _HeadNames(set[str]):
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.startswith(("head.", "pooler."))
+    def may_be_left(self, name: str, another_head: bool) -> bool:
+        return another_head and name.startswith(("head.", "pooler."))
 
 
 Format = HuggingFaceFormat | NativeFormat
@@ -243,6 +240,8 @@ def format_of_model(described: Description, names: list[str]) -> tuple[Format, l
 def _count_labels(fields: Mapping[str, Any]) -> int:
     names = fields.get("id2label")
     if isinstance(names, dict) and names:
+        if not all(key.isdecimal() for key in names):
+            raise CheckpointError(f"id2label must number the labels, got the keys {', '.join(map(repr, names))}")
         return len(names)
     count = fields.get("num_labels")
     return 2 if count is None else count  # transformers' default
@@ -261,13 +260,9 @@ def _extra_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _kept(described: Description) -> dict[str, Any]:
     """The carried fields, and names for the labels of this head."""
-    kept = {key: value for key, value in described.carried.items() if key not in LABEL_NAMES}
     if described.head in (CORE, "mlm"):
-        return kept
+        return dict(described.carried)
     names = described.carried.get("id2label")
     if not isinstance(names, dict) or len(names) != described.num_labels:
         names = {str(i): f"LABEL_{i}" for i in range(described.num_labels)}
-    return {**kept, "id2label": names, "label2id": {label: int(i) for i, label in names.items()}}
-
-
-__all__ = ["ConfigError", "Format", "HuggingFaceFormat", "NativeFormat", "format_of_file", "format_of_model"]
+    return {**described.carried, "id2label": names, "label2id": {label: int(i) for i, label in names.items()}}

@@ -123,8 +123,8 @@ def _download(name: str, revision: str | None) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise CheckpointError(
-            f"there is no folder {name!r} here; if it is a model of the Hugging Face hub, fetching it needs the package "
-            f"huggingface_hub: pip install 'glassbert[hub]'"
+            f"there is no folder {name!r} here; if it is a model of the Hugging Face hub, fetching it needs the extra "
+            f"'hub': pip install 'glassbert[hub]'"
         ) from error
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=[CONFIG, WEIGHTS, INDEX, SHARDS]))

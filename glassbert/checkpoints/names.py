@@ -29,17 +29,7 @@ class Entry(NamedTuple):
         return self.theirs + self.tied + self.copies
 
     def fill(self, **values: str | int) -> Entry:
-        theirs, tied, copies = (
-            tuple(name.format_map(_Partial(values)) for name in names) for names in (self.theirs, self.tied, self.copies)
-        )
-        return Entry(theirs, tied, copies)
-
-
-class _Partial(dict):
-    """Placeholders that are not given yet stay as they are."""
-
-    def __missing__(self, key: str) -> str:
-        return "{" + key + "}"
+        return Entry(*(tuple(name.format(**values) for name in names) for names in self))
 
 
 Table = Mapping[str, Entry]
@@ -54,7 +44,7 @@ def stacked(*names: str) -> Entry:
 
 
 def fill_names(names: Iterable[str]) -> set[str]:
-    """Templates without layers, with `{part}` and an empty prefix filled in."""
+    """Names outside the layers, with `{part}` filled in and without prefix."""
     return {name.format(core="", part=part) for name in names for part in PARTS}
 
 

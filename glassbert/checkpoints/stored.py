@@ -30,12 +30,15 @@ class StoredTensor:
     shape: tuple[int, ...]
     offset: int
 
-    def read(self) -> np.ndarray:
-        """The numbers: a view of the file, or float32 where the file has bfloat16."""
+    def require_float(self) -> None:
         if self.dtype not in FLOATS:
             raise CheckpointError(
-                f"tensor {self.name!r} in {self.path} is stored as {self.dtype}; weights must be one of {', '.join(FLOATS)}"
+                f"tensor {self.name!r} is stored as {self.dtype}; weights must be one of {', '.join(FLOATS)}"
             )
+
+    def read(self) -> np.ndarray:
+        """The numbers: a view of the file, or float32 where the file has bfloat16."""
+        self.require_float()
         mapped = np.memmap(self.path, dtype=np.uint8, mode="r")
         values: np.ndarray = np.ndarray(self.shape, FLOATS[self.dtype], mapped, self.offset)
         if self.dtype == "BF16":  # the upper half of a float32
@@ -66,7 +69,9 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             first = file.read(8)
             length = int.from_bytes(first, "little")
             if len(first) < 8 or length > min(size - 8, HEADER_LIMIT):
-                raise CheckpointError(f"{path} is truncated or no safetensors file: it has {size:,} bytes and no whole header")
+                raise CheckpointError(
+                    f"{path} is truncated or no safetensors file: it has {size:,} bytes and no whole header"
+                )
             raw = file.read(length)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error

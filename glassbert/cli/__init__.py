@@ -16,6 +16,8 @@ from rich.console import Console
 from glassbert.errors import GlassBertError
 
 COMMANDS = {
+    "quickstart": "Watch a Mini-BERT learn thirty-two sentences by heart and fill a mask.",
+    "check": "Check every hand-written gradient, and that wrong ones are caught.",
     "doctor": "What this machine has, what is misconfigured and what to do about it.",
 }
 

@@ -3,12 +3,16 @@
 The backward of a single fused operation is `mx.vjp` of that operation; how the operations are put together stays
 hand-written. Two rules keep 16-bit arithmetic honest: elementwise mathematics is done in float32 inside the (compiled)
 kernel, and sums over rows are products with ones, which the matrix units add up in float32.
+
+One rule keeps it small: a compiled step computes equal expressions once and keeps the result. What backward computes
+again (`again`) must therefore not look equal to what forward computed, or float32 copies live through the whole step.
 """
 
 from __future__ import annotations
 
 import mlx.core as mx
 
+from glassbert.engines import mlx_cuda
 from glassbert.ops.activations import INVERSE_SQRT_2PI
 from glassbert.ops.attention import FORBIDDEN
 from glassbert.ops.registry import kernel, plain
@@ -19,6 +23,11 @@ BLOCK = 128  # the fused backward wants a length that 128 divides
 def sum_rows(x: mx.array) -> mx.array:
     """[N, H] -> [H]"""
     return (mx.ones((1, x.shape[0]), dtype=x.dtype) @ x)[0]
+
+
+def again(x: mx.array, after: mx.array) -> mx.array:
+    """x, to be used only once `after` is there: what is computed from it is computed anew."""
+    return mx.depends([x], [after])[0]
 
 
 @kernel("mlx", "linear")
@@ -43,6 +52,9 @@ def layer_norm(x, gamma, beta, eps):
 @kernel("mlx", "layer_norm_backward")
 def layer_norm_backward(dy, gamma, cache, has_beta=True, out=(None, None)):
     x, eps = cache
+    if mlx_cuda.norm_fits(x):
+        dx, dgamma, dbeta = mlx_cuda.layer_norm_backward(dy, x, gamma, eps)
+        return dx, dgamma, dbeta if has_beta else None
     width = x.shape[-1]
     # MLX would add gamma's gradient up in 16 bits; so the kernel is asked for dx alone.
     _, (dx,) = mx.vjp(lambda v: mx.fast.layer_norm(v, None, None, eps), [x], [dy * gamma])
@@ -59,7 +71,7 @@ def gelu(x):
 
 @kernel("mlx", "gelu_backward")
 def gelu_backward(dy, x, cache):
-    wide = x.astype(mx.float32)
+    wide = again(x, dy).astype(mx.float32)
     slope = 0.5 * (1.0 + mx.erf(wide * 0.5**0.5)) + wide * mx.exp(wide * wide * -0.5) * INVERSE_SQRT_2PI
     return (dy.astype(mx.float32) * slope).astype(x.dtype)
 
@@ -68,6 +80,8 @@ def gelu_backward(dy, x, cache):
 def geglu(x, activation="gelu"):
     if activation != "gelu":
         return plain("geglu")(x, activation)
+    if mlx_cuda.geglu_fits(x):
+        return mlx_cuda.geglu(x), None
     half = x.shape[-1] // 2
     a, gate = x[..., :half].astype(mx.float32), x[..., half:].astype(mx.float32)
     return (a * 0.5 * (1.0 + mx.erf(a * 0.5**0.5)) * gate).astype(x.dtype), None
@@ -77,6 +91,9 @@ def geglu(x, activation="gelu"):
 def geglu_backward(dy, x, cache, activation="gelu"):
     if activation != "gelu":
         return plain("geglu_backward")(dy, x, cache, activation)
+    if mlx_cuda.geglu_fits(x):
+        return mlx_cuda.geglu_backward(dy, x)
+    x = again(x, dy)
     half = x.shape[-1] // 2
     a, gate, d = x[..., :half].astype(mx.float32), x[..., half:].astype(mx.float32), dy.astype(mx.float32)
     cdf = 0.5 * (1.0 + mx.erf(a * 0.5**0.5))
@@ -86,22 +103,34 @@ def geglu_backward(dy, x, cache, activation="gelu"):
 
 @kernel("mlx", "cross_entropy")
 def cross_entropy(logits, targets, overwrite=False):
-    """Only one number a row is kept beside the logits; the probabilities are formed in backward, once."""
     valid = targets != -100
     picked = mx.where(valid, targets, 0)
     count = mx.maximum(valid.sum(), 1)
-    wide = logits.astype(mx.float32)
-    lse = mx.logsumexp(wide, axis=-1, keepdims=True)
-    right = mx.take_along_axis(logits, picked[:, None], -1).astype(mx.float32)
-    return mx.where(valid, (lse - right)[:, 0], 0).sum() / count, (logits, lse, picked, valid, count)
+    surprise = _surprise(logits, picked)
+    return mx.where(valid, surprise, 0).sum() / count, (logits, picked, valid, count)
 
 
 @kernel("mlx", "cross_entropy_backward")
 def cross_entropy_backward(dloss, cache):
-    logits, lse, picked, valid, count = cache
-    weight = mx.where(valid, dloss / count, 0.0)[:, None]
-    right = mx.arange(logits.shape[-1])[None] == picked[:, None]
-    return ((mx.exp(logits.astype(mx.float32) - lse) - right) * weight).astype(logits.dtype)
+    logits, picked, valid, count = cache
+    weight = mx.where(valid, dloss / count, 0.0)
+    return mx.vjp(lambda z: _surprise(z, picked), [logits], [weight])[1][0]
+
+
+def _surprise(logits, picked):
+    if mx.default_device() == mx.cpu:  # the fallback there would add up in 16 bits
+        logits = logits.astype(mx.float32)
+    return mx.fast.cross_entropy(logits, picked)
+
+
+@kernel("mlx", "rotary")
+def rotary(x, cos, sin):
+    if mlx_cuda.rotary_fits(x):
+        return mlx_cuda.rotary(x, cos, sin)
+    half = x.shape[-1] // 2
+    x1, x2 = x[..., :half].astype(mx.float32), x[..., half:].astype(mx.float32)
+    turned = [x1 * cos - x2 * sin, x2 * cos + x1 * sin]
+    return mx.concatenate([part.astype(x.dtype) for part in turned], -1)
 
 
 # ---- attention --------------------------------------------------------------------------------------------------
@@ -124,10 +153,11 @@ def _can_fuse(q, keep_tile):
     return keep_tile is None and (q.dtype != mx.float32 or q.shape[2] <= 1024) and q.shape[-1] % 8 == 0
 
 
-def _additive(allowed, dtype):
-    """0 where allowed, very negative elsewhere; and which queries may see anybody, [.., T, 1]."""
+def _additive(allowed, dtype, pattern):
+    """0 where allowed, very negative elsewhere; and which queries may see anybody, [.., T, 1], where some may not."""
     mask = mx.where(allowed, mx.array(0.0, dtype=dtype), mx.array(FORBIDDEN, dtype=dtype))
-    return mask, allowed.any(-1, keepdims=True)
+    blind = pattern.keys is not None or pattern.segments is not None
+    return mask, allowed.any(-1, keepdims=True) if blind else None
 
 
 def _plan(q, pattern):
@@ -135,6 +165,8 @@ def _plan(q, pattern):
     length, window = q.shape[2], pattern.window
     if window is not None and 2 * window <= BLOCK and length > 2 * BLOCK and not pattern.causal:
         return _Blocks(q, pattern)
+    if length < BLOCK and q.shape[0] % (BLOCK // length) == 0 and q.dtype != mx.float32:
+        return _Folded(q, pattern)
     return _Whole(q, pattern)
 
 
@@ -144,12 +176,44 @@ class _Whole:
     def __init__(self, q, pattern):
         whole = slice(0, q.shape[2])
         allowed = pattern.allowed(mx, slice(0, q.shape[0]), whole, whole)
-        self.mask, self.sees = (None, None) if allowed is None else _additive(allowed, q.dtype)
+        self.mask, self.sees = (None, None) if allowed is None else _additive(allowed, q.dtype, pattern)
 
     def queries(self, x):
         return x
 
     keys = from_queries = from_keys = queries
+
+
+class _Folded:
+    """Short rows side by side in one row of up to 128, each seeing only itself."""
+
+    def __init__(self, q, pattern):
+        batch, _, length, _ = q.shape
+        self.length, self.fold = length, BLOCK // length
+        whole = slice(0, length)
+        allowed = pattern.allowed(mx, slice(0, batch), whole, whole)
+        own = mx.eye(self.fold, dtype=mx.bool_)[:, None, :, None]  # [fold, 1, fold, 1]
+        if allowed is None:
+            allowed = mx.broadcast_to(own, (self.fold, length, self.fold, length))[None]
+        else:
+            allowed = mx.broadcast_to(allowed, (batch, 1, length, length))
+            allowed = allowed.reshape(-1, self.fold, length, 1, length) & own
+        wide = self.fold * length
+        self.mask, self.sees = _additive(allowed.reshape(-1, 1, wide, wide), q.dtype, pattern)
+
+    def queries(self, x):
+        batch, heads, length, size = x.shape
+        rows = x.transpose(0, 2, 1, 3).reshape(batch // self.fold, self.fold * length, heads, size)
+        return rows.transpose(0, 2, 1, 3)
+
+    keys = queries
+
+    def from_queries(self, x):
+        batch, heads, _, size = x.shape
+        rows = x.transpose(0, 2, 1, 3).reshape(batch * self.fold, self.length, heads, size)
+        return rows.transpose(0, 2, 1, 3)
+
+    from_keys = from_queries
 
 
 class _Blocks:
@@ -173,7 +237,7 @@ class _Blocks:
             of_key = self._around(pattern.segments)[:, :, None, :]
             of_query = self._pad(pattern.segments, 0).reshape(self.batch, self.blocks, BLOCK, 1)
             allowed = allowed & (of_query == of_key) & (of_key != 0)
-        self.mask, self.sees = _additive(allowed.reshape(-1, 1, BLOCK, 2 * BLOCK), q.dtype)
+        self.mask, self.sees = _additive(allowed.reshape(-1, 1, BLOCK, 2 * BLOCK), q.dtype, pattern)
 
     def _pad(self, x, before):
         after = self.blocks * BLOCK - self.length + before
@@ -211,19 +275,20 @@ def tiled_attention(q, k, v, pattern, keep_tile=None, rate=0.0):
     if not _can_fuse(q, keep_tile):
         return plain("tiled_attention")(q, k, v, pattern, keep_tile, rate)
     plan = _plan(q, pattern)
-    context = _forward(plan.queries(q), plan.keys(k), plan.keys(v), plan.mask)
+    laid_out = plan.queries(q), plan.keys(k), plan.keys(v)
+    context = _forward(*laid_out, plan.mask)
     if plan.sees is not None:
         context = context * plan.sees
-    return plan.from_queries(context), None
+    return plan.from_queries(context), (plan, laid_out)
 
 
 @kernel("mlx", "tiled_attention_backward")
 def tiled_attention_backward(dcontext, q, k, v, context, state, pattern, keep_tile=None, rate=0.0):
     if not _can_fuse(q, keep_tile):
         return plain("tiled_attention_backward")(dcontext, q, k, v, context, state, pattern, keep_tile, rate)
-    plan = _plan(q, pattern)
+    plan, laid_out = state
     d = plan.queries(dcontext)
     if plan.sees is not None:
         d = d * plan.sees
-    dq, dk, dv = _backward(d, plan.queries(q), plan.keys(k), plan.keys(v), plan.mask)
+    dq, dk, dv = _backward(d, *laid_out, plan.mask)
     return plan.from_queries(dq), plan.from_keys(dk), plan.from_keys(dv)

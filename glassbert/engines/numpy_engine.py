@@ -73,8 +73,8 @@ class NumpyEngine:
             raise EngineError(
                 f"the NumPy engine computes in float32 or float64, not {dtype!r}; bfloat16 needs engine='mlx'"
             )
-        if threads is not None and threads < 1:
-            raise EngineError(f"threads must be at least 1, got {threads}")
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise EngineError(f"threads must be at least 1, got {threads!r}")
         keep_freed_memory()
         self.xp = np
         self.dtype_name = dtype
@@ -82,10 +82,10 @@ class NumpyEngine:
         self.threads = threads or usable_cores()
 
     def array(self, values: Any) -> np.ndarray:
-        return np.ascontiguousarray(values, dtype=self.dtype)
+        return np.asarray(values, dtype=self.dtype, order="C")
 
     def integers(self, values: Any) -> np.ndarray:
-        return np.ascontiguousarray(values, dtype=np.intp)
+        return np.asarray(values, dtype=np.intp, order="C")
 
     def to_numpy(self, array: Any) -> np.ndarray:
         return np.asarray(array)

@@ -87,7 +87,7 @@ class Gradients(Mapping[str, Array]):
         table = self._arrays.get(name)
         if table is None:
             table = namespace(rows).zeros(self.shapes[name], dtype=rows.dtype)
-        self._arrays[name] = table.at[index].add(rows.astype(table.dtype))
+        self._arrays[name] = table.astype(rows.dtype).at[index].add(rows)  # in float32: 16 bits are 200 times slower
 
     def finish(self) -> None:
         """Give every parameter that took no part a gradient of zeros."""

@@ -1,11 +1,12 @@
 """How much arithmetic a model needs: the floating-point operations of its matrix products, from the config alone.
 
-A product of [n, k] and [k, m] takes 2 · n · k · m operations: a multiplication and an addition for every term. Only what
-the result needs is counted: the keys that a query may see, the rows of the head that are scored, nothing twice. Norms,
-softmax and the like are a few operations a number and are left out, as everybody leaves them out, so that a share of a
-machine's matrix rate means the same here as elsewhere.
+A product of [n, k] and [k, m] takes 2 · n · k · m operations: a multiplication and an addition for every term. Only
+what the result needs is counted: the keys that a query may see, the rows of the head that are scored, nothing twice.
+Norms, softmax and the like are a few operations a number and are left out, as everybody leaves them out, so that a
+share of a machine's matrix rate means the same here as elsewhere.
 
-    backward of y = x Wᵀ is dx = dy W and dW = dyᵀ x: two products of the forward's size, so training takes three forwards
+    The backward of y = x Wᵀ is dx = dy W and dW = dyᵀ x, two products of the forward's size: training takes three times
+    the forward's.
 """
 
 from __future__ import annotations

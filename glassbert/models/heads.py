@@ -216,6 +216,8 @@ class SequenceHead(TransformedHead):
             labels = labels[:, None]
         if labels.shape != wanted:
             raise InputError(f"labels must have the shape {wanted}, got {labels.shape}")
+        if labels.dtype.kind not in "biuf":
+            raise InputError(f"labels must be numbers, got {labels.dtype}")
         if not np.isfinite(labels.astype(np.float64)).all():
             row = int(np.argwhere(~np.isfinite(labels.astype(np.float64)))[0][0])
             raise InputError(f"the label of row {row} is not a finite number")

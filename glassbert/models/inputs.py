@@ -33,7 +33,7 @@ def check_inputs(
         )
     mask = None
     if attention_mask is not None:
-        mask = _same_shape("attention_mask", np.asarray(attention_mask), ids)
+        mask = _same_shape("attention_mask", as_array("attention_mask", attention_mask), ids)
         if mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
             raise InputError("attention_mask must hold only 1 (a real token) and 0 (padding)")
         mask = None if mask.all() else mask.astype(np.bool_)
@@ -67,13 +67,21 @@ def positions_in_segments(segments: np.ndarray) -> np.ndarray:
     return index - np.maximum.accumulate(np.where(starts, index, 0), axis=1)
 
 
-def _integers(name: str, values: Any) -> np.ndarray:
+def as_array(name: str, values: Any) -> np.ndarray:
+    """What the user gave as an array, or an `InputError` where its rows differ in length."""
+    if values is None:
+        raise InputError(f"{name} must be an array of numbers, got None")
     try:
         array = np.asarray(values)
     except ValueError:
         raise InputError(f"the rows of {name} differ in length; pad them to one length") from None
     if array.dtype == object:
         raise InputError(f"the rows of {name} differ in length; pad them to one length")
+    return array
+
+
+def _integers(name: str, values: Any) -> np.ndarray:
+    array = as_array(name, values)
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} must be integers, got {array.dtype}")
     return array.astype(np.int64)

@@ -25,7 +25,7 @@ from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertCo
 from glassbert.models.encoder import Batch, angles_for, encode, encode_backward, encoder_parameters
 from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
 from glassbert.models.initialize import initial_values
-from glassbert.models.inputs import check_inputs
+from glassbert.models.inputs import as_array, check_inputs
 
 TABLES_TOUCHED_IN_ROWS = ("embeddings.token", "embeddings.position")
 
@@ -52,6 +52,7 @@ class ModelCache(Mapping[str, Any]):
     checkpointing: bool
     has_loss: bool = False
     dtype: Any = None
+    output_shape: tuple[int, ...] = ()  # of what backward begins with; a loss has none
 
     def __getitem__(self, name: str) -> Any:
         if name in self.head:
@@ -59,6 +60,8 @@ class ModelCache(Mapping[str, Any]):
         values = [part.cache[name] for part in self.parts]
         if len(values) == 1 or not hasattr(values[0], "shape"):
             return values[0]
+        if any(value.shape[1:] != values[0].shape[1:] for value in values):
+            return values  # parts that were packed differ in length: one value for every part
         if values[0].ndim and values[0].shape[0] == self.parts[0].batch.ids.shape[0]:
             return np.concatenate(values)
         return values[0]
@@ -145,12 +148,12 @@ class Model:
         checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         with using_threads(self.engine.threads):
             hidden, cache = self._encode(checked, Cache(trace), skip_padding)
-            if self.head is not None:
-                return self._head_forward(hidden, checked, cache), cache
-        if self.config.pooler:
+            output = hidden if self.head is None else self._head_forward(hidden, checked, cache)
+        cache.output_shape = tuple(output.shape)
+        if self.head is None and self.config.pooler:
             scope = Scope(cache.parameters, cache.head)
             cache.head.promise("pooler.output", lambda: pooler(hidden[:, 0], scope))
-        return hidden, cache
+        return output, cache
 
     def predict(
         self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None, *, skip_padding: bool = True
@@ -177,7 +180,7 @@ class Model:
         if self.head is None:
             raise InputError("this model has no head, so it has no loss; BertWithHead(config, head_type=...) has one")
         checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
-        targets = self.head.prepare_labels(np.asarray(labels), checked["ids"].shape)
+        targets = self.head.prepare_labels(as_array("labels", labels), checked["ids"].shape)
         if self.engine.compiles:
             targets = pad_rows(targets)
         rows = self.engine.integers(targets["rows"]) if "rows" in targets else None
@@ -255,6 +258,10 @@ class Model:
         """
         if d_output is None and not cache.has_loss:
             raise InputError("this cache comes from forward(); say where the gradient begins: backward(cache, d_output)")
+        if d_output is not None and tuple(np.shape(d_output)) != cache.output_shape:
+            raise InputError(
+                f"d_output must have the shape of the output, {list(cache.output_shape)}, got {list(np.shape(d_output))}"
+            )
         gradients = into if into is not None else self.engine.gradients(self.layout)
         if into is not None:
             into.clear()

@@ -16,7 +16,7 @@ directions, which no wrong entry escapes; where a direction disagrees, halving i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,13 @@ from glassbert.proof.report import GradientReport, TensorCheck
 STEPS = {"central": 1e-4, "complex": 1e-30}
 SMALLER = (0.1, 0.01)  # where the first step disagrees, smaller ones may settle it
 EPSILON = float(np.finfo(np.float64).eps)
+
+
+class Move(NamedTuple):
+    """A direction: which entries of a flat tensor move, and how far each."""
+
+    where: np.ndarray
+    weights: np.ndarray
 
 
 class Difference(NamedTuple):
@@ -113,44 +120,47 @@ class Judge:
         self.tolerance = tolerance
 
     def tensor(self, name: str, gradient: np.ndarray) -> TensorCheck:
-        size, shape = gradient.size, gradient.shape
-        flat = gradient.reshape(-1)
-        whole = size <= self.entries
-        places = np.arange(size) if whole else np.sort(self.rng.choice(size, self.entries, replace=False))
-        moves = [(np.array([i]), np.ones(1)) for i in places]
-        compared = "every entry" if whole else f"{len(places)} of {size:,} entries"
-        if not whole and self.directions:
-            everything = np.arange(size)
-            moves += [(everything, _unit(self.rng.standard_normal(size))) for _ in range(self.directions)]
-            compared += f" and {self.directions} directions"
-        a = np.array([float(flat[where] @ weights) for where, weights in moves])
-        measured = [self.measure(name, where, weights, x) for (where, weights), x in zip(moves, a, strict=True)]
-        n = np.array([m.value for m in measured])
+        """Hold one gradient against measured derivatives."""
+        flat, shape = gradient.reshape(-1), gradient.shape
+        moves, compared = self.moves(flat.size)
+        if not moves:
+            return TensorCheck(name, shape, self.tolerance, compared="no entries")
+        a = np.array([float(flat[move.where] @ move.weights) for move in moves])
+        measured = [self.measure(name, move, expected) for move, expected in zip(moves, a, strict=True)]
+        n = np.array([found.value for found in measured])
         if not np.isfinite(n).all():
             return TensorCheck(name, shape, self.tolerance, problem="the value is not finite near the given point")
-        difference = np.abs(a - n)
+        off = np.abs(a - n)
         norms = float(np.linalg.norm(a) + np.linalg.norm(n))
-        error = float(np.linalg.norm(difference)) / max(norms, self.floor(name, len(moves)))
-        at = int(np.argmax(difference)) if len(moves) else 0
-        worst: tuple[int, ...] | None = None
-        if len(moves):
-            where, weights = moves[at]
-            if len(where) > 1 and error > self.tolerance:
-                where = self.find(name, flat, where, weights)
-            worst_analytic, worst_numeric, doubt = float(a[at]), float(n[at]), measured[at].doubt
-            if len(where) == 1:
-                worst = tuple(int(i) for i in np.unravel_index(where[0], shape))
-                worst_analytic = float(flat[where[0]])
-                worst_numeric, doubt = self.measure(name, where, np.ones(1), worst_analytic)
-            if error > self.tolerance and doubt > 0.5 * abs(worst_analytic - worst_numeric):
-                place = "" if worst is None else f" at {list(worst)}"
-                self.checked.note(
-                    f"near {name}{place} the measured derivative itself is unsure by {doubt:.1e}: a kink, a jump or noise"
-                )
-            return TensorCheck(
-                name, shape, self.tolerance, error, float(difference.max()), worst, worst_analytic, worst_numeric, compared
+        error = float(np.linalg.norm(off)) / max(norms, self.floor(name, len(moves)))
+        at = int(np.argmax(off))
+        move, expected, found = moves[at], float(a[at]), measured[at]
+        if error > self.tolerance:
+            if len(move.where) > 1:
+                move = self.find(name, flat, move)
+                expected = float(flat[move.where[0]])
+                found = self.measure(name, move, expected)
+            self.mention_doubt(name, float(off.max()), max(m.doubt for m in measured))
+        worst = tuple(int(i) for i in np.unravel_index(move.where[0], shape)) if len(move.where) == 1 else None
+        largest = max(float(off.max()), abs(expected - found.value))
+        return TensorCheck(name, shape, self.tolerance, error, largest, worst, expected, found.value, compared)
+
+    def moves(self, size: int) -> tuple[list[Move], str]:
+        """Every entry of a small tensor; some entries and some directions of a large one. And the same in words."""
+        if size <= self.entries:
+            return [Move(np.array([i]), np.ones(1)) for i in range(size)], "every entry"
+        places = np.sort(self.rng.choice(size, self.entries, replace=False))
+        moves = [Move(np.array([i]), np.ones(1)) for i in places]
+        for _ in range(self.directions):
+            direction = self.rng.standard_normal(size)
+            moves.append(Move(np.arange(size), direction / np.linalg.norm(direction)))
+        return moves, f"{self.entries:,} of {size:,} entries and {self.directions} random directions"
+
+    def mention_doubt(self, name: str, off: float, doubt: float) -> None:
+        if doubt > 0.5 * off:
+            self.checked.note(
+                f"near this {name} the measured derivative is itself unsure by {doubt:.1e}: a kink, a jump or noise"
             )
-        return TensorCheck(name, shape, self.tolerance, compared="no entries")
 
     def floor(self, name: str, moves: int) -> float:
         """Norms below this are judged by their absolute size.
@@ -169,42 +179,52 @@ class Judge:
         usual = float(np.sqrt(np.mean(values * values))) if values.size else 1.0
         return min(1.0, max(usual, 1e-3)) if usual > 0 else 1.0
 
-    def measure(self, name: str, where: np.ndarray, weights: np.ndarray, expected: float) -> Difference:
+    def measure(self, name: str, move: Move, expected: float) -> Difference:
         """The derivative along a direction; smaller steps are tried where the first does not confirm `expected`.
 
         Of several steps the one whose own two estimates agree best is believed, whatever `expected` is.
         """
         if self.method == "complex":
-            return Difference(self.checked.imaginary(name, where, weights, self.step) / self.step, 0.0)
+            return self.complex(name, move, expected)
         h = self.step * self.size_of(name)
-        best = self.central(name, where, weights, h)
+        first = best = self.central(name, move, h)
         for factor in SMALLER:
-            if abs(best.value - expected) <= 0.1 * self.tolerance * (abs(best.value) + abs(expected)):
+            if self.confirms(best.value, expected):
                 break
             if best.doubt <= 1e-3 * abs(best.value - expected):
                 break  # the measurement is settled, the gradient is not
-            best = min(best, self.central(name, where, weights, h * factor), key=lambda found: found.doubt)
-        return best
+            best = min(best, self.central(name, move, h * factor), key=lambda found: found.doubt)
+        return Difference(best.value, max(best.doubt, abs(first.value - best.value)))
 
-    def central(self, name: str, where: np.ndarray, weights: np.ndarray, h: float) -> Difference:
-        wide = self.checked.change(name, where, weights, h) / (2.0 * h)
-        narrow = self.checked.change(name, where, weights, 0.5 * h) / h
+    def confirms(self, measured: float, expected: float) -> bool:
+        return abs(measured - expected) <= 0.1 * self.tolerance * (abs(measured) + abs(expected))
+
+    def complex(self, name: str, move: Move, expected: float) -> Difference:
+        """The complex step. Where it does not confirm `expected`, a central difference says whose fault that is."""
+        found = Difference(self.checked.imaginary(name, *move, self.step) / self.step, 0.0)
+        if self.confirms(found.value, expected):
+            return found
+        second = self.central(name, move, STEPS["central"] * self.size_of(name))
+        apart = abs(second.value - found.value)
+        if apart <= 1e-4 * (abs(second.value) + abs(found.value)) + 10.0 * second.doubt:
+            return found
+        self.checked.note(
+            "a complex step and a central difference disagree, so the function is not analytic "
+            "(abs, maximum and the like), and central differences were believed"
+        )
+        return second
+
+    def central(self, name: str, move: Move, h: float) -> Difference:
+        wide = self.checked.change(name, *move, h) / (2.0 * h)
+        narrow = self.checked.change(name, *move, 0.5 * h) / h
         return Difference((4.0 * narrow - wide) / 3.0, abs(narrow - wide))
 
-    def find(self, name: str, flat: np.ndarray, where: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def find(self, name: str, flat: np.ndarray, move: Move) -> Move:
         """The entry behind a direction that disagrees: halve the direction and follow the half that is further off."""
-        while len(where) > 1:
-            half = len(where) // 2
-            halves = [(where[:half], weights[:half]), (where[half:], weights[half:])]
-            off = []
-            for part, part_weights in halves:
-                expected = float(flat[part] @ part_weights)
-                off.append(abs(self.measure(name, part, part_weights, expected).value - expected))
-            where, weights = halves[int(np.argmax(off))]
-        return where
-
-
-def _unit(direction: np.ndarray) -> np.ndarray:
-    return direction / np.linalg.norm(direction)
-
-
+        while len(move.where) > 1:
+            half = len(move.where) // 2
+            halves = [Move(move.where[part], move.weights[part]) for part in (slice(0, half), slice(half, None))]
+            expected = [float(flat[part.where] @ part.weights) for part in halves]
+            off = [abs(self.measure(name, part, e).value - e) for part, e in zip(halves, expected, strict=True)]
+            move = halves[int(np.argmax(off))]
+        return Move(move.where, np.ones(1))

@@ -16,28 +16,31 @@ from glassbert.proof.layer_cases import (
     DROPOUT,
     IDS,
     MASK,
-    NO_DROPOUT,
+    RATES,
     SEGMENTS,
     TINY_BERT,
     TINY_MODERN,
     TYPES,
+    UNTIED,
     random_parameters,
     tiny_tiles,
 )
 
 Rng = np.random.Generator
-ENTRIES = 2
+ENTRIES = 1
 KINK_MARGIN = 2e-3
 
-MLM_LABELS = [[-100, 5, -100, 3, -100], [0, -100, 5, -100, -100], [-100] * 5]
-TOKEN_LABELS = [[0, 2, -100, 1, 2], [2, 2, 0, -100, -100], [-100] * 5]
+MLM_LABELS = [[-100, 5, -100, 3, -100], [-100] * 5, [0, -100, 5, -100, -100]]
+TOKEN_LABELS = [[0, 2, -100, 1, 2], [-100] * 5, [2, 2, 0, -100, -100]]
 NOTHING = [[-100] * 5] * 3
 
 SMALL = {"vocab_size": 11, "hidden_size": 6, "num_attention_heads": 2, "intermediate_size": 7,
          "max_position_embeddings": 6, "pad_token_id": None}  # fmt: skip
 TINY_MINI = MINI_BERT_CONFIG.replace(**SMALL, num_hidden_layers=2)
-TINY_LARGER = LARGER_BERT_CONFIG.replace(**SMALL, num_hidden_layers=2, **dict.fromkeys(NO_DROPOUT, 0.2))
-TINY_CAUSAL = TINY_BERT.replace(causal=True, norm_position="pre", final_norm=True, embedding_norm=False, type_vocab_size=0)
+TINY_LARGER = LARGER_BERT_CONFIG.replace(**SMALL, num_hidden_layers=2, **dict.fromkeys(RATES, 0.2))
+TINY_CAUSAL = TINY_BERT.replace(
+    causal=True, norm_position="pre", final_norm=True, embedding_norm=False, type_vocab_size=0
+)
 
 
 @dataclass
@@ -121,10 +124,10 @@ register("bert", "encoder, token types given, ragged and all-padding rows", TINY
          inputs={**PADDED, "token_type_ids": TYPES})  # fmt: skip
 register("bert", "encoder, token types omitted, one token", TINY_BERT, ids=[[3]])
 register("bert", "mlm, tied, padded", TINY_BERT, "mlm", labels=MLM_LABELS, inputs=PADDED)
-register("bert", "mlm, untied, padding ids among the words", TINY_BERT.replace(tie_word_embeddings=False, pad_token_id=3),
-         "mlm", labels=MLM_LABELS, inputs=PADDED, frozen_row=3)  # fmt: skip
+register("bert", "mlm, untied, padding ids among the words", UNTIED.replace(pad_token_id=3), "mlm",
+         labels=MLM_LABELS, inputs=PADDED, frozen_row=3)  # fmt: skip
 register("bert", "mlm, tied, padding row frozen", TINY_BERT.replace(pad_token_id=0), "mlm",
-         ids=[[3, 1, 3, 3, 2], [9, 1, 1, 0, 0], [0] * 5], labels=MLM_LABELS, inputs=PADDED)  # fmt: skip
+         ids=[[3, 1, 3, 3, 2], [0] * 5, [9, 1, 1, 0, 0]], labels=MLM_LABELS, inputs=PADDED)  # fmt: skip
 register("bert", "mlm, all labels ignored", TINY_BERT, "mlm", labels=NOTHING, inputs=PADDED)
 register("bert", "mlm, dropout, checkpointing", TINY_BERT.replace(**DROPOUT), "mlm", labels=MLM_LABELS,
          inputs=PADDED, training=True, checkpointing=True)  # fmt: skip
@@ -138,16 +141,17 @@ register("bert", "mlm, padding skipped, two threads", TINY_BERT, "mlm", labels=M
 register("bert", "mlm, tiled, dropout", TINY_BERT.replace(**DROPOUT), "mlm", labels=MLM_LABELS, inputs=PADDED,
          training=True, around=tiny_tiles, engines_agree=False)  # fmt: skip
 register("bert", "sequence, pooler, dropout", TINY_BERT.replace(**DROPOUT), "sequence", num_labels=3,
-         labels=[2, 0, -100], inputs=PADDED, training=True)  # fmt: skip
-register("bert", "sequence, regression", TINY_BERT, "sequence", num_labels=1, labels=[0.7, -1.5, -100.0], inputs=PADDED)
+         labels=[2, -100, 0], inputs=PADDED, training=True)  # fmt: skip
+register("bert", "sequence, regression", TINY_BERT, "sequence", num_labels=1, labels=[0.7, -100.0, -1.5], inputs=PADDED)
 register("bert", "sequence, many labels, mean pooling", TINY_BERT.replace(**MEAN), "sequence", num_labels=3,
-         loss="binary_cross_entropy", labels=[[1, 0, 1], [0, -100, 0], [1, 1, 0]], inputs=PADDED)  # fmt: skip
+         loss="binary_cross_entropy", labels=[[1, 0, 1], [1, 1, 0], [0, -100, 0]], inputs=PADDED)  # fmt: skip
 register("bert", "token labels", TINY_BERT, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
 register("mini", "mlm, padded", TINY_MINI, "mlm", labels=MLM_LABELS, inputs=PADDED)
 register("larger", "mlm, untied, dropout", TINY_LARGER, "mlm", labels=MLM_LABELS, inputs=PADDED, training=True)
 register("larger", "mlm, tied, checkpointing", TINY_LARGER.replace(tie_word_embeddings=True), "mlm", labels=MLM_LABELS,
          inputs=PADDED, training=True, checkpointing=True)  # fmt: skip
 register("modernbert", "encoder, local and global layers, ragged", TINY_MODERN, inputs=PADDED)
+register("modernbert", "encoder, heads of 8, ragged", TINY_MODERN.replace(hidden_size=16), inputs=PADDED)
 register("modernbert", "mlm, tied, packed", TINY_MODERN, "mlm", labels=MLM_LABELS, inputs=PACKED)
 register("modernbert", "mlm, tiled, local, packed, two threads", TINY_MODERN, "mlm", labels=MLM_LABELS,
          inputs=PACKED, around=tiny_tiles, threads=2)  # fmt: skip
@@ -160,4 +164,3 @@ register("modernbert", "sequence, mean pooling", TINY_MODERN.replace(classifier_
 register("modernbert", "token labels", TINY_MODERN, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
 register("causal", "encoder, ragged", TINY_CAUSAL, inputs=PADDED)
 register("causal", "mlm, packed, tiled, tied", TINY_CAUSAL, "mlm", labels=MLM_LABELS, inputs=PACKED, around=tiny_tiles)
-

@@ -101,19 +101,21 @@ class AdamW:
         """The same step as a pure function of MLX arrays, to be compiled: new parameters, means, squares and the norm."""
         xp = self.engine.xp
         beta1, beta2 = self.betas
-        # a vector product reads a gradient once and adds in float32
-        norm = xp.sqrt(sum((g.astype(xp.float32) * g.astype(xp.float32)).sum() for g in gradients.values()))
-        scale = xp.array(1.0) if self.clip is None else xp.minimum(1.0, self.clip / (norm + 1e-12))
+        squares = [xp.square(g.astype(xp.float32)).sum() for g in gradients.values()]
+        norm = xp.sqrt(xp.stack(squares).sum())
+        scale = xp.minimum(1.0, self.clip / (norm + 1e-12)) if self.clip is not None else xp.array(1.0)
+        # Every factor is a scalar array, so that the whole update of a parameter compiles to one pass over memory.
         correction1, correction2 = 1.0 - beta1**step, 1.0 - beta2**step
         rate = learning_rate * xp.sqrt(correction2) / correction1
         epsilon = self.epsilon * xp.sqrt(correction2)
+        keep1, keep2 = xp.array(beta1), xp.array(beta2)
+        new1, new2, shrink = (1.0 - beta1) * scale, (1.0 - beta2) * scale * scale, 1.0 - learning_rate * self.weight_decay
         new_p, new_m, new_v = {}, {}, {}
         for name, p in parameters.items():
-            g = gradients[name].astype(xp.float32) * scale
-            new_m[name] = beta1 * mean[name] + (1.0 - beta1) * g
-            new_v[name] = beta2 * square[name] + (1.0 - beta2) * (g * g)
-            moved = p * (1.0 - learning_rate * self.weight_decay) if self.decayed[name] else p
-            new_p[name] = moved - rate * new_m[name] / (xp.sqrt(new_v[name]) + epsilon)
+            g = xp.depends([gradients[name]], [norm])[0].astype(xp.float32)  # no float32 copy is kept
+            m = new_m[name] = keep1 * mean[name] + new1 * g
+            v = new_v[name] = keep2 * square[name] + new2 * (g * g)
+            new_p[name] = (p * shrink if self.decayed[name] else p) - (rate * m) / (xp.sqrt(v) + epsilon)
         return new_p, new_m, new_v, norm
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from glassbert.layers.scope import Cache, Scope
 from glassbert.models.encoder import Batch, encode, encode_backward
 from glassbert.models.heads import pad_rows
-from glassbert.models.inputs import check_inputs
+from glassbert.models.inputs import as_array, check_inputs
 from glassbert.models.model import Model
 from glassbert.training.adamw import AdamW
 
@@ -48,7 +46,7 @@ class TrainingStep:
 
         model, optimizer, engine = self.model, self.optimizer, self.model.engine
         checked = check_inputs(model.config, input_ids, attention_mask, **inputs)
-        targets = pad_rows(model.head.prepare_labels(np.asarray(labels), checked["ids"].shape))  # type: ignore[union-attr]
+        targets = pad_rows(model.head.prepare_labels(as_array("labels", labels), checked["ids"].shape))  # type: ignore[union-attr]
         batch = model._batch(checked)
         arrays = {
             "ids": batch.ids, "positions": batch.positions, "types": batch.types, "mask": batch.mask,

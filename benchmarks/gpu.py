@@ -1,0 +1,539 @@
+"""A training step in bfloat16 on a GPU: GlassBERT through MLX beside `transformers` on PyTorch, eager and compiled.
+
+    python3 -m benchmarks.gpu [--only NAME,...] [--contenders mlx,eager,compiled] [--quick] [--json]
+
+Forward, backward, clip and AdamW over float32 master weights; everybody gets the same batches, of text-like token
+statistics, 15 % masked, no padding, no dropout; batches are prepared on the host beforehand and uploaded inside the
+step. PyTorch uses autocast, TF32 for what stays in float32, its fused attention and its fused AdamW. The share of the
+matrix rate counts the arithmetic that the step needs (masked rows of the head only, local windows as their window),
+the same for all contenders, over the larger of MLX's and PyTorch's rate for a product of 8192 x 8192 x 8192 in
+bfloat16.
+
+Each contender has a process of its own; a group of models is prepared (compiled) side by side, then measured one by
+one, contenders in turns. A contender that fails leaves its reason in the table. `--in-process --together 1` does
+without further processes. `--smoke` tries everything with tiny models, also without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import os
+import random
+import sys
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks import peers
+from benchmarks.batches import masked_batches
+from benchmarks.common import (
+    Local,
+    Spread,
+    Table,
+    Worker,
+    describe_machine,
+    interleave,
+    progress,
+    rounded,
+    show_json,
+    timed,
+)
+from glassbert.models.config import PRESETS, EncoderConfig
+from glassbert.models.flops import training_flops
+
+GIB = 2**30
+BATCHES = 4
+MATRIX = 8192
+NAMES = {
+    "mlx": "GlassBERT (MLX)",
+    "eager": "PyTorch, eager",
+    "compiled": "PyTorch, compiled",
+    "eager-sparse": "PyTorch, eager, masked rows only",
+    "compiled-sparse": "PyTorch, compiled, masked rows only",
+}
+DEFAULT = ("mlx", "eager", "compiled")
+
+
+@dataclass(frozen=True)
+class Workload:
+    name: str
+    preset: str
+    batch: int
+    length: int
+    dropout: float = 0.0
+    smoke: bool = False
+
+    @property
+    def config(self) -> EncoderConfig:
+        config = PRESETS[self.preset]
+        classic = config.family != "modernbert"
+        config = config.replace(
+            embedding_dropout=self.dropout,
+            attention_dropout=self.dropout,
+            hidden_dropout=self.dropout if classic else 0.0,
+            ffn_dropout=0.0 if classic else self.dropout,
+        )
+        if not self.smoke:
+            return config
+        return config.replace(
+            vocab_size=320,
+            hidden_size=64,
+            num_hidden_layers=2 if classic else 4,
+            num_attention_heads=2,
+            intermediate_size=128,
+            pad_token_id=0,
+            max_position_embeddings=self.length,
+        )
+
+    def small(self) -> Workload:
+        return replace(self, batch=2, length=min(self.length, 300), smoke=True)
+
+    def batches(self) -> list[Any]:
+        return masked_batches(self.config.vocab_size, self.batch, self.length, BATCHES)
+
+    @property
+    def tokens(self) -> int:
+        return self.batch * self.length
+
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload("mini", "mini", 1024, 64),
+        Workload("larger", "larger", 256, 128),
+        Workload("bert-base-128", "bert-base", 256, 128),
+        Workload("bert-base-512", "bert-base", 64, 512),
+        Workload("modernbert-base-1024", "modernbert-base", 32, 1024),
+        Workload("modernbert-base-8192", "modernbert-base", 4, 8192),
+    )
+}
+
+
+# ---- who trains ----------------------------------------------------------------------------------------------------
+
+
+class Mlx:
+    """A model of this package through MLX, the step compiled as a whole."""
+
+    def __init__(self, workload: Workload):
+        import mlx.core as mx
+
+        from glassbert.models.model import Model
+        from glassbert.training.adamw import AdamW
+        from glassbert.training.step import TrainingStep
+
+        self.mx = mx
+        self.size = 256 if workload.smoke else MATRIX
+        self.batches = workload.batches()
+        model = Model(workload.config, "mlm", engine="mlx", dtype="bfloat16")
+        model.set_training(True)
+        self.train = TrainingStep(model, AdamW(model, peers.LEARNING_RATE))
+        self.result: Any = None
+
+    def step(self, i: int) -> None:
+        batch = self.batches[i % BATCHES]
+        self.result = self.train(batch.input_ids, batch.labels)
+
+    def finish(self) -> None:
+        self.mx.eval(self.result, self.train.model.parameters)
+        self.mx.synchronize()
+
+    def prepare(self, name: str) -> dict[str, Any]:
+        """Compile for every shape that will occur; gives the seconds a step and the first loss."""
+        start = time.perf_counter()
+        self.step(0)
+        self.finish()
+        first_loss = float(self.result.loss)
+        for i in range(1, BATCHES):
+            self.step(i)
+        self.finish()
+        preparing = time.perf_counter() - start
+        seconds = timed(self.step, BATCHES, self.finish)
+        self.release()
+        return {"seconds": seconds, "preparing_seconds": rounded(preparing), "first_loss": rounded(first_loss)}
+
+    def run(self, name: str, steps: int) -> tuple[float, float]:
+        """Seconds a step, and the peak of GPU memory in bytes."""
+        self.mx.reset_peak_memory()
+        seconds = timed(self.step, steps, self.finish, warmup=2)
+        peak = float(self.mx.get_peak_memory())
+        last_loss = float(self.result.loss)
+        self.release()
+        if not last_loss < float("inf"):
+            raise FloatingPointError(f"the loss is {last_loss}")
+        return seconds, peak
+
+    def matmul(self) -> float:
+        """FLOP/s of a square product in bfloat16."""
+        mx, n = self.mx, self.size
+        left, right = (mx.random.normal((n, n)).astype(mx.bfloat16) for _ in range(2))
+        mx.eval(left, right)
+        seconds = timed(lambda i: mx.async_eval(left @ right), 20, mx.synchronize, warmup=10)
+        self.release()
+        return 2 * n**3 / seconds
+
+    def release(self) -> None:
+        self.mx.clear_cache()
+
+
+class Torch:
+    """A model of `transformers` on PyTorch, eager and compiled by turns."""
+
+    def __init__(self, workload: Workload, sparse: bool):
+        import torch
+
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
+        self.torch = torch
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.size = 256 if workload.smoke else MATRIX
+        options = {"sparse": sparse, "device": self.device, "bfloat16": True, "attention": "sdpa"}
+        self.trainer = peers.TorchTrainer(workload.config, **options)  # type: ignore[arg-type]
+        self.batches = [self.trainer.prepare(batch) for batch in workload.batches()]
+        self.losses = {"eager": self.trainer.loss}
+        self.result: Any = None
+
+    def step(self, i: int) -> None:
+        self.result = self.trainer.step(*self.batches[i % BATCHES])
+
+    def finish(self) -> None:
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+    def use(self, name: str) -> None:
+        mode = name.removesuffix("-sparse")
+        if mode not in self.losses:
+            self.trainer.compile()
+            self.losses[mode] = self.trainer.loss
+        self.trainer.loss = self.losses[mode]
+
+    def prepare(self, name: str) -> dict[str, Any]:
+        self.use(name)
+        start = time.perf_counter()
+        self.when_there_is_memory()
+        first_loss = float(self.result)
+        for i in range(1, BATCHES):
+            self.step(i)
+        self.finish()
+        preparing = time.perf_counter() - start
+        seconds = timed(self.step, BATCHES, self.finish)
+        breaks = sum(self.torch._dynamo.utils.counters["graph_break"].values()) if "compiled" in name else 0
+        self.release()
+        return {
+            "seconds": seconds,
+            "preparing_seconds": rounded(preparing),
+            "first_loss": rounded(first_loss),
+            "graph_breaks": breaks,
+        }
+
+    def when_there_is_memory(self) -> None:
+        """The first step; while others are being prepared the GPU's memory may be taken for a moment."""
+        for patience in range(12, -1, -1):
+            try:
+                self.step(0)
+                self.finish()
+                return
+            except self.torch.OutOfMemoryError:
+                if not patience:
+                    raise
+            self.release()
+            time.sleep(random.uniform(1.0, 3.0))
+
+    def run(self, name: str, steps: int) -> tuple[float, float]:
+        self.use(name)
+        cuda = self.torch.cuda if self.device == "cuda" else None
+        if cuda:
+            cuda.reset_peak_memory_stats()
+        seconds = timed(self.step, steps, self.finish, warmup=2)
+        peak = float(cuda.max_memory_allocated()) if cuda else 0.0
+        self.release()
+        return seconds, peak
+
+    def matmul(self) -> float:
+        torch, n = self.torch, self.size
+        left, right = (torch.randn(n, n, device=self.device, dtype=torch.bfloat16) for _ in range(2))
+        product = torch.empty_like(left)
+        seconds = timed(lambda i: torch.matmul(left, right, out=product), 20, self.finish, warmup=10)
+        self.release()
+        return 2 * n**3 / seconds
+
+    def release(self) -> None:
+        for parameter in self.trainer.parameters:
+            parameter.grad = None
+        gc.collect()
+        if self.device == "cuda":
+            self.torch.cuda.empty_cache()
+
+
+# ---- the contest ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Plan:
+    contenders: tuple[str, ...] = DEFAULT
+    rounds: int = 7
+    round_seconds: float = 1.0  # of each contender
+    seconds_per_model: float = 45.0
+    prepare_seconds: float = 300.0
+    together: int = 3
+    in_process: bool = False
+
+
+class TurnError(Exception):
+    """Whose turn failed, and how."""
+
+    def __init__(self, name: str, error: Exception):
+        super().__init__(name)
+        self.name, self.error = name, error
+
+
+def home_of(name: str) -> str:
+    """The process in which a contender lives: PyTorch's eager and compiled model are one model."""
+    return "mlx" if name == "mlx" else "torch-sparse" if name.endswith("-sparse") else "torch"
+
+
+class Stage:
+    """One workload and those who compete at it."""
+
+    def __init__(self, workload: Workload, plan: Plan):
+        self.workload = workload
+        self.plan = plan
+        self.members: dict[str, Worker | Local] = {}  # by home
+        self.facts: dict[str, dict[str, Any]] = {}  # of the contenders that are prepared
+        self.errors: dict[str, str] = {}
+        if not plan.in_process:
+            for name in plan.contenders:  # let all processes begin to import
+                self.member(name)
+
+    def member(self, name: str) -> Worker | Local:
+        """The process of a contender, started when first asked for."""
+        home = home_of(name)
+        if home not in self.members:
+            options: dict[str, Any] = {"workload": self.workload}
+            if home != "mlx":
+                options["sparse"] = home == "torch-sparse"
+            contender = "benchmarks.gpu:Mlx" if home == "mlx" else "benchmarks.gpu:Torch"
+            if self.plan.in_process:
+                self.members[home] = Local(contender, **options)
+            else:
+                cores = str(max(1, (os.cpu_count() or 1) // self.plan.together))
+                self.members[home] = Worker(contender, {"TORCHINDUCTOR_COMPILE_THREADS": cores}, **options)
+        return self.members[home]
+
+    def prepare_all(self, deadline: float) -> None:
+        for name in self.plan.contenders:
+            self.prepare(name, deadline)
+
+    def prepare(self, name: str, deadline: float) -> None:
+        try:
+            left = max(1.0, deadline - time.monotonic())
+            self.facts[name] = self.member(name).call("prepare", name, timeout=min(self.plan.prepare_seconds, left))
+        except Exception as error:
+            self.exclude(name, error, deadline)
+
+    def exclude(self, name: str, error: Exception, deadline: float) -> None:
+        """Write down why a contender failed; those who shared its process get a new one."""
+        self.errors[name] = str(error)
+        self.facts.pop(name, None)
+        details = getattr(error, "details", "")
+        print(f"{self.workload.name}: {NAMES[name]} failed: {error}\n{details}", file=sys.stderr, flush=True)
+        member = self.members.pop(home_of(name), None)
+        if member is not None:
+            member.close()
+        for other in [other for other in self.facts if home_of(other) == home_of(name)]:
+            self.prepare(other, deadline)
+
+    def measure(self) -> dict[str, Any]:
+        """Rounds in turns. Who fails is excluded, and the rounds of the others begin again."""
+        deadline = time.monotonic() + self.plan.seconds_per_model
+        while True:
+            memory: dict[str, float] = {}
+            playing = [name for name in self.plan.contenders if name in self.facts]
+            turns = {name: lambda name=name, memory=memory: self.turn(name, memory) for name in playing}
+            homes = {home_of(name): name for name in playing}
+            rates = {f"matmul {home}": lambda name=name: self.rate(name) for home, name in homes.items()}
+            try:
+                times = interleave({**rates, **turns}, self.plan.rounds, deadline=deadline)
+            except TurnError as failure:
+                self.exclude(failure.name, failure.error, time.monotonic() + self.plan.prepare_seconds)
+                continue
+            return summarise(self.workload, times, memory, self.facts, self.errors)
+
+    def turn(self, name: str, memory: dict[str, float]) -> float:
+        steps = max(1, min(200, round(self.plan.round_seconds / self.facts[name]["seconds"])))
+        try:
+            seconds, memory[name] = self.member(name).call("run", name, steps, timeout=120.0)
+        except Exception as error:
+            raise TurnError(name, error) from error
+        return seconds
+
+    def rate(self, name: str) -> float:
+        try:
+            return self.member(name).call("matmul", timeout=120.0)
+        except Exception as error:
+            raise TurnError(name, error) from error
+
+    def close(self) -> None:
+        for member in self.members.values():
+            member.close()
+        self.members.clear()
+
+
+def summarise(
+    workload: Workload,
+    times: dict[str, list[float]],
+    memory: dict[str, float],
+    facts: dict[str, dict[str, Any]],
+    errors: dict[str, str],
+) -> dict[str, Any]:
+    """Times a step and matrix rates by round -> the report of one workload."""
+    batches = workload.batches()
+    masked = sum(batch.masked for batch in batches) / len(batches)
+    flops = training_flops(workload.config, workload.batch, workload.length, scored_rows=round(masked))
+    rates = {name: Spread.of(values).median for name, values in times.items() if name.startswith("matmul ")}
+    rate = max(rates.values(), default=0.0)
+    report: dict[str, Any] = {
+        "model": workload.name,
+        "preset": workload.preset,
+        "batch": workload.batch,
+        "length": workload.length,
+        "dropout": workload.dropout,
+        "masked_rows": round(masked),
+        "tflop_per_step": rounded(flops / 1e12),
+        "matmul_tflops": {name.removeprefix("matmul "): rounded(value / 1e12) for name, value in rates.items()},
+        "contenders": {},
+        "errors": errors,
+    }
+    for name, values in times.items():
+        if name.startswith("matmul "):
+            continue
+        seconds = Spread.of(values).median
+        report["contenders"][name] = {
+            "tokens_per_second": rounded(workload.tokens / seconds),
+            "seconds_per_step": rounded(seconds),
+            "share_of_matmul": rounded(flops / seconds / rate),
+            "peak_memory_gib": rounded(memory[name] / GIB),
+            "rounds": len(values),
+            **{key: value for key, value in facts[name].items() if key != "seconds"},
+        }
+        if name != "mlx" and "mlx" in times:
+            ratio = Spread.of_ratio(values, times["mlx"])
+            report[f"ratio_{name}"] = rounded(ratio.median)
+            report[f"ratio_{name}_range"] = ratio.range
+    return report
+
+
+COLUMNS = ["model", "contender", "ms a step", "tokens/s", "of bf16 matmul", "our speed-up", "peak memory", "preparing"]
+
+
+def rows_of(report: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    title = f"{report['model']} (B {report['batch']}, T {report['length']})"
+    for name, part in report["contenders"].items():
+        low_high = report.get(f"ratio_{name}_range")
+        speed_up = f"{report[f'ratio_{name}']:.2f} ({low_high[0]:.2f} – {low_high[1]:.2f})" if low_high else ""
+        rows.append(
+            [title, NAMES[name], f"{part['seconds_per_step'] * 1e3:,.2f}", f"{part['tokens_per_second']:,.0f}",
+             f"{part['share_of_matmul']:.1%}", speed_up, f"{part['peak_memory_gib']:.1f} GiB",
+             f"{part['preparing_seconds']:.0f} s"]
+        )  # fmt: skip
+        title = ""
+    for name, error in report["errors"].items():
+        rows.append([title, NAMES[name], "failed", error[:60], "", "", "", ""])
+        title = ""
+    return rows
+
+
+def table_of(reports: list[dict[str, Any]], machine: str) -> Table:
+    table = Table("Training step on the GPU, bfloat16 over float32 masters", COLUMNS, left=2)
+    for report in reports:
+        table.rows += [*rows_of(report), None]
+    rates = [rate for report in reports for rate in report["matmul_tflops"].values()]
+    table.notes = [
+        "Speed-up: median of the ratio within a round (lowest – highest round).",
+        f"Matrix product of {MATRIX} in bfloat16: up to {max(rates, default=0.0):,.0f} TFLOP/s.",
+        "The share counts the arithmetic that the step needs: masked rows of the head only, the same for all.",
+        machine,
+    ]
+    return table
+
+
+def groups(workloads: list[Workload], size: int) -> list[list[Workload]]:
+    return [workloads[i : i + size] for i in range(0, len(workloads), size)]
+
+
+def contest(workloads: list[Workload], plan: Plan, total_seconds: float) -> list[dict[str, Any]]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    end = time.monotonic() + total_seconds
+    reports: list[dict[str, Any]] = []
+    for group in groups(workloads, plan.together):
+        if time.monotonic() > end:
+            print(f"out of time: {', '.join(workload.name for workload in group)} left out", flush=True)
+            continue
+        stages = [Stage(workload, plan) for workload in group]
+        try:
+            progress(f"preparing {', '.join(workload.name for workload in group)}")
+            with ThreadPoolExecutor(len(stages)) as pool:
+                list(pool.map(lambda stage: stage.prepare_all(end), stages))
+            for stage in stages:
+                if time.monotonic() > end:
+                    print(f"out of time: {stage.workload.name} left out", flush=True)
+                    continue
+                reports.append(stage.measure())
+                for row in rows_of(reports[-1]):
+                    print("  ".join(filter(None, row)), flush=True)
+                stage.close()
+        finally:
+            for stage in stages:
+                stage.close()
+    return reports
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(WORKLOADS), help=f"some of {', '.join(WORKLOADS)}")
+    parser.add_argument("--contenders", default=",".join(DEFAULT), help=f"some of {', '.join(NAMES)}")
+    parser.add_argument("--batch", type=int, help="another batch size than the one chosen for the model")
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds-per-model", type=float, default=45.0, help="no round begins later (default 45)")
+    parser.add_argument("--prepare-seconds", type=float, default=300.0, help="longest preparation of one contender")
+    parser.add_argument("--total-seconds", type=float, default=520.0, help="no model begins later (default 520)")
+    parser.add_argument("--together", type=int, default=3, help="models prepared side by side (default 3)")
+    parser.add_argument("--in-process", action="store_true", help="everything in this process")
+    parser.add_argument("--quick", action="store_true", help="3 rounds of a third of a second")
+    parser.add_argument("--smoke", action="store_true", help="tiny models, also without a GPU")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args(arguments)
+    chosen, contenders = options.only.split(","), tuple(options.contenders.split(","))
+    for given, known in ((chosen, WORKLOADS), (contenders, NAMES)):
+        if unknown := [name for name in given if name not in known]:
+            parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(known)}")
+    if "mlx" in contenders and importlib.util.find_spec("mlx") is None:
+        parser.error("MLX is not installed here; --contenders eager,compiled does without")
+    workloads = [replace(WORKLOADS[name], dropout=options.dropout) for name in chosen]
+    if options.batch:
+        workloads = [replace(workload, batch=options.batch) for workload in workloads]
+    if options.smoke:
+        workloads = [workload.small() for workload in workloads]
+    plan = Plan(
+        contenders=contenders,
+        rounds=3 if options.quick or options.smoke else options.rounds,
+        round_seconds=0.05 if options.smoke else 0.33 if options.quick else 1.0,
+        seconds_per_model=options.seconds_per_model,
+        prepare_seconds=options.prepare_seconds,
+        together=1 if options.in_process else max(1, options.together),
+        in_process=options.in_process,
+    )
+    machine, described = describe_machine("mlx", "torch", "transformers")
+    reports = contest(workloads, plan, options.total_seconds)
+    table_of(reports, machine).show()
+    if options.json:
+        show_json({"models": {report["model"]: report for report in reports}, "machine": described})
+
+
+if __name__ == "__main__":
+    main()

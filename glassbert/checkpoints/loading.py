@@ -1,0 +1,147 @@
+"""Opening checkpoints. Everything is checked before the first weight is taken, so nothing is ever half-loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassbert.checkpoints.description import CORE, Description, describe, differences, has_no_effect
+from glassbert.checkpoints.formats import Format, format_of_file
+from glassbert.checkpoints.locate import Checkpoint, open_checkpoint
+from glassbert.checkpoints.matching import Match, match, read_values, some
+from glassbert.errors import CheckpointError, ConfigError
+from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG
+from glassbert.models.heads import HEADS
+from glassbert.models.initialize import initial_values
+from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT, Model, ModernBertCore
+
+CORE_CLASSES: dict[str, type[BertCore] | type[ModernBertCore]] = {"bert": BertCore, "modernbert": ModernBertCore}
+PRESET_CLASSES = ((MINI_BERT_CONFIG, MiniBERT), (LARGER_BERT_CONFIG, LargerBERT))
+CLASSIFIER = "head.classifier."
+MAY_BE_FRESH = ("head.", "pooler.")
+
+
+def load(
+    path_or_hub_id: str | Path,
+    *,
+    engine: Any = "auto",
+    dtype: str = "float32",
+    threads: int | None = None,
+    head: str | None = None,
+    num_labels: int | None = None,
+    loss: str | None = None,
+    revision: str | None = None,
+    seed: int = 0,
+) -> Model:
+    """Open a saved model: a folder, a .safetensors file with config.json beside it, or an id of the Hugging Face hub.
+
+    `head` is "mlm", "sequence", "token" or "core" (no head); without it the model gets the head it was saved with.
+    Where another head is asked for, or another number of labels, the weights that the file cannot give begin at random
+    (from `seed`), and a warning names them. float16 and bfloat16 files are converted; `dtype` says what the model
+    computes in.
+    """
+    if head is not None and head not in (CORE, *HEADS):
+        raise CheckpointError(f"unknown head {head!r}; choose one of {', '.join((CORE, *HEADS))}")
+    checkpoint = open_checkpoint(path_or_hub_id, revision)
+    with _blaming(checkpoint.config_path):
+        file_format = format_of_file(checkpoint.fields)
+        tensors = file_format.plain_names(checkpoint.tensors)
+        own_head = file_format.own_head(checkpoint.fields)
+        wanted = head or own_head
+        if wanted is None:
+            raise CheckpointError(file_format.explain_unknown_head(checkpoint.fields))
+        described = file_format.read(checkpoint.fields, wanted, tensors)
+        new_labels = wanted != own_head or num_labels not in (None, described.num_labels)
+        described = dataclasses.replace(
+            described,
+            num_labels=described.num_labels if num_labels is None else num_labels,
+            loss=loss or (None if new_labels else described.loss),
+        )
+        model = _build(described, engine=engine, dtype=dtype, threads=threads, seed=seed, initialize=False)
+        entries = file_format.entries(described.config, wanted, model.layout.shapes)
+        if new_labels:  # a classifier of other labels is no beginning for these
+            entries = {name: entry for name, entry in entries.items() if not name.startswith(CLASSIFIER)}
+        matched = match(entries, model.layout.shapes, tensors)
+        fresh = [name for name in matched.missing if new_labels and name.startswith(MAY_BE_FRESH)]
+        _refuse(matched, fresh, described, file_format, checkpoint, another_head=new_labels)
+    if fresh:
+        warnings.warn(
+            f"{path_or_hub_id} has no weights for {some(fresh)}; they begin at random and must be trained", stacklevel=2
+        )
+    for name, parts in matched.sources.items():
+        model.parameters[name] = model.engine.array(read_values(parts))
+    beginning = [parameter for parameter in model.specification if parameter.name in fresh]
+    for name, values in initial_values(beginning, described.config, seed):
+        model.parameters[name] = model.engine.array(values)
+    vars(model)["carried_fields"] = described.carried
+    return model
+
+
+def load_weights(model: Model, folder: str | Path) -> None:
+    """Take the weights of a saved model of the same config; nothing changes unless all of them fit."""
+    checkpoint = open_checkpoint(folder)
+    ours = describe(model)
+    with _blaming(checkpoint.config_path):
+        file_format = format_of_file(checkpoint.fields)
+        tensors = file_format.plain_names(checkpoint.tensors)
+        theirs = file_format.read(checkpoint.fields, ours.head, tensors)
+        for name, here, there in differences(model.config, theirs.config):
+            if not has_no_effect(name, model.config, ours.head):
+                raise CheckpointError(f"this is another model: {name} is {there!r} there and {here!r} here")
+        entries = file_format.entries(model.config, ours.head, model.layout.shapes)
+        matched = match(entries, model.layout.shapes, tensors)
+        another_head = file_format.own_head(checkpoint.fields) != ours.head
+        _refuse(matched, [], ours, file_format, checkpoint, another_head)
+    # Copies, all of them, before the first one is taken over: reading may still fail.
+    arrays = {name: model.engine.array(np.array(read_values(parts))) for name, parts in matched.sources.items()}
+    for name, array in arrays.items():
+        model.parameters[name] = array
+
+
+def _build(described: Description, **options: Any) -> Model:
+    """The class by which the public API calls such a model."""
+    config, head = described.config, described.head
+    if head == CORE:
+        return CORE_CLASSES.get(config.family, BertCore)(config, **options)
+    for preset, preset_class in PRESET_CLASSES:
+        if head == "mlm" and config == preset:
+            return preset_class(config, **options)
+    return BertWithHead(config, head, described.num_labels, loss=described.loss, **options)
+
+
+def _refuse(
+    matched: Match,
+    fresh: list[str],
+    described: Description,
+    file_format: Format,
+    checkpoint: Checkpoint,
+    another_head: bool,
+) -> None:
+    """An error where a tensor is missing that must be there, or there is one that nobody knows."""
+    prefix = file_format.prefix_in(checkpoint.tensors)
+    missing = [name for name in matched.missing if name not in fresh]
+    if missing:
+        entries = file_format.entries(described.config, described.head, missing, prefix)
+        names = [name for entry in entries.values() for name in entry.theirs if name not in checkpoint.tensors]
+        raise CheckpointError(f"tensors are missing from the file: {some(names)}")
+    extra = [name for name in matched.unused if not file_format.may_be_left(name, another_head)]
+    if extra:
+        originals = file_format.plain_names({name: name for name in checkpoint.tensors})
+        raise CheckpointError(
+            f"the file has tensors that this model has not: {some([originals[name] for name in extra])}"
+        )
+
+
+@contextmanager
+def _blaming(path: Path) -> Iterator[None]:
+    """Errors in here are about this file; say so."""
+    try:
+        yield
+    except (CheckpointError, ConfigError) as error:
+        raise CheckpointError(f"{path}: {error}") from error

@@ -1,0 +1,53 @@
+"""How much memory a training step needs, from the config alone.
+
+What counts is what a forward pass keeps until backward has used it. The list below names it piece by piece, in numbers
+per token; `tests/models/test_memory.py` compares it with what a real cache holds.
+"""
+
+from __future__ import annotations
+
+from glassbert.layers.attention import DENSE_LENGTH
+from glassbert.models.config import EncoderConfig
+
+MASKED_SHARE = 0.15  # of the tokens, scored by a masked language model in training
+
+
+def kept_by_a_layer(config: EncoderConfig, layer: int, length: int, training: bool = True) -> dict[str, float]:
+    """Numbers kept for every token by one block; a dropout mask takes a byte, a quarter of a number."""
+    size, wide, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
+    dense = length <= DENSE_LENGTH
+    kept: dict[str, float] = {
+        "attention.x": size,
+        "attention.qkv": 3 * size if config.positions == "learned" else 5 * size,  # rotated q and k are new arrays
+        "attention.context": size,
+        "attention.weights": heads * (length + 1) if dense else heads,
+        "attention.norm": 0 if layer == 0 and config.skip_first_norm else size + 1,
+        "ffn.x": size,
+        "ffn.hidden": 2 * wide if config.gated else wide,
+        "ffn.activation": 0 if config.activation == "relu" else wide,
+        "ffn.activated": 2 * wide if config.gated else wide,
+        "ffn.norm": size + 1,
+    }
+    if training:
+        masks = size * 2 if config.hidden_dropout else 0
+        masks += wide if config.ffn_dropout else 0
+        masks += heads * length if config.attention_dropout and dense else 0
+        kept["dropout"] = masks / 4
+    return kept
+
+
+def activation_numbers(
+    config: EncoderConfig, batch: int, length: int, head: str | None = "mlm", checkpointing: bool = False
+) -> dict[str, float]:
+    """Numbers kept by a forward pass over a batch: embeddings, layers, head. Multiply by 4 for bytes in float32."""
+    tokens, size = batch * length, config.hidden_size
+    layers = [sum(kept_by_a_layer(config, i, length).values()) for i in range(config.num_hidden_layers)]
+    blocks = size * len(layers) + max(layers, default=0.0) if checkpointing else sum(layers)
+    embedding = (size + 1 if config.embedding_norm else 0) + (size / 4 if config.embedding_dropout else 0)
+    result = {"embeddings": tokens * embedding, "layers": tokens * blocks}
+    result["final norm"] = tokens * (size + 1) if config.final_norm else 0.0
+    if head == "mlm":
+        rows = tokens * MASKED_SHARE
+        transform = 4 * size if config.head_transform else 0
+        result["head"] = rows * (2 * config.vocab_size + size + transform)  # the scores, and their gradient
+    return result

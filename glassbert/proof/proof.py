@@ -1,0 +1,94 @@
+"""The whole proof: choose cases and mutants, run them, sum up."""
+
+from __future__ import annotations
+
+import fnmatch
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from glassbert.errors import InputError
+from glassbert.proof.cases import Case, all_cases
+from glassbert.proof.mutants import Mutant, Verdict, all_mutants, judge, suspected
+from glassbert.proof.referee import CaseResult, check_case
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was checked and what came of it. It holds if every case is right and no mutant survived."""
+
+    cases: list[CaseResult]
+    verdicts: list[Verdict]
+    mlx: str | None
+    seconds: float
+
+    @property
+    def mutants(self) -> list[Verdict]:
+        return [verdict for verdict in self.verdicts if not verdict.harmless]
+
+    @property
+    def controls(self) -> list[Verdict]:
+        return [verdict for verdict in self.verdicts if verdict.harmless]
+
+    @property
+    def ok(self) -> bool:
+        return all(case.ok for case in self.cases) and all(verdict.ok for verdict in self.verdicts)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "cases": [case.as_dict() for case in self.cases],
+            "mutants": [{"name": v.name, "caught": v.caught, "by": v.by} for v in self.mutants],
+            "controls": [{"name": v.name, "flagged": v.caught, "by": v.by} for v in self.controls],
+            "mlx": self.mlx,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+def mlx_in_words() -> str | None:
+    """The version of MLX and its device, or None where MLX is not installed or does not run."""
+    try:
+        import mlx.core as mx
+
+        return f"{version('mlx')} ({str(mx.default_device().type).rpartition('.')[2]})"
+    except Exception:  # not installed, or installed without the libraries it needs
+        return None
+
+
+def choose(pattern: str | None, with_mutants: bool = True) -> tuple[list[Case], list[Mutant]]:
+    """The cases whose kind or name contains `pattern` (* and ? may stand for anything), and the mutants they face."""
+    cases = list(all_cases().values())
+    mutants = list(all_mutants().values()) if with_mutants else []
+    if pattern is None:
+        return cases, mutants
+
+    def fits(name: str) -> bool:
+        return fnmatch.fnmatch(name.lower(), f"*{pattern.lower()}*")
+
+    chosen = [case for case in cases if fits(case.name) or fits(case.kind)]
+    hunted = [m for m in mutants if fits(m.name) or any(case in chosen for case in suspected(m))]
+    if not chosen and not hunted:
+        subjects = ", ".join(dict.fromkeys(case.subject for case in cases))
+        raise InputError(f"no case and no mutant fits {pattern!r}; there are cases of {subjects}")
+    return chosen, hunted
+
+
+def prove(
+    cases: list[Case],
+    mutants: list[Mutant],
+    every_entry: bool = False,
+    progress: Callable[[str], None] = lambda name: None,
+) -> Proof:
+    """Check every case and hunt every mutant; `progress` hears the name of each before it is run."""
+    started = time.perf_counter()
+    mlx = mlx_in_words()
+    results, verdicts = [], []
+    for case in cases:
+        progress(case.name)
+        results.append(check_case(case, mlx is not None, every_entry))
+    for mutant in mutants:
+        progress(mutant.name)
+        verdicts.append(judge(mutant))
+    return Proof(results, verdicts, mlx, time.perf_counter() - started)

@@ -1,0 +1,1 @@
+"""Text: for now a handful of sentences and a vocabulary trained on them."""

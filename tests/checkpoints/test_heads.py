@@ -1,0 +1,182 @@
+"""One file, several models: the encoder of a head checkpoint, a new head on an encoder, other labels."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassbert.errors import CheckpointError, ConfigError
+from tests.checkpoints.tiny import BERT, CONFIGS, assert_same, edit_config, edit_tensors, load, tiny, weights
+
+FRESH_BERT = ["head.classifier.weight", "head.classifier.bias"]
+
+
+@pytest.mark.parametrize("head", ["mlm", "sequence", "token"])
+@pytest.mark.parametrize("family", CONFIGS)
+def test_the_encoder_of_a_head_checkpoint(family: str, head: str, tmp_path: Path) -> None:
+    model = tiny(CONFIGS[family], head)
+    model.save(tmp_path)
+    core = load(tmp_path, head="core")
+    assert core.head is None
+    for name, value in weights(core).items():
+        assert value.tobytes() == model.parameters[name].tobytes(), name
+    assert core.config.pooler == (family == "bert" and head == "sequence")
+
+
+@pytest.mark.parametrize("head", ["mlm", "sequence", "token"])
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_new_head_on_an_encoder(family: str, head: str, tmp_path: Path) -> None:
+    core = tiny(CONFIGS[family], None)
+    core.save(tmp_path)
+    with pytest.warns(UserWarning, match=r"head\.") as caught:
+        model = load(tmp_path, head=head, num_labels=4)
+    assert model.head is not None and model.head.kind == head
+    for name, value in weights(model).items():
+        if name.startswith("head."):
+            assert np.isfinite(value).all() and (name.endswith("bias") or value.any()), name
+        else:
+            assert value.tobytes() == core.parameters[name].tobytes(), name
+    assert caught[0].filename.endswith("tiny.py")  # the caller of load, not the package
+    assert str(tmp_path) in str(caught[0].message)
+
+
+def test_the_warning_names_the_fresh_weights_and_the_seed_decides_them(tmp_path: Path) -> None:
+    tiny(BERT, "mlm").save(tmp_path)
+    wanted = r"no weights for pooler\.weight, pooler\.bias, head\.classifier\.weight, head\.classifier\.bias; they begin"
+    models = []
+    for seed in (1, 1, 2):
+        with pytest.warns(UserWarning, match=wanted):
+            models.append(load(tmp_path, head="sequence", num_labels=3, seed=seed))
+    assert_same(models[0], models[1])
+    assert not np.array_equal(models[0].parameters["pooler.weight"], models[2].parameters["pooler.weight"])
+
+
+def test_other_labels_give_a_fresh_classifier_and_keep_the_rest(tmp_path: Path) -> None:
+    for family in CONFIGS:
+        model = tiny(CONFIGS[family], "sequence", 3)
+        model.save(tmp_path)
+        with pytest.warns(UserWarning, match=r"for head\.classifier\.weight, head\.classifier\.bias;"):
+            other = load(tmp_path, num_labels=7)
+        assert other.head is not None and other.head.num_labels == 7
+        for name, value in weights(other).items():
+            if name not in FRESH_BERT:
+                assert value.tobytes() == model.parameters[name].tobytes(), name
+
+
+def test_a_sequence_classifier_is_no_token_classifier(tmp_path: Path) -> None:
+    model = tiny(BERT, "sequence", 3)
+    model.save(tmp_path)
+    with pytest.warns(UserWarning, match=r"for head\.classifier\.weight"):
+        other = load(tmp_path, head="token")
+    assert not np.array_equal(other.parameters["head.classifier.weight"], model.parameters["head.classifier.weight"])
+
+
+def test_the_same_head_and_labels_asked_for_by_name_is_no_change(tmp_path: Path) -> None:
+    model = tiny(BERT, "sequence", 3)
+    model.save(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(model, load(tmp_path, head="sequence", num_labels=3))
+
+
+def test_loss_of_a_fresh_head(tmp_path: Path) -> None:
+    tiny(BERT, "sequence", 1).save(tmp_path)
+    with pytest.warns(UserWarning):
+        assert load(tmp_path, num_labels=4).head.loss_name == "cross_entropy"  # type: ignore[union-attr]
+    with pytest.warns(UserWarning):
+        head = load(tmp_path, num_labels=4, loss="binary_cross_entropy").head
+    assert head is not None and head.loss_name == "binary_cross_entropy"
+
+
+def test_an_encoder_with_the_prefix_of_a_head_checkpoint(tmp_path: Path) -> None:
+    """Some files of bare encoders keep "bert." before every name."""
+    model = tiny(BERT, None)
+    model.save(tmp_path)
+
+    def add_prefix(tensors: dict[str, np.ndarray]) -> None:
+        for name in list(tensors):
+            tensors["bert." + name] = tensors.pop(name)
+
+    edit_tensors(tmp_path, add_prefix)
+    assert_same(model, load(tmp_path))
+
+
+def test_old_names_buffers_and_the_next_sentence_head(tmp_path: Path) -> None:
+    model = tiny(BERT, "mlm")
+    model.save(tmp_path)
+
+    def make_old(tensors: dict[str, np.ndarray]) -> None:
+        for name in list(tensors):
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            tensors[old] = tensors.pop(name)
+        tensors["bert.embeddings.position_ids"] = np.arange(16)[None]
+        tensors["bert.pooler.dense.weight"] = np.ones((12, 12), np.float32)
+        tensors["bert.pooler.dense.bias"] = np.ones(12, np.float32)
+        tensors["cls.seq_relationship.weight"] = np.ones((2, 12), np.float32)
+        tensors["cls.seq_relationship.bias"] = np.ones(2, np.float32)
+        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].copy()
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].copy()
+
+    edit_tensors(tmp_path, make_old)
+    assert_same(model, load(tmp_path))
+    edit_config(tmp_path, architectures=["BertForPreTraining"])
+    assert_same(model, load(tmp_path))
+    core = load(tmp_path, head="core")
+    assert core.config.pooler and (core.parameters["pooler.bias"] == 1).all()
+
+
+def test_a_tied_weight_under_its_other_name_only(tmp_path: Path) -> None:
+    model = tiny(BERT, "mlm")
+    model.save(tmp_path)
+
+    def move(tensors: dict[str, np.ndarray]) -> None:
+        tensors["cls.predictions.decoder.weight"] = tensors.pop("bert.embeddings.word_embeddings.weight")
+        tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+
+    edit_tensors(tmp_path, move)
+    assert_same(model, load(tmp_path))
+
+
+def test_a_tied_weight_that_differs_is_an_error(tmp_path: Path) -> None:
+    tiny(BERT, "mlm").save(tmp_path)
+    edit_tensors(tmp_path, lambda t: t.update({"cls.predictions.decoder.weight": np.zeros((23, 12), np.float32)}))
+    with pytest.raises(CheckpointError, match=r"ties 'cls\.predictions\.decoder\.weight'.*tie_word_embeddings"):
+        load(tmp_path)
+    edit_config(tmp_path, tie_word_embeddings=False)
+    assert not load(tmp_path).parameters["head.decoder.weight"].any()
+
+
+def test_the_idle_bias_of_an_untied_bert(tmp_path: Path) -> None:
+    """transformers 5 computes with decoder.bias and saves another, idle one; transformers 4 saves only that one."""
+    model = tiny(BERT.replace(tie_word_embeddings=False), "mlm")
+    model.save(tmp_path)
+    edit_tensors(tmp_path, lambda tensors: tensors["cls.predictions.bias"].fill(0))
+    assert_same(model, load(tmp_path))
+    model.save(tmp_path)
+    edit_tensors(tmp_path, lambda tensors: tensors.pop("cls.predictions.decoder.bias"))
+    assert_same(model, load(tmp_path))
+
+
+def test_the_encoder_of_a_head_we_do_not_have(tmp_path: Path) -> None:
+    model = tiny(BERT, "token")
+    model.save(tmp_path)
+    edit_config(tmp_path, architectures=["BertForQuestionAnswering"])
+
+    def rename(tensors: dict[str, np.ndarray]) -> None:
+        for part in ("weight", "bias"):
+            tensors[f"qa_outputs.{part}"] = tensors.pop(f"classifier.{part}")
+
+    edit_tensors(tmp_path, rename)
+    core = load(tmp_path, head="core")
+    assert core.parameters["embeddings.token"].tobytes() == model.parameters["embeddings.token"].tobytes()
+
+
+def test_impossible_heads(tmp_path: Path) -> None:
+    tiny(CONFIGS["mini"], "mlm").save(tmp_path)
+    with pytest.raises(CheckpointError, match="unknown head 'poet'; choose one of core, mlm, token, sequence"):
+        load(tmp_path, head="poet")
+    with pytest.raises((CheckpointError, ConfigError), match="num_labels of at least 1"):
+        load(tmp_path, head="sequence")

@@ -1,0 +1,187 @@
+"""The NumPy engine: threads, flat buffers, dropout masks."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from glassbert.engines.numpy_engine import NumpyDropout, NumpyEngine
+from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout, ShardGradients
+from glassbert.engines.threads import run_together, usable_cores, using_threads
+
+LAYOUT = Layout({"a": (3, 5), "b": (7,), "table": (10, 2)})
+
+
+# ---- dropout -------------------------------------------------------------------------------------------------------
+
+
+def test_masks_are_a_function_of_seed_place_and_row():
+    draw = NumpyDropout(5).keep("layers.0.dropout", (6, 4, 9), 0.3)
+    np.testing.assert_array_equal(draw, NumpyDropout(5).keep("layers.0.dropout", (6, 4, 9), 0.3))
+    for other in (NumpyDropout(6).keep("layers.0.dropout", (6, 4, 9), 0.3), NumpyDropout(5).keep("x", (6, 4, 9), 0.3)):
+        assert (draw != other).any()
+    assert (draw[0] != draw[1]).any()
+
+
+@pytest.mark.parametrize("cut", [1, 2, 5])
+def test_a_part_of_a_batch_gets_the_masks_it_would_get_in_the_whole(cut):
+    whole = NumpyDropout(5).keep("place", (6, 4, 9), 0.3)
+    source = NumpyDropout(5)
+    parts = [source.keep("place", (cut, 4, 9), 0.3), source.from_row(cut).keep("place", (6 - cut, 4, 9), 0.3)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    np.testing.assert_array_equal(source.keep("place", (6 - cut, 4, 9), 0.3, row=cut), parts[1])
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
+def test_masks_drop_the_share_they_are_asked_to(rate):
+    keep = NumpyDropout(1).keep("place", (20, 100, 501), rate)
+    assert keep.dtype == np.bool_ and keep.shape == (20, 100, 501)
+    error = np.sqrt(rate * (1 - rate) / keep.size)
+    assert 1 - keep.mean() == pytest.approx(rate, abs=5 * error + 1e-5)
+    for axis in (0, 2):  # no row and no column is treated differently
+        shares = 1 - keep.mean(axis=tuple(i for i in range(3) if i != axis))
+        assert np.abs(shares - rate).max() < 6 * np.sqrt(rate * (1 - rate) / (keep.size / len(shares)))
+
+
+def test_masks_of_neighbouring_rows_and_places_are_independent():
+    keep = NumpyDropout(1).keep("a", (2, 40_000), 0.5)
+    other = NumpyDropout(1).keep("b", (2, 40_000), 0.5)
+    for one, two in ((keep[0], keep[1]), (keep[0], other[0]), (keep[0, :-1], keep[0, 1:])):
+        assert (one == two).mean() == pytest.approx(0.5, abs=0.015)
+
+
+# ---- splitting a batch ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("batch", [1, 2, 3, 8, 31])
+def test_a_batch_is_split_into_whole_rows_without_gap_or_overlap(batch, threads):
+    rng = np.random.default_rng(batch)
+    for tokens in (None, rng.integers(0, 100, batch), np.r_[1000, np.zeros(batch - 1, int)]):
+        parts = NumpyEngine(threads=threads).split(batch, tokens)
+        assert len(parts) == min(threads, batch)
+        assert [row for part in parts for row in range(part.start, part.stop)] == list(range(batch))
+        assert all(part.stop > part.start for part in parts)
+
+
+def test_parts_have_about_the_same_number_of_tokens():
+    tokens = np.array([100, 1, 1, 1, 1, 1, 50, 45])
+    first, second = NumpyEngine(threads=2).split(8, tokens)
+    assert tokens[first].sum() == pytest.approx(tokens[second].sum(), abs=10)
+
+
+# ---- threads -------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_run_side_by_side_and_answer_in_order():
+    meeting = threading.Barrier(3, timeout=10)
+
+    def task(i):
+        meeting.wait()  # passes only if all three are running at once
+        return i
+
+    with using_threads(3):
+        assert run_together([lambda i=i: task(i) for i in range(3)]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+def test_an_error_in_any_task_comes_out_and_the_others_finish(culprit):
+    done = []
+
+    def task(i):
+        if i == culprit:
+            raise RuntimeError(f"task {i}")
+        done.append(i)
+
+    with pytest.raises(RuntimeError, match=f"task {culprit}"):
+        run_together([lambda i=i: task(i) for i in range(3)])
+    assert sorted(done) == [i for i in range(3) if i != culprit]
+    assert run_together([lambda: 1, lambda: 2]) == [1, 2]
+
+
+def test_tasks_inside_tasks_do_not_wait_for_each_other():
+    def outer(i):
+        return run_together([lambda j=j: (i, j) for j in range(2)])
+
+    assert run_together([lambda i=i: outer(i) for i in range(2)]) == [[(0, 0), (0, 1)], [(1, 0), (1, 1)]]
+
+
+def test_the_engine_uses_all_cores_unless_told_otherwise():
+    assert NumpyEngine().threads == usable_cores() >= 1
+    assert NumpyEngine(threads=3).threads == 3
+
+
+# ---- where parameters and gradients live ---------------------------------------------------------------------------
+
+
+def test_named_arrays_are_views_into_one_buffer():
+    arrays = FlatArrays(LAYOUT, np.dtype("float32"))
+    arrays["a"] = np.arange(15).reshape(3, 5)
+    assert arrays.flat.sum() == np.arange(15).sum()
+    arrays.flat[:] = 2
+    assert (arrays["b"] == 2).all() and np.shares_memory(arrays["b"], arrays.flat)
+    assert list(arrays) == ["a", "b", "table"] and len(arrays) == 3
+    assert all(LAYOUT.offsets[name] % 16 == 0 for name in arrays)
+
+
+def test_contributions_add_up_whoever_comes_first():
+    ones, rows = np.ones((10, 2)), np.full((2, 2), 5.0)
+    index = np.array([1, 4])
+    expected = ones.copy()
+    expected[index] += 5
+    for dense_first in (True, False):
+        gradients = FlatGradients(LAYOUT, np.dtype("float64"))
+        for step in range(3):  # memory is used again
+            gradients.clear()
+            if dense_first:
+                gradients.add("table", ones)
+                gradients.add_rows("table", index, rows)
+            else:
+                gradients.add_rows("table", index, rows)
+                gradients.add("table", ones)
+            gradients.finish()
+            np.testing.assert_array_equal(gradients["table"], expected, err_msg=f"step {step}")
+
+
+def test_what_took_no_part_is_zero_also_when_memory_is_used_again():
+    gradients = FlatGradients(LAYOUT, np.dtype("float64"))
+    gradients.add("a", np.ones((3, 5)))
+    gradients.add("b", np.ones(7))
+    gradients.add_rows("table", np.array([3]), np.ones((1, 2)))
+    gradients.finish()
+    gradients.clear()
+    gradients.add("b", np.full(7, 2.0))
+    gradients.add_rows("table", np.array([5]), np.ones((1, 2)))
+    gradients.finish()
+    assert not gradients["a"].any()
+    assert gradients["b"].sum() == 14
+    assert gradients["table"].sum() == 2 and gradients["table"][5].all()
+
+
+def test_the_first_contribution_may_be_written_in_place():
+    gradients = FlatGradients(LAYOUT, np.dtype("float64"))
+    place = gradients.place("a")
+    place[...] = 3
+    gradients.add("a", place)
+    assert gradients.place("a") is None  # the next one must be added
+    gradients.add("a", np.ones((3, 5)))
+    assert (gradients["a"] == 4).all()
+
+
+def test_a_shard_notes_rows_and_pours_the_rest():
+    shard, target = ShardGradients(LAYOUT, np.dtype("float64")), FlatGradients(LAYOUT, np.dtype("float64"))
+    shard.add("a", np.ones((3, 5)))
+    shard.add_rows("table", np.array([0]), np.ones((1, 2)))
+    target.add("a", np.ones((3, 5)))
+    shard.pour_into(target, ["a", "b"])
+    assert (target["a"] == 2).all() and not target["b"].any()
+    assert [name for name, _, _ in shard.rows] == ["table"]
+    shard.clear()
+    assert not shard.rows
+
+
+def test_arrays_have_the_engine_s_precision():
+    for dtype in ("float32", "float64"):
+        engine = NumpyEngine(dtype)
+        assert engine.array([1, 2]).dtype == dtype and engine.integers([1.0]).dtype.kind == "i"
+        assert engine.parameters(LAYOUT)["a"].dtype == engine.gradients(LAYOUT)["a"].dtype == dtype

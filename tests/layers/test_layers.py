@@ -1,0 +1,74 @@
+"""Layers, beyond what the proof says of their gradients: shapes, ways to store, choices."""
+
+import numpy as np
+import pytest
+
+from glassbert import ops
+from glassbert.layers import attention
+from glassbert.layers.attention import (
+    Sight,
+    join_qkv,
+    merge_heads,
+    self_attention,
+    self_attention_backward,
+    split_heads,
+)
+from glassbert.layers.block import block_parameters
+from glassbert.layers.embeddings import embeddings_parameters
+from glassbert.layers.feed_forward import feed_forward_parameters
+from glassbert.layers.scope import Cache, Scope
+from glassbert.ops import AttentionPattern
+from tests.models.small import BERT, MODERN, make
+
+
+def test_heads_are_split_and_joined_without_loss():
+    qkv = np.random.default_rng(0).standard_normal((2, 5, 3 * 12))
+    q, k, v = split_heads(qkv, 3)
+    np.testing.assert_array_equal(join_qkv(q, k, v), qkv)
+    np.testing.assert_array_equal(q.reshape(2, 5, 12), qkv[..., :12])
+    heads_first = np.swapaxes(v, 1, 2)
+    np.testing.assert_array_equal(merge_heads(heads_first), qkv[..., 24:])
+
+
+@pytest.mark.parametrize("config", [BERT, MODERN], ids=["bert", "modernbert"])
+def test_long_rows_in_tiles_give_what_short_ones_keep(config, monkeypatch):
+    rng = np.random.default_rng(0)
+    parameters = {p.name: rng.standard_normal(p.shape) for p in attention.attention_parameters(config)}
+    x, dy = rng.standard_normal((2, 2, 7, config.hidden_size))
+    angles = ops.rotary_angles(np.arange(7)[None], config.head_size, 100.0, np.dtype("float64"))
+    sight = Sight(AttentionPattern(keys=np.array([[1] * 5 + [0] * 2, [1] * 7])), *angles)
+    results = []
+    for limit in (256, 0):
+        monkeypatch.setattr(attention, "DENSE_LENGTH", limit)
+        cache = Cache()
+        layout = make(config).layout.__class__({name: values.shape for name, values in parameters.items()})
+        gradients = make(config).engine.gradients(layout)
+        y = self_attention(x, Scope(parameters, cache), config, sight, None)
+        dx = self_attention_backward(dy, Scope(parameters, cache, gradients), config, sight, None)
+        results.append([y, dx, cache["weights"], *(np.array(g) for g in gradients.values())])
+    for short, long in zip(*results, strict=True):
+        np.testing.assert_allclose(short, long, atol=1e-11)
+
+
+def test_a_config_without_biases_has_none():
+    names = [p.name for p in [*block_parameters(MODERN, 1), *embeddings_parameters(MODERN)]]
+    assert not any(name.endswith("bias") for name in names)
+    assert [p.name for p in embeddings_parameters(MODERN)] == ["token", "norm.weight"]
+    assert {p.name for p in embeddings_parameters(BERT)} == {
+        "token",
+        "position",
+        "token_type",
+        "norm.weight",
+        "norm.bias",
+    }
+
+
+def test_a_gated_layer_is_twice_as_wide_on_the_way_up():
+    shapes = {p.name: p.shape for p in feed_forward_parameters(MODERN)}
+    assert shapes == {"up.weight": (40, 16), "down.weight": (16, 20)}
+    assert {p.name: p.initial for p in feed_forward_parameters(BERT)}["down.weight"] == "output"
+
+
+def test_the_first_pre_norm_block_may_go_without_its_first_norm():
+    first, second = ({p.name for p in block_parameters(MODERN, i)} for i in (0, 1))
+    assert second - first == {"attention.norm.weight"}

@@ -1,0 +1,165 @@
+"""Every kernel gives what the plain operation gives, at sizes where it cuts its work into pieces and over threads."""
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from glassbert import ops
+from glassbert.engines.threads import using_threads
+from glassbert.ops.attention import AttentionPattern
+from glassbert.ops.registry import KERNELS, OPERATIONS, plain_operations
+from glassbert.proof.cases import all_cases
+from glassbert.proof.proof import mlx_in_words
+from glassbert.proof.referee import gradients_on
+
+DTYPES = {"float32": 5e-5, "float64": 1e-12}
+
+
+def arrays(dtype, **shapes):
+    rng = np.random.default_rng(0)
+    return {name: rng.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
+
+
+def linear(dtype, rows=400, inputs=120, outputs=150, bias=True):
+    a = arrays(dtype, x=(4, rows // 4, inputs), weight=(outputs, inputs), bias=outputs, dy=(4, rows // 4, outputs))
+    y = ops.linear(a["x"], a["weight"], a["bias"] if bias else None)
+    return a, [y, *ops.linear_backward(a["dy"], a["x"], a["weight"], bias)]
+
+
+def layer_norm(dtype, beta=True):
+    a = arrays(dtype, x=(5, 61, 333), gamma=333, beta=333, dy=(5, 61, 333))
+    y, cache = ops.layer_norm(a["x"], a["gamma"], a["beta"] if beta else None, 1e-5)
+    return a, [y, *ops.layer_norm_backward(a["dy"], a["gamma"], cache, beta)]
+
+
+def activation(name, shape=(3, 101, 333)):
+    def run(dtype):
+        a = arrays(dtype, x=shape, dy=shape)
+        y, cache = ops.ACTIVATIONS[name][0](a["x"])
+        return a, [y, ops.ACTIVATIONS[name][1](a["dy"], a["x"], cache)]
+
+    return run
+
+
+def relu_of_a_view(dtype):
+    a = arrays(dtype, x=(40, 30), dy=(30, 40))
+    y, cache = ops.relu(a["x"].T)
+    return a, [y, ops.relu_backward(a["dy"], a["x"].T, cache)]
+
+
+def geglu(dtype):
+    a = arrays(dtype, x=(3, 101, 666), dy=(3, 101, 333))
+    y, cache = ops.geglu(a["x"], "gelu")
+    return a, [y, ops.geglu_backward(a["dy"], a["x"], cache, "gelu")]
+
+
+def attention(rate=0.0, scale=1.0, **who):
+    def run(dtype):
+        shape = (5, 3, 70, 16)
+        a = arrays(dtype, q=shape, k=shape, v=shape, dy=shape)
+        q, k = a["q"] * dtype(scale), a["k"] * dtype(scale)
+        keep = np.random.default_rng(1).random((5, 3, 70, 70)) >= rate if rate else None
+        pattern = AttentionPattern(**who)
+        context, state = ops.attention(q, k, a["v"], pattern, keep, rate)
+        gradients = ops.attention_backward(a["dy"], q, k, a["v"], context, state, keep, rate)
+        return a, [context, *gradients]
+
+    return run
+
+
+def cross_entropy(overwrite):
+    def run(dtype):
+        a = arrays(dtype, logits=(301, 1003))
+        targets = np.random.default_rng(1).integers(0, 1003, 301)
+        targets[::7] = -100
+        loss, cache = ops.cross_entropy(a["logits"].copy() if overwrite else a["logits"], targets, overwrite)
+        return a, [loss, ops.cross_entropy_backward(np.asarray(0.7, dtype), cache)]
+
+    return run
+
+
+RUNS = {
+    "linear": linear,
+    "linear, more outputs than rows": lambda dtype: linear(dtype, rows=40, outputs=1500),
+    "linear, no bias": lambda dtype: linear(dtype, bias=False),
+    "layer_norm": layer_norm,
+    "layer_norm, no beta": lambda dtype: layer_norm(dtype, beta=False),
+    "relu": activation("relu"),
+    "relu of a view": relu_of_a_view,
+    "gelu": activation("gelu"),
+    "gelu_tanh": activation("gelu_tanh"),
+    "geglu": geglu,
+    "attention": attention(),
+    "attention, padded": attention(keys=np.arange(70) < np.array([70, 40, 1, 0, 69])[:, None]),
+    "attention, dropout, causal": attention(rate=0.3, causal=True),
+    "attention, large scores": attention(scale=5.0, window=9),
+    "cross_entropy": cross_entropy(False),
+    "cross_entropy, logits given up": cross_entropy(True),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", RUNS)
+def test_kernels_give_what_the_plain_operations_give(name, dtype, threads):
+    kind = np.dtype(dtype).type
+    with plain_operations():
+        _, expected = RUNS[name](kind)
+    before = RUNS[name](kind)[0]
+    with using_threads(threads):
+        inputs, found = RUNS[name](kind)
+    for one, two in zip(found, expected, strict=True):
+        if two is None:
+            assert one is None
+            continue
+        assert one.shape == two.shape
+        assert one.ndim == 0 or one.dtype == two.dtype == kind
+        scale = float(np.abs(two).max()) or 1.0
+        np.testing.assert_allclose(one, two, rtol=0, atol=DTYPES[dtype] * scale)
+    for key, values in inputs.items():
+        np.testing.assert_array_equal(values, before[key], err_msg=f"{key} was changed")
+
+
+ENGINES = ["numpy", pytest.param("mlx", marks=pytest.mark.skipif(mlx_in_words() is None, reason="MLX is not here"))]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_all_kernels_give_the_plain_gradients_in_float32_for_every_case_of_an_operation(engine):
+    if engine == "mlx":
+        import glassbert.engines.mlx_kernels  # noqa: F401
+    assert KERNELS[engine]
+    covered = set()
+    for case in all_cases().values():
+        fixture = case.build()
+        if case.kind != "op" or (engine == "mlx" and not fixture.on_mlx):
+            continue
+        covered.add(case.subject)
+        with fixture.around():
+            found = gradients_on(engine, "float32", fixture)
+            with plain_operations():
+                expected = gradients_on(engine, "float32", fixture)
+        for name, values in expected.items():
+            assert found[name].dtype == values.dtype
+            np.testing.assert_allclose(found[name], values, atol=2e-5, err_msg=f"{case.name}: {name}")
+    assert {name.removesuffix("_backward") for name in KERNELS[engine]} <= covered
+
+
+def test_linear_backward_writes_into_the_places_it_is_given():
+    x, weight, dy = np.ones((4, 3)), np.ones((2, 3)), np.ones((4, 2))
+    for around in (contextlib.nullcontext, plain_operations):
+        dweight, dbias = np.full((2, 3), np.nan), np.full(2, np.nan)
+        with around():
+            _, first, second = ops.linear_backward(dy, x, weight, True, (dweight, dbias))
+        assert first is dweight and second is dbias
+        np.testing.assert_array_equal(dweight, np.full((2, 3), 4.0))
+        np.testing.assert_array_equal(dbias, [4.0, 4.0])
+
+
+def test_plain_operations_switches_kernels_off_and_on_again():
+    before = dict(KERNELS["numpy"])
+    assert before
+    with plain_operations():
+        assert not KERNELS["numpy"]
+    assert KERNELS["numpy"] == before
+    assert set(before) <= set(OPERATIONS)

@@ -1,0 +1,126 @@
+"""A training step: everything moves, it learns, and it is the same on one thread, on three and on MLX."""
+
+import numpy as np
+import pytest
+
+from glassbert.training.adamw import AdamW
+from glassbert.training.step import TrainingStep
+from tests.models.small import BERT, CONFIGS, DROPOUT, MODERN, batch, make
+
+EVERY = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+
+
+def train(model, data, steps, **options):
+    step = TrainingStep(model, AdamW(model, 1e-2, **options))
+    ids, mask, labels = data
+    results = [step(ids, labels, mask) for _ in range(steps)]
+    return [float(result.loss) for result in results], [float(result.gradient_norm) for result in results]
+
+
+@EVERY
+def test_after_one_step_every_parameter_has_moved(config):
+    """Without decay, so that only a gradient can have moved it."""
+    model = make(config.replace(**DROPOUT), dtype="float32")
+    model.set_training(True)
+    before = {name: np.array(values) for name, values in model.parameters.items()}
+    train(model, batch(config), 1, weight_decay=0.0)
+    for name, values in model.parameters.items():
+        assert (np.array(values) != before[name]).any(), f"{name} stood still"
+
+
+@pytest.mark.parametrize("head", ["sequence", "token"])
+def test_the_parameters_of_other_heads_move_too(head):
+    for config in (BERT, MODERN):
+        model = make(config, head, 3)
+        ids, mask, _ = batch(config)
+        labels = np.array([0, 1, 2, 0, 1]) if head == "sequence" else np.where(mask == 1, ids % 3, -100)
+        before = {name: values.copy() for name, values in model.parameters.items()}
+        train(model, (ids, mask, labels), 1, weight_decay=0.0)
+        for name, values in model.parameters.items():
+            assert (values != before[name]).any(), f"{name} stood still"
+
+
+def test_rows_that_no_token_touched_stand_still():
+    config = BERT.replace(tie_word_embeddings=False)
+    model = make(config)
+    ids, mask, labels = batch(config)
+    before = model.parameters["embeddings.token"].copy()
+    train(model, (ids, mask, labels), 1, weight_decay=0.0)
+    moved = (model.parameters["embeddings.token"] != before).any(1)
+    assert set(np.flatnonzero(moved)) == set(ids[mask == 1].tolist()) - {0}
+
+
+@EVERY
+def test_a_model_learns_one_batch_by_heart(config):
+    losses, norms = train(make(config, dtype="float32", threads=2), batch(config), 60)
+    assert losses[-1] < 0.2 * losses[0]
+    assert np.isfinite(norms).all()
+
+
+def test_training_does_not_depend_on_the_number_of_threads():
+    data, trained = batch(), []
+    for threads in (1, 2, 3):
+        model = make(BERT.replace(**DROPOUT), threads=threads)
+        model.set_training(True)
+        losses, _ = train(model, data, 5)
+        trained.append((losses, {name: values.copy() for name, values in model.parameters.items()}))
+    for losses, parameters in trained[1:]:
+        np.testing.assert_allclose(losses, trained[0][0], rtol=1e-10)
+        for name, values in parameters.items():
+            np.testing.assert_allclose(values, trained[0][1][name], atol=1e-9, err_msg=name)
+
+
+def test_the_same_run_twice_gives_the_same_model_to_the_last_bit():
+    runs = []
+    for _ in range(2):
+        model = make(BERT.replace(**DROPOUT), dtype="float32", threads=2)
+        model.set_training(True)
+        train(model, batch(), 5)
+        runs.append(model.parameters.flat.copy())
+    np.testing.assert_array_equal(*runs)
+
+
+@pytest.fixture
+def mlx_without_compilation():
+    """Compiling takes seconds on a CPU; a step that is not compiled computes the same."""
+    mx = pytest.importorskip("mlx.core")
+    mx.disable_compile()
+    yield
+    mx.enable_compile()
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_mlx_trains_as_numpy_does(config, checkpointing, mlx_without_compilation):
+    compare_engines(config, checkpointing)
+
+
+def test_mlx_trains_as_numpy_does_when_its_step_is_compiled():
+    pytest.importorskip("mlx.core")
+    compare_engines(MODERN, False)
+
+
+def compare_engines(config, checkpointing):
+    data, trained = batch(config), []
+    config = config.replace(**dict.fromkeys(DROPOUT, 0.0))
+    for engine in ("numpy", "mlx"):
+        model = make(config, dtype="float32", engine=engine)
+        model.set_checkpointing(checkpointing)
+        before = {name: np.array(values) for name, values in model.parameters.items()}
+        losses, norms = train(model, data, 3, weight_decay=0.0)
+        assert all((np.array(values) != before[name]).any() for name, values in model.parameters.items())
+        trained.append((losses, norms, {name: np.array(values) for name, values in model.parameters.items()}))
+    (losses, norms, parameters), (mlx_losses, mlx_norms, mlx_parameters) = trained
+    np.testing.assert_allclose(mlx_losses, losses, rtol=1e-4)
+    np.testing.assert_allclose(mlx_norms, norms, rtol=1e-3)
+    for name, values in parameters.items():  # where a gradient is nearly zero, Adam makes a whole step of its noise
+        assert np.abs(mlx_parameters[name] - values).mean() < 2e-3, name
+
+
+def test_a_step_of_nothing_but_ignored_labels_only_decays():
+    model = make()
+    ids, mask, labels = batch()
+    before = model.parameters.flat.copy()
+    losses, norms = train(model, (ids, mask, np.full_like(labels, -100)), 1, weight_decay=0.0)
+    assert losses == norms == [0.0]
+    np.testing.assert_array_equal(model.parameters.flat, before)
