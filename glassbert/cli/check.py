@@ -22,7 +22,7 @@ def run(
     ] = None,
     with_mutants: Annotated[bool, typer.Option("--mutants/--no-mutants", help="Plant wrong gradients as well.")] = True,
     every_entry: Annotated[
-        bool, typer.Option("--every-entry", help="Measure every entry of every tensor; takes minutes.")
+        bool, typer.Option("--every-entry", help="Measure up to 4,096 entries of every tensor; takes minutes.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:

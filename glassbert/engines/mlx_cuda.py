@@ -179,8 +179,8 @@ def layer_norm_backward(dy: mx.array, x: mx.array, gamma: mx.array, eps: float) 
         output_shapes=[(x.size // width, width), (BLOCKS, 2, width)],
         output_dtypes=[x.dtype, mx.float32],
     )
-    total = sums.sum(0)
-    return dx.reshape(x.shape), total[0], total[1]
+    dgamma, dbeta = mx.split(sums.sum(0).reshape(-1), 2)
+    return dx.reshape(x.shape), dgamma, dbeta
 
 
 def geglu_fits(x: mx.array) -> bool:

@@ -47,7 +47,7 @@ def split_heads(qkv: Array, heads: int) -> tuple[Array, Array, Array]:
     """[B, T, 3H] -> q, k, v, each [B, T, heads, d], without copying."""
     batch, length, width = qkv.shape
     parts = qkv.reshape(batch, length, 3, heads, width // (3 * heads))
-    return parts[:, :, 0], parts[:, :, 1], parts[:, :, 2]
+    return parts[:, :, 0:1].squeeze(2), parts[:, :, 1:2].squeeze(2), parts[:, :, 2:3].squeeze(2)  # MLX copies for [0]
 
 
 def heads_first(x: Array) -> Array:
