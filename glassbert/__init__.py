@@ -14,3 +14,23 @@ from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT,
 from glassbert.proof.gradient_check import gradient_check
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "LARGER_BERT_CONFIG",
+    "MINI_BERT_CONFIG",
+    "PRESETS",
+    "BertConfig",
+    "BertCore",
+    "BertWithHead",
+    "EncoderConfig",
+    "LargerBERT",
+    "MiniBERT",
+    "Model",
+    "ModernBertConfig",
+    "ModernBertCore",
+    "create_from_registry",
+    "create_model",
+    "gradient_check",
+    "load",
+    "register",
+]

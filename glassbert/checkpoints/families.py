@@ -39,10 +39,9 @@ class Family:
     rules: tuple[Rule, ...]
     # Keys that change what a model computes, and the only values under which it is ours.
     honoured: Mapping[str, tuple[Any, ...]]
-    # For each head: keys that must agree with each other.
-    must_agree: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    # The same, for the fields of ours that have values Hugging Face's class cannot take.
-    at_least: Mapping[str, int] = field(default_factory=dict)
+    # For each head: keys that must agree with each other, and what a missing one means.
+    must_agree: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
+    at_least: Mapping[str, int] = field(default_factory=dict)  # fields of ours that may be smaller than theirs can be
     token_ids: Mapping[str, int] = field(default_factory=dict)  # their defaults, null in a smaller vocabulary
     renamed: Mapping[str, str] = field(default_factory=dict)  # ends of names in old files
     not_weights: tuple[str, ...] = ()  # patterns of buffers that are no parameters
@@ -205,7 +204,7 @@ MODERNBERT = Family(
     ),
     # The published files say position_embedding_type "absolute", which transformers never reads for this family.
     honoured={**NEVER_OURS, "rope_scaling": (None, {})},
-    must_agree=dict.fromkeys(("mlm", "sequence", "token"), (("classifier_activation", "hidden_activation"),)),
+    must_agree=dict.fromkeys(("mlm", "sequence", "token"), ((("classifier_activation", "hidden_activation"), "gelu"),)),
     token_ids={"bos_token_id": 50_281, "cls_token_id": 50_281, "eos_token_id": 50_282, "sep_token_id": 50_282},
     not_weights=("*rotary_emb*inv_freq",),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping
+from types import NoneType
 from typing import Any, TypeVar
 
 from glassbert.checkpoints.description import CORE, MAY_DIFFER, Description, differences, has_no_effect
@@ -48,10 +49,20 @@ class HuggingFaceFormat:
 
     # ---- config.json ----------------------------------------------------------------------------------------------
 
-    def own_head(self, fields: Mapping[str, Any]) -> str | None:
-        """The head that the file was saved with; None where that is none of ours."""
+    def own_head(self, fields: Mapping[str, Any], tensors: Iterable[str], asked: str | None) -> str | None:
+        """The head that the file was saved with; None where that is none of ours.
+
+        A config.json may name no architecture. Then a file with nothing but an encoder has none, and any other has the
+        head that was asked for.
+        """
+        architecture = self._architecture(fields)
+        if architecture is None:
+            encoder = {
+                name.removeprefix("{core}").split(".")[0] for e in self.family.core.values() for name in e.theirs
+            }
+            return CORE if all(name.split(".")[0] in encoder for name in tensors) else asked
         heads = {architecture: head for head, architecture in self.family.architectures.items()}
-        return {**heads, **self.family.also_opens}.get(str(self._architecture(fields)))
+        return {**heads, **self.family.also_opens}.get(str(architecture))
 
     def _architecture(self, fields: Mapping[str, Any]) -> Any:
         named = fields.get("architectures")
@@ -74,19 +85,18 @@ class HuggingFaceFormat:
             if fields.get(key) not in allowed:
                 only = " or ".join(repr(value) for value in allowed if value is not None)
                 raise CheckpointError(f"{key} is {fields[key]!r}; GlassBERT can honour only {only}")
-        for one_key, other_key in family.must_agree.get(head, ()):
-            if fields.get(one_key, fields.get(other_key)) != fields.get(other_key, fields.get(one_key)):
-                raise CheckpointError(
-                    f"{one_key} is {fields[one_key]!r} and {other_key} is {fields[other_key]!r}; "
-                    f"GlassBERT has one activation for encoder and head"
-                )
+        for keys, default in family.must_agree.get(head, ()):
+            said = {key: fields.get(key, default) for key in keys}
+            if any(value != said[keys[0]] for value in said.values()):
+                each = " and ".join(f"{key} is {value!r}" for key, value in said.items())
+                raise CheckpointError(f"{each}; GlassBERT has one setting for both")
         values = read_fields(family.rules, fields)
         for name, told_by in family.told_by_tensor.items():
             if head == CORE:
                 values[name] = told_by in tensors
         values.update(_extra_fields(fields))
         problem = fields.get("problem_type")
-        if problem is not None and problem not in LOSS_OF_PROBLEM:
+        if problem is not None and problem not in list(LOSS_OF_PROBLEM):
             raise CheckpointError(f"problem_type is {problem!r}; it must be one of {', '.join(LOSS_OF_PROBLEM)}")
         loss = LOSS_OF_PROBLEM.get(problem) if head == "sequence" and problem is not None else None
         ours = {key for rule in family.rules for key in rule.theirs} | WRITTEN_ANEW | set(family.honoured)
@@ -167,9 +177,19 @@ class HuggingFaceFormat:
 class NativeFormat:
     """Our own layout: our names, and our config fields beside `"model_type": "glassbert"`."""
 
-    other_keys = ("model_type", "head_type", "num_labels", "loss", "dtype", "glassbert_version", *LABEL_NAMES)
+    # Keys whose kinds no config checks, and those beside the config's own.
+    other_keys: Mapping[str, tuple[type, ...]] = {
+        "family": (str,),
+        "model_type": (str,),
+        "head_type": (str, NoneType),
+        "num_labels": (int,),
+        "loss": (str, NoneType),
+        "dtype": (str,),
+        "glassbert_version": (str,),
+        **dict.fromkeys(LABEL_NAMES, (dict,)),
+    }
 
-    def own_head(self, fields: Mapping[str, Any]) -> str | None:
+    def own_head(self, fields: Mapping[str, Any], tensors: Iterable[str], asked: str | None) -> str | None:
         head = fields.get("head_type") or CORE
         return head if head in (CORE, *HEADS) else None
 
@@ -177,7 +197,10 @@ class NativeFormat:
         return f"head_type is {fields.get('head_type')!r}; GlassBERT has {', '.join(HEADS)}"
 
     def read(self, fields: Mapping[str, Any], head: str, tensors: Mapping[str, Any]) -> Description:
-        values = {key: value for key, value in fields.items() if key not in self.other_keys}
+        for key, kinds in self.other_keys.items():
+            if key in fields and type(fields[key]) not in kinds:
+                raise CheckpointError(f"{key} cannot be {fields[key]!r}")
+        values = {key: value for key, value in fields.items() if key == "family" or key not in self.other_keys}
         family = FAMILIES.get(str(values.get("family")))
         config_class = family.config_class if family else EncoderConfig
         labels = fields.get("num_labels", 0)
@@ -222,7 +245,7 @@ def format_of_file(fields: Mapping[str, Any]) -> Format:
     model_type = fields.get("model_type")
     if model_type == NATIVE:
         return NativeFormat()
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise CheckpointError(f"model_type is {model_type!r}; GlassBERT opens {', '.join([*FAMILIES, NATIVE])}")
     return HuggingFaceFormat(FAMILIES[model_type])
 

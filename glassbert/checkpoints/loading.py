@@ -15,7 +15,7 @@ from glassbert.checkpoints.description import CORE, Description, describe, diffe
 from glassbert.checkpoints.formats import Format, format_of_file
 from glassbert.checkpoints.locate import Checkpoint, open_checkpoint
 from glassbert.checkpoints.matching import Match, match, read_values, some
-from glassbert.errors import CheckpointError, ConfigError
+from glassbert.errors import CheckpointError, ConfigError, GlassBertError
 from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG
 from glassbert.models.heads import HEADS
 from glassbert.models.initialize import initial_values
@@ -24,7 +24,8 @@ from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT,
 CORE_CLASSES: dict[str, type[BertCore] | type[ModernBertCore]] = {"bert": BertCore, "modernbert": ModernBertCore}
 PRESET_CLASSES = ((MINI_BERT_CONFIG, MiniBERT), (LARGER_BERT_CONFIG, LargerBERT))
 CLASSIFIER = "head.classifier."
-MAY_BE_FRESH = ("head.", "pooler.")
+NOT_THE_ENCODER = ("head.", "pooler.")
+LABELLED = ("sequence", "token")
 
 
 def load(
@@ -52,24 +53,27 @@ def load(
     with _blaming(checkpoint.config_path):
         file_format = format_of_file(checkpoint.fields)
         tensors = file_format.plain_names(checkpoint.tensors)
-        own_head = file_format.own_head(checkpoint.fields)
+        own_head = file_format.own_head(checkpoint.fields, tensors, head)
         wanted = head or own_head
         if wanted is None:
             raise CheckpointError(file_format.explain_unknown_head(checkpoint.fields))
         described = file_format.read(checkpoint.fields, wanted, tensors)
-        new_labels = wanted != own_head or num_labels not in (None, described.num_labels)
+        other_labels = wanted in LABELLED and num_labels not in (None, described.num_labels)
+        new_classifier = wanted != own_head or other_labels
         described = dataclasses.replace(
             described,
             num_labels=described.num_labels if num_labels is None else num_labels,
-            loss=loss or (None if new_labels else described.loss),
+            loss=loss or (None if new_classifier else described.loss),
         )
-        model = _build(described, engine=engine, dtype=dtype, threads=threads, seed=seed, initialize=False)
+        model = _build(described, len(tensors), engine=engine, dtype=dtype, threads=threads, seed=seed)
+    with _blaming(checkpoint.config_path.parent):
         entries = file_format.entries(described.config, wanted, model.layout.shapes)
-        if new_labels:  # a classifier of other labels is no beginning for these
+        if new_classifier:  # a classifier of other labels is no beginning for these
             entries = {name: entry for name, entry in entries.items() if not name.startswith(CLASSIFIER)}
         matched = match(entries, model.layout.shapes, tensors)
-        fresh = [name for name in matched.missing if new_labels and name.startswith(MAY_BE_FRESH)]
-        _refuse(matched, fresh, described, file_format, checkpoint, another_head=new_labels)
+        may_be_fresh = NOT_THE_ENCODER if wanted != own_head else (CLASSIFIER,) if other_labels else ()
+        fresh = [name for name in matched.missing if name.startswith(may_be_fresh)]
+        _refuse(matched, fresh, described, file_format, checkpoint, another_head=new_classifier)
     if fresh:
         warnings.warn(
             f"{path_or_hub_id} has no weights for {some(fresh)}; they begin at random and must be trained", stacklevel=2
@@ -94,9 +98,9 @@ def load_weights(model: Model, folder: str | Path) -> None:
         for name, here, there in differences(model.config, theirs.config):
             if not has_no_effect(name, model.config, ours.head):
                 raise CheckpointError(f"this is another model: {name} is {there!r} there and {here!r} here")
-        entries = file_format.entries(model.config, ours.head, model.layout.shapes)
-        matched = match(entries, model.layout.shapes, tensors)
-        another_head = file_format.own_head(checkpoint.fields) != ours.head
+    with _blaming(checkpoint.config_path.parent):
+        matched = match(file_format.entries(model.config, ours.head, model.layout.shapes), model.layout.shapes, tensors)
+        another_head = file_format.own_head(checkpoint.fields, tensors, ours.head) != ours.head
         _refuse(matched, [], ours, file_format, checkpoint, another_head)
     # Copies, all of them, before the first one is taken over: reading may still fail.
     arrays = {name: model.engine.array(np.array(read_values(parts))) for name, parts in matched.sources.items()}
@@ -104,15 +108,23 @@ def load_weights(model: Model, folder: str | Path) -> None:
         model.parameters[name] = array
 
 
-def _build(described: Description, **options: Any) -> Model:
-    """The class by which the public API calls such a model."""
+def _build(described: Description, tensors: int, **options: Any) -> Model:
+    """A model of the class by which the public API calls it, its parameters not yet filled."""
     config, head = described.config, described.head
-    if head == CORE:
-        return CORE_CLASSES.get(config.family, BertCore)(config, **options)
-    for preset, preset_class in PRESET_CLASSES:
-        if head == "mlm" and config == preset:
-            return preset_class(config, **options)
-    return BertWithHead(config, head, described.num_labels, loss=described.loss, **options)
+    if config.num_hidden_layers > tensors:  # a list of so many layers may take for ever
+        raise CheckpointError(f"num_hidden_layers is {config.num_hidden_layers}, but the file has {tensors} tensors")
+    options["initialize"] = False
+    try:
+        if head == CORE:
+            return CORE_CLASSES.get(config.family, BertCore)(config, **options)
+        for preset, preset_class in PRESET_CLASSES:
+            if head == "mlm" and config == preset:
+                return preset_class(config, **options)
+        return BertWithHead(config, head, described.num_labels, loss=described.loss, **options)
+    except GlassBertError:
+        raise
+    except (MemoryError, OverflowError, ValueError) as error:  # sizes beyond memory, or beyond any array
+        raise CheckpointError(f"a model of these sizes cannot be made: {error}") from error
 
 
 def _refuse(

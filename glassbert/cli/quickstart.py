@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -93,7 +94,7 @@ def sparkline(values: list[float], width: int) -> str:
     """A curve in one line of text: at most `width` columns, each the mean of its share of the values."""
     columns = min(width, len(values))
     edges = [len(values) * i // columns for i in range(columns + 1)]
-    means = [sum(values[a:b]) / (b - a) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
     low, high = min(means), max(means)
     spread = (high - low) or 1.0
     return "".join(BARS[min(len(BARS) - 1, int((mean - low) / spread * len(BARS)))] for mean in means)

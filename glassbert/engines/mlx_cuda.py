@@ -9,6 +9,7 @@ out in float32.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import mlx.core as mx
 
@@ -143,7 +144,7 @@ ROTARY = """
 
 
 @functools.cache
-def _kernel(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], source: str, contiguous: bool = True):
+def _kernel(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], source: str, contiguous: bool = True) -> Any:
     return mx.fast.cuda_kernel(
         name=f"glassbert_{name}",
         input_names=list(inputs),

@@ -44,7 +44,9 @@ class MlxEngine:
 
     def __init__(self, dtype: str = "float32"):
         if dtype not in COMPUTE:
-            raise EngineError(f"the MLX engine computes in float32 or bfloat16, not {dtype!r}; float64 needs engine='numpy'")
+            raise EngineError(
+                f"the MLX engine computes in float32 or bfloat16, not {dtype!r}; float64 needs engine='numpy'"
+            )
         self.xp = mx
         self.dtype_name = dtype
         self.dtype = mx.float32

@@ -141,12 +141,12 @@ def _fused(q, k, v, mask):
 
 
 def _forward(q, k, v, mask):
-    # Asked for through vjp, the kernel also writes the sums that its backward needs; compiled, the two calls become one.
-    return mx.vjp(lambda *x: _fused(*x, mask), [q, k, v], [mx.zeros_like(q)])[0][0]
+    # Asked for through vjp, the kernel also writes what its backward needs; compiled, the two calls become one.
+    return mx.vjp(lambda q, k, v: _fused(q, k, v, mask), [q, k, v], [mx.zeros_like(q)])[0][0]
 
 
 def _backward(dcontext, q, k, v, mask):
-    return mx.vjp(lambda *x: _fused(*x, mask), [q, k, v], [dcontext])[1]
+    return mx.vjp(lambda q, k, v: _fused(q, k, v, mask), [q, k, v], [dcontext])[1]
 
 
 def _can_fuse(q, keep_tile):
@@ -155,6 +155,8 @@ def _can_fuse(q, keep_tile):
 
 def _additive(allowed, dtype, pattern):
     """0 where allowed, very negative elsewhere; and which queries may see anybody, [.., T, 1], where some may not."""
+    if allowed is None:
+        return None, None
     mask = mx.where(allowed, mx.array(0.0, dtype=dtype), mx.array(FORBIDDEN, dtype=dtype))
     blind = pattern.keys is not None or pattern.segments is not None
     return mask, allowed.any(-1, keepdims=True) if blind else None
@@ -176,7 +178,7 @@ class _Whole:
     def __init__(self, q, pattern):
         whole = slice(0, q.shape[2])
         allowed = pattern.allowed(mx, slice(0, q.shape[0]), whole, whole)
-        self.mask, self.sees = (None, None) if allowed is None else _additive(allowed, q.dtype, pattern)
+        self.mask, self.sees = _additive(allowed, q.dtype, pattern)
 
     def queries(self, x):
         return x
@@ -286,9 +288,9 @@ def tiled_attention(q, k, v, pattern, keep_tile=None, rate=0.0):
 def tiled_attention_backward(dcontext, q, k, v, context, state, pattern, keep_tile=None, rate=0.0):
     if not _can_fuse(q, keep_tile):
         return plain("tiled_attention_backward")(dcontext, q, k, v, context, state, pattern, keep_tile, rate)
-    plan, laid_out = state
+    plan, (laid_q, laid_k, laid_v) = state
     d = plan.queries(dcontext)
     if plan.sees is not None:
         d = d * plan.sees
-    dq, dk, dv = _backward(d, *laid_out, plan.mask)
+    dq, dk, dv = _backward(d, laid_q, laid_k, laid_v, plan.mask)
     return plan.from_queries(dq), plan.from_keys(dk), plan.from_keys(dv)

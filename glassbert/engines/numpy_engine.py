@@ -22,6 +22,7 @@ from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
 from glassbert.engines.threads import usable_cores
 from glassbert.errors import EngineError
 
+
 @functools.cache
 def keep_freed_memory() -> None:
     """Ask glibc to keep freed memory for the next array instead of returning it to the system page by page.

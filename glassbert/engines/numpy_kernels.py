@@ -8,11 +8,12 @@ subtracted because it is known to be small.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 
 from glassbert.engines.threads import run_together, threads_to_use
-from glassbert.ops.registry import kernel
+from glassbert.ops.registry import kernel, plain
 
 PIECE = 65_536  # elements of a piece: in the cache, and long enough that threads seldom meet at the interpreter's lock
 WORTH_SPLITTING = 4e6  # multiplications: below, meeting costs more than sharing saves
@@ -29,7 +30,7 @@ def pieces(rows: int, width: int, size: int = PIECE) -> Iterator[slice]:
 def shares(size: int, parts: int) -> list[slice]:
     """0 to size in `parts` even runs."""
     edges = [size * i // parts for i in range(parts + 1)]
-    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True) if b > a]
+    return [slice(a, b) for a, b in pairwise(edges) if b > a]
 
 
 def _parts_of_product(*sizes: int) -> int:
@@ -49,7 +50,7 @@ def linear(x, weight, bias=None):
             part += bias[which[1]]
 
     split = shares(len(rows) if by_rows else len(weight), _parts_of_product(len(rows), *weight.shape))
-    run_together([lambda share=share: work(share) for share in split])
+    run_together(work, split)
     return y.reshape(*x.shape[:-1], len(weight))
 
 
@@ -70,7 +71,7 @@ def linear_backward(dy, x, weight, has_bias=True, out=(None, None)):
         return d @ weight[share]
 
     split = shares(len(weight), _parts_of_product(len(x_rows), *weight.shape))
-    dx, *others = run_together([lambda share=share: work(share) for share in split])
+    dx, *others = run_together(work, split)
     for other in others:
         dx += other
     return dx.reshape(x.shape), dweight, dbias
@@ -201,6 +202,34 @@ def attention_backward(dcontext, q, k, v, context, state, keep=None, rate=0.0):
     return dq, dk, dv
 
 
+@kernel("numpy", "tiled_attention")
+def tiled_attention(q, k, v, pattern, keep_tile=None, rate=0.0):
+    def work(h):
+        return plain("tiled_attention")(q[:, h], k[:, h], v[:, h], pattern, keep_tile, rate)
+
+    parts = run_together(work, _head_groups(q.shape[1], keep_tile))
+    return tuple(_join_heads(of_groups) for of_groups in zip(*parts, strict=True))
+
+
+@kernel("numpy", "tiled_attention_backward")
+def tiled_attention_backward(dcontext, q, k, v, context, lse, pattern, keep_tile=None, rate=0.0):
+    def work(h):
+        arrays = [x[:, h] for x in (dcontext, q, k, v, context, lse)]
+        return plain("tiled_attention_backward")(*arrays, pattern, keep_tile, rate)
+
+    parts = run_together(work, _head_groups(q.shape[1], keep_tile))
+    return tuple(_join_heads(of_groups) for of_groups in zip(*parts, strict=True))
+
+
+def _head_groups(heads, keep_tile):
+    """Heads know nothing of each other: outside a task every thread takes some. Dropout draws for all heads at once."""
+    return shares(heads, min(heads, threads_to_use()) if keep_tile is None else 1)
+
+
+def _join_heads(parts):
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+
+
 @kernel("numpy", "cross_entropy")
 def cross_entropy(logits, targets, overwrite=False):
     rows, width = logits.shape
@@ -243,4 +272,4 @@ def cross_entropy_backward(dloss, cache):
 
 def _over_threads(work, parts):
     threads = max(1, min(threads_to_use(), len(parts)))
-    run_together([lambda i=i: work(parts[i::threads]) for i in range(threads)])
+    run_together(work, [parts[i::threads] for i in range(threads)])

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+Part = TypeVar("Part")
 Result = TypeVar("Result")
 _worker = threading.local()
 _lock = threading.Lock()
@@ -76,25 +77,25 @@ def using_threads(threads: int) -> Iterator[None]:
             _worker.threads = before
 
 
-def run_together(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Run the tasks side by side and return their results in order. Inside a task, one after the other."""
-    if len(tasks) == 1 or getattr(_worker, "busy", False):
-        return [task() for task in tasks]
+def run_together(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+    """work(part) for all parts, side by side, in their order. Inside such a task, one after the other."""
+    if len(parts) == 1 or getattr(_worker, "busy", False):
+        return [work(part) for part in parts]
 
-    def marked(task: Callable[[], Result]) -> Result:
+    def marked(part: Part) -> Result:
         _worker.busy = True
         try:
-            return task()
+            return work(part)
         finally:
             _worker.busy = False
 
     with single_threaded_blas():
-        futures = [_pool(len(tasks) - 1).submit(marked, task) for task in tasks[1:]]
-        results: list[Any] = []
+        futures = [_pool(len(parts) - 1).submit(marked, part) for part in parts[1:]]
+        results: list[Result] = []
         error: BaseException | None = None
-        for ask in [lambda: marked(tasks[0]), *(future.result for future in futures)]:
-            try:  # every task ends before anybody hears of a failure: none may go on behind the caller's back
-                results.append(ask())
+        for i in range(len(parts)):
+            try:  # every part ends before anybody hears of a failure: none may go on behind the caller's back
+                results.append(futures[i - 1].result() if i else marked(parts[0]))
             except BaseException as raised:
                 error = error or raised
         if error is not None:

@@ -1,8 +1,8 @@
 """The attention layer: queries, keys and values from one linear map, attention, and a map back.
 
-    q, k, v = heads(x Wᵀ + b)            [B, T, H] -> three times [B, heads, T, d]
-    q, k = rotary(q), rotary(k)          where positions are rotary
-    output = merge(attention(q, k, v)) Wᵀ + b
+q, k, v = heads(x Wᵀ + b)            [B, T, H] -> three times [B, heads, T, d]
+q, k = rotary(q), rotary(k)          where positions are rotary
+output = merge(attention(q, k, v)) Wᵀ + b
 """
 
 from __future__ import annotations
@@ -110,9 +110,7 @@ def self_attention_backward(dy: Array, at: Scope, config: Any, sight: Sight, sou
         dq, dk, dv = attention_backward(dcontext, q, k, v, at["context"], at["state"], keep, rate)
     else:
         tiles = _tile_dropout(at, source, rate)
-        dq, dk, dv = tiled_attention_backward(
-            dcontext, q, k, v, at["context"], at["state"], sight.pattern, tiles, rate
-        )
+        dq, dk, dv = tiled_attention_backward(dcontext, q, k, v, at["context"], at["state"], sight.pattern, tiles, rate)
     dq, dk, dv = (heads_first(at.note(name, x)) for name, x in (("d_q", dq), ("d_k", dk), ("d_v", dv)))
     if sight.cos is not None:
         dq, dk = rotary_backward(dq, sight.cos, sight.sin), rotary_backward(dk, sight.cos, sight.sin)

@@ -1,7 +1,7 @@
 """The transformer block: attention, then feed-forward, each a branch beside the residual stream.
 
-    post-norm (BERT):         x = norm(x + attention(x));      x = norm(x + ffn(x))
-    pre-norm (ModernBERT):    x = x + attention(norm(x));      x = x + ffn(norm(x))
+post-norm (BERT):         x = norm(x + attention(x));      x = norm(x + ffn(x))
+pre-norm (ModernBERT):    x = x + attention(norm(x));      x = x + ffn(norm(x))
 """
 
 from __future__ import annotations

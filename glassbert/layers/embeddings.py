@@ -1,7 +1,7 @@
 """Embeddings: what the first block sees of a token.
 
-    sum = token[id] + position[place] + token_type[type]          each part optional but the first
-    output = dropout(norm(sum))
+sum = token[id] + position[place] + token_type[type]          each part optional but the first
+output = dropout(norm(sum))
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The feed-forward layer: every token by itself, through a wider space and back.
 
-    hidden = x W_upᵀ + b                        [B, T, H] -> [B, T, I], or [B, T, 2I] where gated
-    output = dropout(act(hidden)) W_downᵀ + b   -> [B, T, H]
+hidden = x W_upᵀ + b                        [B, T, H] -> [B, T, I], or [B, T, 2I] where gated
+output = dropout(act(hidden)) W_downᵀ + b   -> [B, T, H]
 """
 
 from __future__ import annotations

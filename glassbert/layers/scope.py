@@ -23,6 +23,8 @@ class Cache(Mapping[str, Any]):
         self.trace = trace
         self.values_by_name: dict[str, Any] = {}
         self.promises: dict[str, Callable[[], Any]] = {}
+        self.regions: dict[str, Callable[[Cache], Cache]] = {}
+        self._last_region: tuple[str, Cache] | None = None
 
     def like(self) -> Cache:
         """Another cache of the same habits, empty."""
@@ -41,11 +43,26 @@ class Cache(Mapping[str, Any]):
         """A value that is computed when somebody asks for it, and then kept."""
         self.promises[name] = compute
 
+    def promise_region(self, prefix: str, compute: Callable[[Cache], Cache]) -> None:
+        """Everything under `prefix` can be computed again when somebody asks; only the last such region is kept.
+
+        `compute` is handed this cache: holding on to it would keep both alive for good.
+        """
+        self.regions[prefix] = compute
+
+    def _in_region(self, name: str) -> Any:
+        for prefix, compute in self.regions.items():
+            if name.startswith(prefix):
+                if self._last_region is None or self._last_region[0] != prefix:
+                    self._last_region = prefix, compute(self)
+                return self._last_region[1][name]
+        raise KeyError(name)
+
     def __getitem__(self, name: str) -> Any:
         if name in self.promises:
             self.values_by_name[name] = self.promises.pop(name)()
         try:
-            return self.values_by_name[name]
+            return self.values_by_name[name] if name in self.values_by_name else self._in_region(name)
         except KeyError:
             raise KeyError(f"{name!r} is not in this cache; forward(..., trace=True) keeps every value") from None
 
@@ -66,6 +83,9 @@ class Forgetful(Cache):
         return value
 
     def promise(self, name: str, compute: Callable[[], Any]) -> None:
+        pass
+
+    def promise_region(self, prefix: str, compute: Callable[[Cache], Cache]) -> None:
         pass
 
 

@@ -88,9 +88,13 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings",
                      "global_attention_every"):  # fmt: skip
-            self._require(_is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer of at least 1")
+            self._require(
+                _is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer of at least 1"
+            )
         for name in ("num_hidden_layers", "type_vocab_size"):
-            self._require(_is_integer(getattr(self, name)) and getattr(self, name) >= 0, name, "an integer of at least 0")
+            self._require(
+                _is_integer(getattr(self, name)) and getattr(self, name) >= 0, name, "an integer of at least 0"
+            )
         for name in ("embedding_dropout", "attention_dropout", "hidden_dropout", "ffn_dropout", "classifier_dropout"):
             self._require(_is_number(getattr(self, name)) and 0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)")
         for name in ("layer_norm_eps", "initializer_range", "global_rope_theta", "local_rope_theta"):
@@ -106,9 +110,13 @@ class EncoderConfig:
                 f"heads that would: {', '.join(map(str, _divisors(self.hidden_size)))}"
             )
         if self.positions == "rotary" and self.head_size % 2:
-            raise ConfigError(f"rotary positions turn pairs of features, but a head has {self.head_size}, an odd number")
+            raise ConfigError(
+                f"rotary positions turn pairs of features, but a head has {self.head_size}, an odd number"
+            )
         if self.local_window is not None:
-            self._require(_is_integer(self.local_window) and self.local_window >= 1, "local_window", "at least 1, or None")
+            self._require(
+                _is_integer(self.local_window) and self.local_window >= 1, "local_window", "at least 1, or None"
+            )
         elif self.global_attention_every > 1:
             raise ConfigError("global_attention_every above 1 makes layers local, which needs a local_window")
         if self.pad_token_id is not None and not (
@@ -116,7 +124,9 @@ class EncoderConfig:
         ):
             raise ConfigError(f"pad_token_id {self.pad_token_id} is no id of a vocabulary of {self.vocab_size}")
         if self.skip_first_norm and self.norm_position != "pre":
-            raise ConfigError("skip_first_norm leaves out the norm before the first attention; a post-norm block has none there")
+            raise ConfigError(
+                "skip_first_norm leaves out the norm before the first attention; a post-norm block has none there"
+            )
 
     def _require(self, holds: bool, name: str, what: str) -> None:
         if not holds:

@@ -109,9 +109,7 @@ def _arithmetic_table(model: Any, batch: int, length: int) -> Table:
     flops = forward_flops(model.config, batch, length, head=head, num_labels=labels, scored_rows=rows)
     total = sum(flops.values())
     scored = f", {rows:,} masked tokens scored" if rows else ""
-    table = Table(
-        title=f"Arithmetic of {batch} × {length} tokens{scored}", box=box.SIMPLE, title_justify="left"
-    )
+    table = Table(title=f"Arithmetic of {batch} × {length} tokens{scored}", box=box.SIMPLE, title_justify="left")
     table.add_column("part")
     table.add_column("forward FLOPs", justify="right")
     table.add_column("share", justify="right")

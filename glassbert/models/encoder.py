@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from glassbert.layers.basics import norm, norm_backward
 from glassbert.layers.block import block, block_backward, block_parameters
 from glassbert.layers.embeddings import embeddings, embeddings_backward, embeddings_parameters
 from glassbert.layers.parameters import Parameter, inside, norm_parameters
-from glassbert.layers.scope import Cache, Scope
+from glassbert.layers.scope import Cache, Forgetful, Scope
 from glassbert.models.config import EncoderConfig
 from glassbert.ops import AttentionPattern, rotary_angles
 
@@ -87,12 +88,28 @@ def encode(
         sight = sight_of(i, batch, config)
         if checkpointing:
             cache.keep(f"layers.{i}.input", x)
-            x = block(x, Scope(parameters, Cache()).inside(f"layers.{i}"), config, sight, source)
+            cache.promise_region(f"layers.{i}.", partial(block_again, i, parameters, config, batch, source))
+            x = block(x, Scope(parameters, Forgetful()).inside(f"layers.{i}"), config, sight, source)
         else:
             x = block(x, at.inside(f"layers.{i}"), config, sight, source)
     if config.final_norm:
         x = norm(x, at, "final_norm", config.layer_norm_eps)
     return cache.note("output", x)
+
+
+def block_again(
+    i: int, parameters: Mapping[str, Array], config: EncoderConfig, batch: Batch, source: Any, cache: Cache
+) -> Cache:
+    """Run block i once more from its input, this time keeping everything."""
+    again = cache.like()
+    block(
+        cache[f"layers.{i}.input"],
+        Scope(parameters, again).inside(f"layers.{i}"),
+        config,
+        sight_of(i, batch, config),
+        source,
+    )
+    return again
 
 
 def encode_backward(
@@ -113,8 +130,8 @@ def encode_backward(
     for i in reversed(range(config.num_hidden_layers)):
         sight = sight_of(i, batch, config)
         scope = at.inside(f"layers.{i}")
-        if checkpointing:  # the block left only its input: run it once more, this time keeping everything
-            scope = Scope(parameters, Cache(), gradients).inside(f"layers.{i}")
-            block(cache[f"layers.{i}.input"], scope, config, sight, source)
+        if checkpointing:  # the block left only its input
+            scope = Scope(parameters, block_again(i, parameters, config, batch, source, cache), gradients)
+            scope = scope.inside(f"layers.{i}")
         dx = block_backward(dx, scope, config, sight, source)
     embeddings_backward(dx, at.inside("embeddings"), config)

@@ -304,5 +304,3 @@ def _integer_labels(labels: np.ndarray, shape: tuple[int, ...], limit: int, of_w
             f"label {int(labels[place])} at {place} is outside {of_what} (0 to {limit - 1}; -100 means ignored)"
         )
     return labels
-
-

@@ -1,9 +1,9 @@
 """How parameters begin.
 
-    normal        N(0, range²)
-    truncated     the same, redrawn beyond two standard deviations
-    depth_scaled  truncated, and the last map of every residual branch smaller by 1/√(2 · layers), so that the stream
-                  keeps its size however deep the stack is
+normal        N(0, range²)
+truncated     the same, redrawn beyond two standard deviations
+depth_scaled  truncated, and the last map of every residual branch smaller by 1/√(2 · layers), so that the stream
+              keeps its size however deep the stack is
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def check_inputs(
     length = ids.shape[1]
     if length > config.max_position_embeddings:
         raise InputError(
-            f"a sequence of {length} tokens is longer than the {config.max_position_embeddings} positions of this model; "
-            f"truncate it or split it into windows"
+            f"a sequence of {length} tokens is longer than the {config.max_position_embeddings} positions of this "
+            f"model; truncate it or split it into windows"
         )
     mask = None
     if attention_mask is not None:
@@ -52,7 +52,9 @@ def check_inputs(
     if position_ids is not None:
         positions = np.atleast_2d(_integers("position_ids", position_ids))
         if positions.shape not in (ids.shape, (1, length)):
-            raise InputError(f"position_ids must have the shape {list(ids.shape)} or [1, {length}], got {list(positions.shape)}")
+            raise InputError(
+                f"position_ids must have the shape {list(ids.shape)} or [1, {length}], got {list(positions.shape)}"
+            )
         _in_range("position_ids", positions, config.max_position_embeddings, "the positions")
     elif segments is not None:
         positions = positions_in_segments(segments)

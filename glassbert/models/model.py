@@ -1,8 +1,8 @@
 """Models: an encoder, perhaps with a head, its parameters, and the engine that computes.
 
-    output, cache = model.forward(input_ids, attention_mask)
-    loss, cache = model.loss(input_ids, labels, attention_mask)
-    gradients = model.backward(cache)
+output, cache = model.forward(input_ids, attention_mask)
+loss, cache = model.loss(input_ids, labels, attention_mask)
+gradients = model.backward(cache)
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from glassbert.engines import get_engine
 from glassbert.engines.namespace import Array
-from glassbert.engines.threads import run_together, using_threads
 from glassbert.engines.parameters import Gradients, Layout, ShardGradients
+from glassbert.engines.threads import run_together, using_threads
 from glassbert.errors import InputError
 from glassbert.layers.parameters import inside
 from glassbert.layers.scope import Cache, Forgetful, Scope
@@ -26,7 +26,11 @@ from glassbert.models.encoder import Batch, angles_for, encode, encode_backward,
 from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
 from glassbert.models.initialize import initial_values
 from glassbert.models.inputs import as_array, check_inputs
+from glassbert.models.memory import activation_numbers
 
+KEPT_BY_FORWARD = (
+    2 * 2**30
+)  # bytes: a longer forward pass keeps the inputs of its blocks and computes the rest on demand
 TABLES_TOUCHED_IN_ROWS = ("embeddings.token", "embeddings.position")
 
 
@@ -142,16 +146,17 @@ class Model:
     ) -> tuple[Array, ModelCache]:
         """Hidden states [B, T, H], or the head's output, and the cache of everything in between.
 
-        `segment_ids` (documents from 1, padding 0) keeps packed documents apart. With `skip_padding` nothing is computed
-        for padding, whose hidden states are then zeros. `trace` keeps every intermediate value.
+        `segment_ids` (documents from 1, padding 0) keeps packed documents apart. With `skip_padding` nothing is
+        computed for padding, whose hidden states are then zeros. `trace` keeps every intermediate value. Without it,
+        a pass that would keep more than 2 GiB keeps the inputs of its blocks, and computes the rest when asked.
         """
         checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         with using_threads(self.engine.threads):
-            hidden, cache = self._encode(checked, Cache(trace), skip_padding)
+            hidden, cache = self._encode(checked, Cache(trace), skip_padding, self._too_much_to_keep(checked, trace))
             output = hidden if self.head is None else self._head_forward(hidden, checked, cache)
         cache.output_shape = tuple(output.shape)
         if self.head is None and self.config.pooler:
-            scope = Scope(cache.parameters, cache.head)
+            scope = Scope(cache.parameters, Cache())
             cache.head.promise("pooler.output", lambda: pooler(hidden[:, 0], scope))
         return output, cache
 
@@ -179,7 +184,7 @@ class Model:
         """The head's loss, averaged over the labels that are not -100, and the cache for `backward`."""
         if self.head is None:
             raise InputError("this model has no head, so it has no loss; BertWithHead(config, head_type=...) has one")
-        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
+        checked: Any = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         targets = self.head.prepare_labels(as_array("labels", labels), checked["ids"].shape)
         if self.engine.compiles:
             targets = pad_rows(targets)
@@ -192,7 +197,17 @@ class Model:
             cache.has_loss = True
             return self.head.loss(output, answers, Scope(cache.parameters, cache.head).inside("head")), cache
 
-    def _encode(self, checked: dict[str, Any], head_cache: Cache, skip_padding: bool) -> tuple[Array, ModelCache]:
+    def _too_much_to_keep(self, checked: dict[str, Any], trace: bool) -> bool:
+        """Whether a forward pass that nobody may follow up keeps only the inputs of its blocks."""
+        batch, length = checked["ids"].shape
+        numbers = activation_numbers(self.config, batch, length, head=None)
+        size = 8 if self.engine.dtype_name == "float64" else 4
+        return self.checkpointing or (not trace and size * sum(numbers.values()) > KEPT_BY_FORWARD)
+
+    def _encode(
+        self, checked: dict[str, Any], head_cache: Cache, skip_padding: bool, checkpointing: bool | None = None
+    ) -> tuple[Array, ModelCache]:
+        checkpointing = self.checkpointing if checkpointing is None else checkpointing
         source = self._dropout_source()
         parameters = self.engine.for_computing(self.parameters)
         parts = self._parts(checked, head_cache.like, skip_padding, source)
@@ -200,12 +215,14 @@ class Model:
         shape = (batch, length, self.config.hidden_size)
 
         def work(part: Part) -> Array:
-            hidden = encode(parameters, self.config, part.batch, part.cache, part.source, self.checkpointing)
-            return hidden if part.index is None else unpack(hidden, part.index, (part.rows.stop - part.rows.start, length))
+            hidden = encode(parameters, self.config, part.batch, part.cache, part.source, checkpointing)
+            return (
+                hidden if part.index is None else unpack(hidden, part.index, (part.rows.stop - part.rows.start, length))
+            )
 
-        pieces = run_together([lambda part=part: work(part) for part in parts])
+        pieces = run_together(work, parts)
         hidden = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return hidden, ModelCache(parts, head_cache, parameters, shape, self.checkpointing, dtype=hidden.dtype)
+        return hidden, ModelCache(parts, head_cache, parameters, shape, checkpointing, dtype=hidden.dtype)
 
     def _parts(
         self, checked: dict[str, Any], new_cache: Callable[[], Cache], skip_padding: bool, source: Any
@@ -257,10 +274,13 @@ class Model:
         `into` may name gradients of an earlier step, whose memory is then used again.
         """
         if d_output is None and not cache.has_loss:
-            raise InputError("this cache comes from forward(); say where the gradient begins: backward(cache, d_output)")
+            raise InputError(
+                "this cache comes from forward(); say where the gradient begins: backward(cache, d_output)"
+            )
         if d_output is not None and tuple(np.shape(d_output)) != cache.output_shape:
             raise InputError(
-                f"d_output must have the shape of the output, {list(cache.output_shape)}, got {list(np.shape(d_output))}"
+                f"d_output must have the shape of the output, {list(cache.output_shape)}, "
+                f"got {list(np.shape(d_output))}"
             )
         gradients = into if into is not None else self.engine.gradients(self.layout)
         if into is not None:
@@ -286,7 +306,8 @@ class Model:
         parts = cache.parts
         shards: list[Any] = [gradients, *self._shards(len(parts) - 1)]
 
-        def work(part: Part, shard: Gradients) -> None:
+        def work(pair: tuple[Part, Gradients]) -> None:
+            part, shard = pair
             dx = dhidden[part.rows] if len(parts) > 1 else dhidden
             if part.index is not None:
                 dx = dx.reshape(-1, dx.shape[-1])[part.index][None]
@@ -294,11 +315,15 @@ class Model:
                 dx, cache.parameters, self.config, part.batch, part.cache, shard, part.source, cache.checkpointing
             )
 
-        run_together([lambda p=p, s=s: work(p, s) for p, s in zip(parts, shards, strict=True)])
+        run_together(work, list(zip(parts, shards, strict=True)))
         if len(parts) > 1:
             names = list(self._shard_gradients[0])
-            groups = [names[i :: len(parts)] for i in range(len(parts))]
-            run_together([lambda g=g: [s.pour_into(gradients, g) for s in shards[1:]] for g in groups])
+
+            def pour(names: list[str]) -> None:
+                for shard in shards[1:]:
+                    shard.pour_into(gradients, names)
+
+            run_together(pour, [names[i :: len(parts)] for i in range(len(parts))])
             for shard in shards[1:]:
                 for name, index, rows in shard.rows:
                     gradients.add_rows(name, index, rows)
@@ -365,7 +390,8 @@ class Model:
 
     def __repr__(self) -> str:
         head = f", head={self.head.kind!r}" if self.head else ""
-        return f"{type(self).__name__}({self.config.family}{head}, {self.get_parameter_count():,} parameters, {self.engine.name})"
+        parameters = f"{self.get_parameter_count():,} parameters"
+        return f"{type(self).__name__}({self.config.family}{head}, {parameters}, {self.engine.name})"
 
 
 class BertCore(Model):
@@ -385,7 +411,9 @@ class ModernBertCore(Model):
 class BertWithHead(Model):
     """Any encoder with a head: "mlm", "sequence" or "token"."""
 
-    def __init__(self, config: EncoderConfig | None = None, head_type: str = "mlm", num_labels: int = 0, **options: Any):
+    def __init__(
+        self, config: EncoderConfig | None = None, head_type: str = "mlm", num_labels: int = 0, **options: Any
+    ):
         super().__init__(config or BertConfig.get_base_config(), head_type, num_labels, **options)
 
 
@@ -407,7 +435,7 @@ def pack(checked: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
     """The real tokens of a padded batch as one packed row, and where each of them stood."""
     mask = checked["mask"]
     index = np.flatnonzero(mask)
-    batch, length = mask.shape
+    batch = len(mask)
     positions = np.broadcast_to(checked["positions"], mask.shape)
     document = np.broadcast_to(np.arange(1, batch + 1)[:, None], mask.shape)
     if checked["segments"] is not None:

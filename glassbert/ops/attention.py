@@ -11,6 +11,7 @@ This file keeps all weights and is meant for short sequences; `tiled_attention` 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from glassbert.engines.namespace import Array, namespace
 from glassbert.ops.dropout import dropout, dropout_backward
@@ -35,7 +36,7 @@ class AttentionPattern:
     window: int | None = None
     causal: bool = False
 
-    def allowed(self, xp, rows: slice, queries: slice, keys: slice) -> Array | None:
+    def allowed(self, xp: Any, rows: slice, queries: slice, keys: slice) -> Array | None:
         """A boolean array that broadcasts to [rows, 1, queries, keys], or None where everything is allowed."""
         result = None
         if self.keys is not None:

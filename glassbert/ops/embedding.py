@@ -1,6 +1,6 @@
 """Embedding lookup: a row of a table for every id.
 
-    y[n] = table[ids[n]]          table [V, H]; ids [...]; y [..., H]
+y[n] = table[ids[n]]          table [V, H]; ids [...]; y [..., H]
 """
 
 from __future__ import annotations

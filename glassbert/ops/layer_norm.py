@@ -1,7 +1,7 @@
 """Layer normalisation: every row to mean 0 and variance 1, then scaled and shifted.
 
-    x̂ = (x - mean) · rstd        rstd = 1 / sqrt(var + eps)
-    y = gamma · x̂ + beta         x, y [..., H]; gamma, beta [H]; rstd [..., 1]
+x̂ = (x - mean) · rstd        rstd = 1 / sqrt(var + eps)
+y = gamma · x̂ + beta         x, y [..., H]; gamma, beta [H]; rstd [..., 1]
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pooling: one vector for a whole sequence.
 
-    cls:   the first token's vector
-    mean:  the mean over real tokens          x [B, T, H]; mask [B, T]; y [B, H]
+cls:   the first token's vector
+mean:  the mean over real tokens          x [B, T, H]; mask [B, T]; y [B, H]
 """
 
 from __future__ import annotations

@@ -32,7 +32,9 @@ KEY_TILE = 512
 KeepTile = Callable[[slice, slice, slice, tuple[int, ...]], Array]
 
 
-def tile_plan(pattern: AttentionPattern, batch: int, length: int, on_host: bool) -> Iterator[tuple[slice, slice, slice]]:
+def tile_plan(
+    pattern: AttentionPattern, batch: int, length: int, on_host: bool
+) -> Iterator[tuple[slice, slice, slice]]:
     """(rows, queries, keys) of every tile row: which keys a run of queries could see at all.
 
     On the host the values of masks and segments are known and used; inside a compiled device step only the shape is.
@@ -107,7 +109,9 @@ def tiled_attention(
     context = xp.zeros(q.shape, dtype=q.dtype)
     lse = xp.zeros((batch, heads, length, 1), dtype=q.dtype)
     for rows, queries, key_range in tile_plan(pattern, batch, length, is_numpy(q)):
-        maximum = total = summed = None
+        maximum: Array = None
+        total: Array = None
+        summed: Array = None
         for keys in _cut(key_range.start, key_range.stop, KEY_TILE):
             scores = _scores(q, k, pattern, rows, queries, keys)  # [b, heads, tq, tk]
             new_maximum = scores.max(-1, keepdims=True)

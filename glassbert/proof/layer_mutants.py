@@ -14,7 +14,7 @@ EMBEDDINGS = {embeddings: "embeddings_backward", encoder: "embeddings_backward"}
 right_embeddings_backward = embeddings.embeddings_backward
 right_add_rows = FlatGradients.add_rows
 right_join_qkv = attention.join_qkv
-right_block = block.block
+right_block_again = encoder.block_again
 right_norm_backward = basics.norm_backward
 right_drop_backward = basics.drop_backward
 right_encode_backward = encoder.encode_backward
@@ -145,14 +145,12 @@ def _(dy, rows, shape):
 
 
 @wrong_in(
-    {encoder: "block"},
+    {encoder: "block_again"},
     "checkpointing: the second run of a block draws another dropout mask",
     "bert: mlm, dropout, checkpointing",
 )
-def _(x, at, config, sight, source):
-    if at.gradients is not None and source is not None:
-        source = source.from_row(1)
-    return right_block(x, at, config, sight, source)
+def _(i, parameters, config, batch, source, cache):
+    return right_block_again(i, parameters, config, batch, source and source.from_row(1), cache)
 
 
 @wrong_in({ShardGradients: "pour_into"}, "threads: the second thread's gradients are lost", "bert: mlm, two threads")

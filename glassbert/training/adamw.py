@@ -10,13 +10,14 @@ where its norm over all parameters exceeds `clip`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from glassbert.engines.threads import run_together
 from glassbert.engines.parameters import FlatArrays, FlatGradients
+from glassbert.engines.threads import run_together
 
 CHUNK = 65_536  # elements: small enough for the cache, long enough that threads rarely meet at the interpreter's lock
 
@@ -48,11 +49,11 @@ class AdamW:
         """Move the parameters of a NumPy model in place; returns the norm of the gradient before clipping."""
         self.steps += 1
         spans = self._spans(parameters)
-        threads = self.engine.threads
-        squares = run_together([lambda i=i: _sum_of_squares(gradients.flat, spans[i::threads]) for i in range(threads)])
+        shares = [spans[i :: self.engine.threads] for i in range(self.engine.threads)]
+        squares = run_together(functools.partial(_sum_of_squares, gradients.flat), shares)
         norm = float(np.sqrt(sum(squares)))
         scale = 1.0 if self.clip is None or norm <= self.clip else self.clip / norm
-        run_together([lambda i=i: self._walk(parameters.flat, gradients.flat, spans[i::threads], scale) for i in range(threads)])
+        run_together(functools.partial(self._walk, parameters.flat, gradients.flat, scale), shares)
         return norm
 
     def _spans(self, parameters: FlatArrays) -> list[tuple[int, int, bool]]:
@@ -64,7 +65,7 @@ class AdamW:
                 spans.append((start, min(start + CHUNK, span.stop), self.decayed[name]))
         return spans
 
-    def _walk(self, p: np.ndarray, g: np.ndarray, spans: list[tuple[int, int, bool]], scale: float) -> None:
+    def _walk(self, p: np.ndarray, g: np.ndarray, scale: float, spans: list[tuple[int, int, bool]]) -> None:
         beta1, beta2 = self.betas
         kind = p.dtype.type
         correction1, correction2 = 1.0 - beta1**self.steps, 1.0 - beta2**self.steps
@@ -95,10 +96,15 @@ class AdamW:
             part -= t
 
     def step_arrays(
-        self, parameters: Mapping[str, Any], gradients: Mapping[str, Any], mean: Mapping[str, Any], square: Mapping[str, Any],
-        step: Any, learning_rate: Any,
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], Any]:  # fmt: skip
-        """The same step as a pure function of MLX arrays, to be compiled: new parameters, means, squares and the norm."""
+        self,
+        parameters: Mapping[str, Any],
+        gradients: Mapping[str, Any],
+        mean: Mapping[str, Any],
+        square: Mapping[str, Any],
+        step: Any,
+        learning_rate: Any,
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], Any]:
+        """The step as a pure function of MLX arrays, to be compiled: new parameters, means, squares, and the norm."""
         xp = self.engine.xp
         beta1, beta2 = self.betas
         squares = [xp.square(g.astype(xp.float32)).sum() for g in gradients.values()]
@@ -109,7 +115,11 @@ class AdamW:
         rate = learning_rate * xp.sqrt(correction2) / correction1
         epsilon = self.epsilon * xp.sqrt(correction2)
         keep1, keep2 = xp.array(beta1), xp.array(beta2)
-        new1, new2, shrink = (1.0 - beta1) * scale, (1.0 - beta2) * scale * scale, 1.0 - learning_rate * self.weight_decay
+        new1, new2, shrink = (
+            (1.0 - beta1) * scale,
+            (1.0 - beta2) * scale * scale,
+            1.0 - learning_rate * self.weight_decay,
+        )
         new_p, new_m, new_v = {}, {}, {}
         for name, p in parameters.items():
             g = xp.depends([gradients[name]], [norm])[0].astype(xp.float32)  # no float32 copy is kept

@@ -90,4 +90,3 @@ class TrainingStep:
         gradients.finish()
         *new, norm = self.optimizer.step_arrays(parameters, gradients, mean, square, step, rate)
         return *new, loss, norm
-

@@ -178,7 +178,7 @@ def test_missing_files(saved: Path) -> None:
     refused(saved, "there is no config.json in")
     with pytest.raises(CheckpointError, match="there is no file or folder /nowhere/at/all"):
         glassbert.load("/nowhere/at/all")
-    with pytest.raises(CheckpointError, match="neither a folder nor a .safetensors file"):
+    with pytest.raises(CheckpointError, match=r"neither a folder nor a \.safetensors file"):
         glassbert.load(saved / "away")
 
 
@@ -197,7 +197,10 @@ def test_pickles_are_never_opened(name: str, saved: Path) -> None:
     for path in (saved, saved / name):
         message = refused(path, f"{name} is a pickle")
         assert "from transformers import BertForMaskedLM" in message
-        assert f"BertForMaskedLM.from_pretrained({str(saved)!r}).save_pretrained({str(saved) + '-safetensors'!r})" in message
+        assert (
+            f"BertForMaskedLM.from_pretrained({str(saved)!r}).save_pretrained({str(saved) + '-safetensors'!r})"
+            in message
+        )
     assert not (saved / "opened").exists()
 
 
@@ -317,7 +320,7 @@ def test_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ConnectionError("no route to host")
 
     fake_hub(monkeypatch, fail)
-    with pytest.raises(CheckpointError, match="'someone/model'.*ConnectionError: no route to host"):
+    with pytest.raises(CheckpointError, match=r"'someone/model'.*ConnectionError: no route to host"):
         glassbert.load("someone/model")
 
 

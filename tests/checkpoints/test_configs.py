@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from glassbert.errors import CheckpointError
+from glassbert.errors import CheckpointError, GlassBertError
 from tests.checkpoints.tiny import BERT, MINI, MODERNBERT, edit_config, load, tiny
 
 # As published for ModernBERT-base by transformers 4.47, but small.
@@ -132,7 +133,8 @@ def test_dropout_of_modernbert(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"), [("gelu", "gelu"), ("gelu_new", "gelu_tanh"), ("gelu_pytorch_tanh", "gelu_tanh"), ("relu", "relu")]
+    ("theirs", "ours"),
+    [("gelu", "gelu"), ("gelu_new", "gelu_tanh"), ("gelu_pytorch_tanh", "gelu_tanh"), ("relu", "relu")],
 )
 def test_activations(theirs: str, ours: str, tmp_path: Path) -> None:
     assert read(tmp_path, BERT, hidden_act=theirs).activation == ours
@@ -162,6 +164,7 @@ def test_activations(theirs: str, ours: str, tmp_path: Path) -> None:
         ("bert", {"problem_type": "guessing"}, "problem_type is 'guessing'"),
         ("modernbert", {"hidden_activation": "swish"}, "hidden_activation is 'swish'"),
         ("modernbert", {"classifier_activation": "relu"}, "classifier_activation is 'relu'"),
+        ("modernbert", {"classifier_activation": ..., "hidden_activation": "relu"}, "classifier_activation is 'gelu'"),
         ("modernbert", {"classifier_pooling": "max"}, "classifier_pooling must be one of"),
         ("modernbert", {"local_attention": 1}, "local_attention must be an integer of at least 2, got 1"),
         ("modernbert", {"rope_scaling": {"type": "linear", "factor": 2}}, "rope_scaling"),
@@ -191,3 +194,18 @@ def test_keys_without_meaning_are_no_obstacle(tmp_path: Path) -> None:
     """What transformers itself does not read in a BERT cannot change what it computes."""
     changes = {"use_cache": True, "gradient_checkpointing": False, "_name_or_path": "x", "some_note": {"a": 1}}
     assert read(tmp_path, BERT, **changes, position_embedding_type="absolute", is_decoder=False) == BERT
+
+
+@pytest.mark.parametrize("config", [BERT, MODERNBERT, MINI], ids=["bert", "modernbert", "mini"])
+@pytest.mark.parametrize("value", [None, True, -1, 0, 3.5, 10**12, 10**30, float("nan"), "x", [], [1], {}, {"a": [1]}])
+def test_no_value_of_any_key_escapes(config: Any, value: Any, tmp_path: Path) -> None:
+    """Whatever a config.json says, it is a model or an error of ours."""
+    tiny(config).save(tmp_path)
+    path = tmp_path / "config.json"
+    fields = json.loads(path.read_text())
+    for key in [*fields, "rope_parameters", "layer_types", "glassbert", "id2label", "num_labels", "problem_type"]:
+        path.write_text(json.dumps({**fields, key: value}))
+        try:
+            load(tmp_path)
+        except GlassBertError as error:
+            assert str(error)

@@ -27,7 +27,9 @@ def test_outputs_and_gradients(folder: Path, engine: str, dtype: str) -> None:
     if engine == "mlx":
         pytest.importorskip("mlx.core")
     expected = load_file(folder / "expected.safetensors")
-    inputs = {key.removeprefix("inputs/"): v.astype(np.int64) for key, v in expected.items() if key.startswith("inputs/")}
+    inputs = {
+        key.removeprefix("inputs/"): v.astype(np.int64) for key, v in expected.items() if key.startswith("inputs/")
+    }
     model = glassbert.load(folder, engine=engine, dtype=dtype)
     core = glassbert.load(folder, engine=engine, dtype=dtype, head="core")
     hidden, _ = core.forward(**inputs)

@@ -45,7 +45,9 @@ def test_a_new_head_on_an_encoder(family: str, head: str, tmp_path: Path) -> Non
 
 def test_the_warning_names_the_fresh_weights_and_the_seed_decides_them(tmp_path: Path) -> None:
     tiny(BERT, "mlm").save(tmp_path)
-    wanted = r"no weights for pooler\.weight, pooler\.bias, head\.classifier\.weight, head\.classifier\.bias; they begin"
+    wanted = (
+        r"no weights for pooler\.weight, pooler\.bias, head\.classifier\.weight, head\.classifier\.bias; they begin"
+    )
     models = []
     for seed in (1, 1, 2):
         with pytest.warns(UserWarning, match=wanted):
@@ -180,3 +182,35 @@ def test_impossible_heads(tmp_path: Path) -> None:
         load(tmp_path, head="poet")
     with pytest.raises((CheckpointError, ConfigError), match="num_labels of at least 1"):
         load(tmp_path, head="sequence")
+
+
+def test_a_config_that_names_no_architecture(tmp_path: Path) -> None:
+    """An encoder is known by its tensors; a head must be named, and then all of it must be there."""
+    for config in (CONFIGS["bert"], CONFIGS["modernbert"]):
+        core = tiny(config, None)
+        core.save(tmp_path)
+        edit_config(tmp_path, architectures=...)
+        assert_same(core, load(tmp_path))
+        with pytest.warns(UserWarning, match="begin at random"):
+            load(tmp_path, head="token")
+        model = tiny(config, "token", 3)
+        model.save(tmp_path)
+        edit_config(tmp_path, architectures=...)
+        with pytest.raises(CheckpointError, match="names no architecture; say which head"):
+            load(tmp_path)
+        assert_same(model, load(tmp_path, head="token"))
+        edit_tensors(tmp_path, lambda tensors: tensors.pop("classifier.bias"))
+        with pytest.raises(CheckpointError, match=r"missing from the file: classifier\.bias"):
+            load(tmp_path, head="token")
+
+
+def test_labels_do_not_excuse_a_missing_head(tmp_path: Path) -> None:
+    tiny(BERT, "mlm").save(tmp_path)
+    assert load(tmp_path, num_labels=9).head.kind == "mlm"  # type: ignore[union-attr]
+    edit_tensors(tmp_path, lambda tensors: tensors.pop("cls.predictions.bias"))
+    with pytest.raises(CheckpointError, match=r"missing from the file: cls\.predictions\.bias"):
+        load(tmp_path, num_labels=9)
+    tiny(BERT, "sequence", 3).save(tmp_path)
+    edit_tensors(tmp_path, lambda tensors: tensors.pop("bert.pooler.dense.bias"))
+    with pytest.raises(CheckpointError, match=r"missing from the file: bert\.pooler\.dense\.bias"):
+        load(tmp_path, num_labels=9)

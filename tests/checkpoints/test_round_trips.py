@@ -31,7 +31,9 @@ VARIANTS: dict[str, glassbert.EncoderConfig] = {
     **CONFIGS,
     "bert_untied": BERT.replace(tie_word_embeddings=False),
     "bert_without_pooler": BERT.replace(pooler=False),
-    "bert_other_dropouts": BERT.replace(embedding_dropout=0.4, hidden_dropout=0.3, ffn_dropout=0.2, attention_dropout=0.0),
+    "bert_other_dropouts": BERT.replace(
+        embedding_dropout=0.4, hidden_dropout=0.3, ffn_dropout=0.2, attention_dropout=0.0
+    ),
     "bert_depth_scaled": BERT.replace(initializer="depth_scaled", initializer_range=0.5),
     "bert_mean_pooling": BERT.replace(classifier_pooling="mean"),
     "bert_no_pad_id": BERT.replace(pad_token_id=None),
@@ -180,7 +182,9 @@ def test_to_huggingface_says_what_stands_in_the_way() -> None:
 def test_fields_of_others_are_kept(tmp_path: Path) -> None:
     tiny(BERT, "token", 3).save(tmp_path)
     names = {"0": "O", "1": "B-PER", "2": "I-PER"}
-    edit_config(tmp_path, id2label=names, label2id={v: int(k) for k, v in names.items()}, my_note="hello", bos_token_id=3)
+    edit_config(
+        tmp_path, id2label=names, label2id={v: int(k) for k, v in names.items()}, my_note="hello", bos_token_id=3
+    )
     load(tmp_path).save(tmp_path / "again")
     fields = json.loads((tmp_path / "again" / "config.json").read_text())
     assert fields["id2label"] == names and fields["label2id"]["I-PER"] == 2

@@ -82,7 +82,7 @@ def test_an_error_while_writing(
 
     monkeypatch.setattr(saving, "save_file", fail(saving.save_file))
     monkeypatch.setattr(saving, "_write_json", fail(saving._write_json))
-    with pytest.raises(CheckpointError, match="could not be saved in .*no space left"):
+    with pytest.raises(CheckpointError, match=r"could not be saved in .*no space left"):
         save_model(other(), tmp_path, max_shard_size=shard_size)
     assert names(tmp_path) == {"config.json", "model.safetensors"}
     assert_same(tiny(), load(tmp_path))
@@ -150,7 +150,7 @@ save_model(other(SITUATIONS[situation][1]), folder, max_shard_size=SITUATIONS[si
     + [("shards_over_one_file", moment) for moment in (1, 2, 3, 5)],
 )
 def test_a_process_that_is_killed(situation: str, moment: int, tmp_path: Path) -> None:
-    """Nothing is undone here. The folder holds the old model, or says that a save was cut off; then saving works again."""
+    """Nothing is undone: the folder holds the old model, or says that a save was cut off; saving works again."""
     before, after, _ = SITUATIONS[situation]
     if before is not None:
         tiny(before).save(tmp_path)
@@ -186,7 +186,7 @@ def test_sizes_that_are_none(size: int | str, tmp_path: Path) -> None:
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(CheckpointError, match="could not be saved in .*taken"):
+    with pytest.raises(CheckpointError, match=r"could not be saved in .*taken"):
         tiny().save(tmp_path / "taken")
 
 

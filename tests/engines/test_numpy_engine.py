@@ -81,7 +81,7 @@ def test_tasks_run_side_by_side_and_answer_in_order():
         return i
 
     with using_threads(3):
-        assert run_together([lambda i=i: task(i) for i in range(3)]) == [0, 1, 2]
+        assert run_together(task, range(3)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("culprit", [0, 1, 2])
@@ -94,16 +94,16 @@ def test_an_error_in_any_task_comes_out_and_the_others_finish(culprit):
         done.append(i)
 
     with pytest.raises(RuntimeError, match=f"task {culprit}"):
-        run_together([lambda i=i: task(i) for i in range(3)])
+        run_together(task, range(3))
     assert sorted(done) == [i for i in range(3) if i != culprit]
-    assert run_together([lambda: 1, lambda: 2]) == [1, 2]
+    assert run_together(abs, [-1, -2]) == [1, 2]
 
 
 def test_tasks_inside_tasks_do_not_wait_for_each_other():
     def outer(i):
-        return run_together([lambda j=j: (i, j) for j in range(2)])
+        return run_together(lambda j: (i, j), range(2))
 
-    assert run_together([lambda i=i: outer(i) for i in range(2)]) == [[(0, 0), (0, 1)], [(1, 0), (1, 1)]]
+    assert run_together(outer, range(2)) == [[(0, 0), (0, 1)], [(1, 0), (1, 1)]]
 
 
 def test_the_engine_uses_all_cores_unless_told_otherwise():

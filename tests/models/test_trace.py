@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassbert.layers.scope import Cache
-from tests.models.small import BERT, CONFIGS, MODERN, batch, make
+from tests.models.small import BERT, CONFIGS, DROPOUT, MODERN, batch, make
 
 EVERY = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 DESIGN_NAMES = ("layers.0.attention.weights", "layers.0.ffn.hidden")
@@ -159,3 +159,16 @@ def test_the_pooled_output_of_an_encoder_is_computed_when_asked_for():
     p = model.parameters
     expected = np.tanh(hidden[:, 0] @ p["pooler.weight"].T + p["pooler.bias"])
     np.testing.assert_allclose(cache["pooler.output"], expected, atol=1e-12)
+
+
+@EVERY
+def test_a_checkpointed_cache_computes_again_what_it_did_not_keep(config):
+    ids, mask, labels = batch(config)
+    caches = []
+    for checkpointing in (False, True):
+        model = make(config.replace(**DROPOUT), threads=2)
+        model.set_training(True)
+        model.set_checkpointing(checkpointing)
+        caches.append(model.loss(ids, labels, mask)[1])
+    for name in ("layers.1.attention.weights", "layers.0.ffn.hidden", "layers.0.ffn.activated", "layers.1.attention.q"):
+        np.testing.assert_allclose(caches[1][name], caches[0][name], atol=1e-14, err_msg=name)

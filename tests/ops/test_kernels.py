@@ -141,7 +141,8 @@ def test_all_kernels_give_the_plain_gradients_in_float32_for_every_case_of_an_op
                 expected = gradients_on(engine, "float32", fixture)
         for name, values in expected.items():
             assert found[name].dtype == values.dtype
-            np.testing.assert_allclose(found[name], values, atol=2e-5, err_msg=f"{case.name}: {name}")
+            scale = max(float(np.abs(values).max(initial=0.0)), 1.0)
+            np.testing.assert_allclose(found[name], values, rtol=0, atol=2e-5 * scale, err_msg=f"{case.name}: {name}")
     assert {name.removesuffix("_backward") for name in KERNELS[engine]} <= covered
 
 

@@ -14,6 +14,9 @@ from transformers.models.modernbert import modeling_modernbert
 
 import glassbert
 
+torch.set_num_threads(1)  # in models this small several threads only wait for each other
+transformers.utils.logging.disable_progress_bar()
+
 CLASSES = {
     ("bert", None): transformers.BertModel,
     ("bert", "mlm"): transformers.BertForMaskedLM,
@@ -37,7 +40,9 @@ def reference_model(family: str, head: str | None, dtype: str = "float32", seed:
     if family == "modernbert":
         config = {"bos_token_id": None, "eos_token_id": None, "cls_token_id": None, "sep_token_id": None, **config}
     torch.manual_seed(seed)
-    model = CLASSES[family, head](CONFIGS[family](**config, attn_implementation="sdpa")).to(getattr(torch, dtype)).eval()
+    model = (
+        CLASSES[family, head](CONFIGS[family](**config, attn_implementation="sdpa")).to(getattr(torch, dtype)).eval()
+    )
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, dtype=torch.float64)
@@ -100,7 +105,9 @@ def compare(
     real = batch["attention_mask"].any(1)
     torch_batch = {name: torch.from_numpy(values) for name, values in batch.items()}
     float_labels = labels is not None and labels.dtype.kind == "f"
-    torch_labels = None if labels is None else torch.from_numpy(labels).to(getattr(torch, dtype) if float_labels else None)
+    torch_labels = (
+        None if labels is None else torch.from_numpy(labels).to(getattr(torch, dtype) if float_labels else None)
+    )
     reference.zero_grad()
     if labels is None:
         result = reference(**torch_batch)
@@ -116,7 +123,9 @@ def compare(
         result = reference(**torch_batch, labels=torch_labels)
         theirs = result.logits
         output, _ = ours.forward(**batch, **options)
-        loss, cache = ours.loss(batch["input_ids"], labels, **{k: v for k, v in batch.items() if k != "input_ids"}, **options)
+        loss, cache = ours.loss(
+            batch["input_ids"], labels, **{k: v for k, v in batch.items() if k != "input_ids"}, **options
+        )
         their_loss = result.loss
         if their_loss.dtype != theirs.dtype:  # its masked language loss rounds float64 logits to float32
             their_loss = torch.nn.functional.cross_entropy(theirs.flatten(0, 1), torch_labels.flatten())

@@ -59,7 +59,11 @@ def test_hidden_states_of_transformers(minilm: Path) -> None:
     model = glassbert.load(minilm, engine="numpy")
     assert type(model) is glassbert.BertCore
     reference = transformers.BertModel.from_pretrained(minilm, attn_implementation="sdpa").eval()
-    sentences = ["A man is feeding a mouse to a snake.", "Rain.", "The cat sat on the mat, and it did so for a long time."]
+    sentences = [
+        "A man is feeding a mouse to a snake.",
+        "Rain.",
+        "The cat sat on the mat, and it did so for a long time.",
+    ]
     tokenizer = tokenizer_of(minilm)
     tokenizer.enable_padding()
     encoded = tokenizer.encode_batch(sentences)
