@@ -125,9 +125,10 @@ def layer_norm_backward(dy, gamma, cache, has_beta=True, out=(None, None)):
 
 
 @kernel("numpy", "relu")
-def relu(x):
+def relu(x, overwrite=False):
     if x.dtype == np.float32 and x.flags.c_contiguous:  # a negative float is a negative integer: one plain maximum
-        return np.maximum(x.view(np.int32), 0).view(np.float32), None
+        bits = x.view(np.int32)
+        return np.maximum(bits, 0, out=bits if overwrite and x.flags.writeable else None).view(np.float32), None
     return np.maximum(x, 0), None
 
 
@@ -183,7 +184,8 @@ def attention_backward(dcontext, q, k, v, context, state, keep=None, rate=0.0):
     exponentials, inverse = state
     batch, heads, length, size = q.shape
     scale = q.dtype.type(size**-0.5)
-    dq, dk, dv = (np.empty((batch, length, heads, size), q.dtype).transpose(0, 2, 1, 3) for _ in range(3))
+    joined = np.empty((batch, length, 3, heads, size), q.dtype)  # as the layer needs them next: side by side
+    dq, dk, dv = joined.transpose(2, 0, 3, 1, 4)
     for rows in pieces(batch, heads * length * length, 4 * PIECE):
         e, dc = exponentials[rows], dcontext[rows]
         inner = np.vecdot(dc, context[rows])[..., None] * inverse[rows]

@@ -165,6 +165,17 @@ class FlatGradients(Gradients):
             self._state[name] = State.ROWS
             self._touched.setdefault(name, []).append(index)
 
+    def parts_that_count(self) -> list[np.ndarray]:
+        """Flat arrays that together hold every entry that may not be zero."""
+        parts = []
+        for name, state in self._state.items():
+            if state is State.FULL:
+                parts.append(self.buffer[name].reshape(-1))
+            elif state is State.ROWS:
+                rows = np.unique(np.concatenate(self._touched[name]))
+                parts.append(self.buffer[name][rows].reshape(-1))
+        return parts
+
     def finish(self) -> None:
         for name, state in self._state.items():
             if state is State.STALE:

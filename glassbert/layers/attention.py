@@ -17,6 +17,7 @@ from glassbert.ops import (
     AttentionPattern,
     attention,
     attention_backward,
+    dropout_backward,
     rotary,
     rotary_backward,
     tiled_attention,
@@ -64,6 +65,9 @@ def merge_heads(x: Array) -> Array:
 def join_qkv(q: Array, k: Array, v: Array) -> Array:
     """Three times [B, T, heads, d] -> [B, T, 3H]: the way back from `split_heads`."""
     batch, length, heads, size = q.shape
+    shared = getattr(q, "base", None)  # a kernel may have written them side by side already
+    if shared is not None and shared is k.base and shared is v.base and shared.shape == (batch, length, 3, heads, size):
+        return shared.reshape(batch, length, 3 * heads * size)
     return namespace(q).stack([q, k, v], 2).reshape(batch, length, 3 * heads * size)
 
 
@@ -111,6 +115,10 @@ def self_attention_backward(dy: Array, at: Scope, config: Any, sight: Sight, sou
     else:
         tiles = _tile_dropout(at, source, rate)
         dq, dk, dv = tiled_attention_backward(dcontext, q, k, v, at["context"], at["state"], sight.pattern, tiles, rate)
+    if at.cache.trace:
+        at.note(
+            "d_weights", dropout_backward(dcontext @ v.swapaxes(-1, -2), at.cache.get(at.name("dropout.keep")), rate)
+        )
     dq, dk, dv = (heads_first(at.note(name, x)) for name, x in (("d_q", dq), ("d_k", dk), ("d_v", dv)))
     if sight.cos is not None:
         dq, dk = rotary_backward(dq, sight.cos, sight.sin), rotary_backward(dk, sight.cos, sight.sin)

@@ -46,6 +46,14 @@ def block(x: Array, at: Scope, config: Any, sight: Sight, source: Any) -> Array:
     return at.note("output", x)
 
 
+def join(dx: Array, dbranch: Array, at: Scope) -> Array:
+    """Where the stream forked, the gradients of both ways add up. The branch's own array takes the sum."""
+    if at.cache.trace:  # there, somebody may still look at it
+        return dx + dbranch
+    dbranch += dx
+    return dbranch
+
+
 def block_backward(dx: Array, at: Scope, config: Any, sight: Sight, source: Any) -> Array:
     """`block`, read from the bottom up. Where the stream forked, the gradients of both ways meet and add up."""
     at.note("d_output", dx)
@@ -53,17 +61,16 @@ def block_backward(dx: Array, at: Scope, config: Any, sight: Sight, source: Any)
     rate = config.hidden_dropout
     if config.norm_position == "post":
         dx, dbranch = residual_backward(norm_backward(dx, ffn, "norm"))
-        dx = dx + feed_forward_backward(drop_backward(dbranch, ffn, "output_dropout", rate), ffn, config)
-        dx, dbranch = residual_backward(norm_backward(dx, attention, "norm"))
+        dbranch = feed_forward_backward(drop_backward(dbranch, ffn, "output_dropout", rate), ffn, config)
+        dx, dbranch = residual_backward(norm_backward(join(dx, dbranch, at), attention, "norm"))
         dbranch = drop_backward(dbranch, attention, "output_dropout", rate)
-        dx = dx + self_attention_backward(dbranch, attention, config, sight, source)
+        dx = join(dx, self_attention_backward(dbranch, attention, config, sight, source), at)
     else:
         dx, dbranch = residual_backward(dx)
         dbranch = feed_forward_backward(drop_backward(dbranch, ffn, "output_dropout", rate), ffn, config)
-        dx = dx + norm_backward(dbranch, ffn, "norm")
-        dx, dbranch = residual_backward(dx)
+        dx, dbranch = residual_backward(join(dx, norm_backward(dbranch, ffn, "norm"), at))
         dbranch = drop_backward(dbranch, attention, "output_dropout", rate)
         dbranch = self_attention_backward(dbranch, attention, config, sight, source)
         first = attention.optional("norm.weight") is None
-        dx = dx + (dbranch if first else norm_backward(dbranch, attention, "norm"))
+        dx = join(dx, dbranch if first else norm_backward(dbranch, attention, "norm"), at)
     return at.note("d_input", dx)

@@ -50,6 +50,7 @@ def embeddings_backward(dx: Array, at: Scope, config: Any) -> None:
     if config.embedding_norm:
         dx = norm_backward(dx, at, "norm")
     at.note("d_sum", dx)
+    at.note("d_tokens", dx)
     gradients = at.gradients
     assert gradients is not None
     gradients.add_rows(at.name("token"), *embedding_backward(dx, at["ids"], config.pad_token_id))

@@ -6,13 +6,14 @@ output = dropout(act(hidden)) W_downᵀ + b   -> [B, T, H]
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from glassbert.engines.namespace import Array
 from glassbert.layers.basics import dense, dense_backward, drop, drop_backward
 from glassbert.layers.parameters import Parameter, linear_parameters
 from glassbert.layers.scope import Scope
-from glassbert.ops import ACTIVATIONS, geglu, geglu_backward
+from glassbert.ops import ACTIVATIONS, geglu, geglu_backward, relu
 
 
 def feed_forward_parameters(config: Any) -> list[Parameter]:
@@ -26,14 +27,23 @@ def feed_forward_parameters(config: Any) -> list[Parameter]:
 def feed_forward(x: Array, at: Scope, config: Any, source: Any) -> Array:
     at.note("input", x)
     at.keep("x", x)
-    hidden = at.keep("hidden", dense(x, at, "up"))  # [B, T, I or 2I]
-    if config.gated:
-        activated, cache = geglu(hidden, config.activation)
+    hidden = dense(x, at, "up")  # [B, T, I or 2I]
+    if gives_hidden_up(config, at):
+        apart = at.apart()
+        at.promise("hidden", lambda: dense(x, apart, "up"))
+        activated, cache = relu(hidden, overwrite=True)
     else:
-        activated, cache = ACTIVATIONS[config.activation][0](hidden)
+        hidden = at.keep("hidden", hidden)
+        activate = partial(geglu, activation=config.activation) if config.gated else ACTIVATIONS[config.activation][0]
+        activated, cache = activate(hidden)
     at.keep("cache", cache)
     activated = at.keep("activated", drop(activated, at, "dropout", config.ffn_dropout, source))  # [B, T, I]
     return at.note("output", dense(activated, at, "down"))
+
+
+def gives_hidden_up(config: Any, at: Scope) -> bool:
+    """ReLU's backward asks only what is above zero, which its output tells as well: one array fewer to keep."""
+    return config.activation == "relu" and not config.gated and not at.cache.trace
 
 
 def feed_forward_backward(dy: Array, at: Scope, config: Any) -> Array:
@@ -44,6 +54,7 @@ def feed_forward_backward(dy: Array, at: Scope, config: Any) -> Array:
     if config.gated:
         dhidden = geglu_backward(dactivated, at["hidden"], at["cache"], config.activation)
     else:
-        dhidden = ACTIVATIONS[config.activation][1](dactivated, at["hidden"], at["cache"])
+        hidden = at["activated" if gives_hidden_up(config, at) else "hidden"]
+        dhidden = ACTIVATIONS[config.activation][1](dactivated, hidden, at["cache"])
     at.note("d_hidden", dhidden)
     return at.note("d_input", dense_backward(dhidden, at["x"], at, "up"))

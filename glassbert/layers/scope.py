@@ -106,6 +106,10 @@ class Scope:
     def outermost(self) -> Scope:
         return Scope(self.parameters, self.cache, self.gradients)
 
+    def apart(self) -> Scope:
+        """The same place, with a cache of its own."""
+        return Scope(self.parameters, Cache(), None, self.prefix)
+
     def name(self, name: str) -> str:
         return self.prefix + name
 

@@ -244,6 +244,7 @@ class SequenceHead(TransformedHead):
         dx = self.transform_backward(drop_backward(dx, at, "dropout", self.config.classifier_dropout), at)
         if self.config.pooler:
             dx = pooler_backward(dx, at.outermost())
+        at.note("d_pooled", dx)
         return POOLINGS[self.config.classifier_pooling][1](dx, at["shape"], at["pool.cache"])
 
 
@@ -257,6 +258,7 @@ def pooler(x: Array, at: Scope) -> Array:
 
 
 def pooler_backward(dy: Array, at: Scope) -> Array:
+    at.note("pooler.d_output", dy)
     return dense_backward(tanh_backward(dy, at["pooler.hidden"], at["pooler.cache"]), at["pooler.x"], at, "pooler")
 
 

@@ -147,7 +147,7 @@ class Model:
         """Hidden states [B, T, H], or the head's output, and the cache of everything in between.
 
         `segment_ids` (documents from 1, padding 0) keeps packed documents apart. With `skip_padding` nothing is
-        computed for padding, whose hidden states are then zeros. `trace` keeps every intermediate value. Without it,
+        computed for padding, whose hidden states are then zeros (where dropout is off). `trace` keeps every intermediate value. Without it,
         a pass that would keep more than 2 GiB keeps the inputs of its blocks, and computes the rest when asked.
         """
         checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
@@ -227,7 +227,8 @@ class Model:
     def _parts(
         self, checked: dict[str, Any], new_cache: Callable[[], Cache], skip_padding: bool, source: Any
     ) -> list[Part]:
-        packed = skip_padding and checked["mask"] is not None and self.engine.name == "numpy"
+        # Dropout masks belong to a token's place in its own row, which a packed row forgets.
+        packed = skip_padding and source is None and checked["mask"] is not None and self.engine.name == "numpy"
         tokens = checked["mask"].sum(1) if packed else None
         whole = self._batch(checked)
         parts = []

@@ -22,13 +22,17 @@ CUBIC = 0.044715
 
 
 @op
-def relu(x: Array) -> tuple[Array, None]:
+def relu(x: Array, overwrite: bool = False) -> tuple[Array, None]:
+    """With `overwrite` the caller gives x up, and a kernel may use its memory."""
     return namespace(x).maximum(x, 0), None
 
 
 @op
 def relu_backward(dy: Array, x: Array, cache: None = None) -> Array:
-    """The slope is 1 above zero and 0 below; at zero itself we take 0, as everybody does."""
+    """The slope is 1 above zero and 0 below; at zero itself we take 0, as everybody does.
+
+    x may also be relu(x): both are above zero at the same places.
+    """
     return dy * (x > 0)
 
 

@@ -32,7 +32,7 @@ def cross_entropy(logits: Array, targets: Array, overwrite: bool = False) -> tup
     exponentials = xp.exp(shifted)
     total = exponentials.sum(-1, keepdims=True)  # [N, 1]
     surprise = xp.log(total) - xp.take_along_axis(shifted, picked[:, None], -1)  # [N, 1]
-    loss = xp.where(valid, surprise[:, 0], 0).sum() / count
+    loss = (xp.where(valid, surprise[:, 0], 0).sum() / count).astype(logits.dtype)
     exponentials /= total
     return loss, (exponentials, picked, valid, count)
 
@@ -58,7 +58,8 @@ def binary_cross_entropy(logits: Array, targets: Array) -> tuple[Array, tuple[Ar
     answers = xp.where(valid, targets, 0).astype(logits.dtype)
     count = xp.maximum(valid.sum(), 1)
     each = xp.maximum(logits, 0) - logits * answers + xp.log1p(xp.exp(-xp.abs(logits)))
-    return xp.where(valid, each, 0).sum() / count, (logits, answers, valid, count)
+    loss = (xp.where(valid, each, 0).sum() / count).astype(logits.dtype)
+    return loss, (logits, answers, valid, count)
 
 
 @op
@@ -76,7 +77,7 @@ def mean_squared_error(outputs: Array, targets: Array) -> tuple[Array, tuple[Arr
     valid = targets != IGNORED
     count = xp.maximum(valid.sum(), 1)
     difference = xp.where(valid, outputs - targets.astype(outputs.dtype), 0)
-    return (difference * difference).sum() / count, (difference, count)
+    return ((difference * difference).sum() / count).astype(outputs.dtype), (difference, count)
 
 
 @op

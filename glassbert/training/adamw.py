@@ -50,7 +50,8 @@ class AdamW:
         self.steps += 1
         spans = self._spans(parameters)
         shares = [spans[i :: self.engine.threads] for i in range(self.engine.threads)]
-        squares = run_together(functools.partial(_sum_of_squares, gradients.flat), shares)
+        pieces = [part[i : i + CHUNK] for part in gradients.parts_that_count() for i in range(0, len(part), CHUNK)]
+        squares = run_together(_sum_of_squares, [pieces[i :: self.engine.threads] for i in range(self.engine.threads)])
         norm = float(np.sqrt(sum(squares)))
         scale = 1.0 if self.clip is None or norm <= self.clip else self.clip / norm
         run_together(functools.partial(self._walk, parameters.flat, gradients.flat, scale), shares)
@@ -129,5 +130,5 @@ class AdamW:
         return new_p, new_m, new_v, norm
 
 
-def _sum_of_squares(flat: np.ndarray, spans: list[tuple[int, int, bool]]) -> float:
-    return sum(float(np.dot(flat[start:stop], flat[start:stop])) for start, stop, _ in spans)
+def _sum_of_squares(parts: list[np.ndarray]) -> float:
+    return sum(float(np.dot(part, part)) for part in parts)

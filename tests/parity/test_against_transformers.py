@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.parity.reference import compare, ours_from, random_batch, random_labels, reference_model, rotary_in_float64
+from tests.parity.reference import (
+    compare,
+    compare_gradients,
+    ours_from,
+    random_batch,
+    random_labels,
+    reference_model,
+    rotary_in_float64,
+)
 
 HEADS = (None, "mlm", "sequence", "token")
 SMALL = {
@@ -154,13 +162,19 @@ def test_wider_model(family: str, tmp_path: Path) -> None:
 
 
 def test_the_comparison_can_fail(tmp_path: Path) -> None:
-    """A window one token too narrow, and one weight moved a little, do not pass."""
+    """A gradient a thousandth too long, a window one token too narrow, a weight moved a little: none of them passes."""
     rng = np.random.default_rng(9)
     reference = reference_model("modernbert", "mlm", **{**SMALL, "local_attention": 6})
     ours = ours_from(reference, tmp_path)
     batch = random_batch(rng, SMALL["vocab_size"], RAGGED)
     labels = random_labels(rng, "mlm", batch, SMALL["vocab_size"])
     compare(reference, ours, batch, labels)
+    _, cache = ours.loss(batch["input_ids"], labels, batch["attention_mask"])
+    gradients = ours.to_huggingface(ours.backward(cache))
+    compare_gradients(reference, gradients, "float32")
+    for name in gradients:
+        with pytest.raises(AssertionError, match=name):
+            compare_gradients(reference, {**gradients, name: gradients[name] * np.float32(1.001)}, "float32")
     reference.config.local_attention = 4
     with pytest.raises(AssertionError, match="apart"):
         compare(reference, ours, batch, labels)
