@@ -15,7 +15,7 @@ import numpy as np
 from glassbert.engines.threads import run_together, threads_to_use
 from glassbert.ops.registry import kernel, plain
 
-PIECE = 65_536  # elements of a piece: in the cache, and long enough that threads seldom meet at the interpreter's lock
+PIECE = 262_144  # elements: near a core's cache, and long enough that threads seldom meet at the interpreter's lock
 WORTH_SPLITTING = 4e6  # multiplications: below, meeting costs more than sharing saves
 SAFE_EXPONENT = 40.0  # exp of anything up to here, summed over millions, is far from float32's ends
 
@@ -153,7 +153,7 @@ def attention(q, k, v, pattern, keep=None, rate=0.0):
     context = np.empty((batch, length, heads, size), q.dtype).transpose(0, 2, 1, 3)
     ones = np.ones((length, 1), q.dtype)
     whole = slice(0, length)
-    for rows in pieces(batch, heads * length * length, 4 * PIECE):
+    for rows in pieces(batch, heads * length * length, 2 * PIECE):
         scaled = q[rows] * q.dtype.type(size**-0.5)
         e = np.matmul(scaled, k[rows].swapaxes(-1, -2), out=exponentials[rows])
         allowed = pattern.allowed(np, rows, whole, whole)
@@ -186,7 +186,7 @@ def attention_backward(dcontext, q, k, v, context, state, keep=None, rate=0.0):
     scale = q.dtype.type(size**-0.5)
     joined = np.empty((batch, length, 3, heads, size), q.dtype)  # as the layer needs them next: side by side
     dq, dk, dv = joined.transpose(2, 0, 3, 1, 4)
-    for rows in pieces(batch, heads * length * length, 4 * PIECE):
+    for rows in pieces(batch, heads * length * length, 2 * PIECE):
         e, dc = exponentials[rows], dcontext[rows]
         inner = np.vecdot(dc, context[rows])[..., None] * inverse[rows]
         dc = dc * (inverse[rows] if keep is None else inverse[rows] * q.dtype.type(1.0 / (1.0 - rate)))

@@ -19,7 +19,7 @@ import numpy as np
 from glassbert.engines.parameters import FlatArrays, FlatGradients
 from glassbert.engines.threads import run_together
 
-CHUNK = 65_536  # elements: small enough for the cache, long enough that threads rarely meet at the interpreter's lock
+CHUNK = 131_072  # elements: small enough for the cache, long enough that threads rarely meet at the interpreter's lock
 
 
 class AdamW:
