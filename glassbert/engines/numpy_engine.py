@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import math
 import os
 import sys
 from collections.abc import Mapping
@@ -54,7 +55,7 @@ class NumpyDropout:
     def keep(self, place: str, shape: tuple[int, ...], rate: float, row: int = 0) -> np.ndarray:
         threshold = round(rate * 65536)
         key = int.from_bytes(hashlib.blake2b(f"{self.seed}/{place}".encode(), digest_size=16).digest(), "little")
-        size = int(np.prod(shape[1:], dtype=np.int64))
+        size = math.prod(shape[1:])
         keep = np.empty((shape[0], size), dtype=np.bool_)
         for i in range(shape[0]):
             source = np.random.SFC64(np.random.SeedSequence([key, self.first_row + row + i]))

@@ -7,6 +7,7 @@ subtracted because it is known to be small.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -16,7 +17,7 @@ from glassbert.engines.threads import run_together, threads_to_use
 from glassbert.ops.registry import kernel, plain
 
 PIECE = 262_144  # elements: near a core's cache, and long enough that threads seldom meet at the interpreter's lock
-WORTH_SPLITTING = 4e6  # multiplications: below, meeting costs more than sharing saves
+WORTH_SPLITTING = 4_000_000  # multiplications: below, meeting costs more than sharing saves
 SAFE_EXPONENT = 40.0  # exp of anything up to here, summed over millions, is far from float32's ends
 
 
@@ -34,7 +35,7 @@ def shares(size: int, parts: int) -> list[slice]:
 
 
 def _parts_of_product(*sizes: int) -> int:
-    return threads_to_use() if np.prod(sizes, dtype=np.float64) > WORTH_SPLITTING else 1
+    return threads_to_use() if math.prod(sizes) > WORTH_SPLITTING else 1
 
 
 @kernel("numpy", "linear")
@@ -78,10 +79,11 @@ def linear_backward(dy, x, weight, has_bias=True, out=(None, None)):
 
 
 @kernel("numpy", "layer_norm")
-def layer_norm(x, gamma, beta, eps):
+def layer_norm(x, gamma, beta, eps, overwrite=False):
     width = x.shape[-1]
     rows = x.reshape(-1, width)
-    x_hat, y = np.empty_like(rows), np.empty_like(rows)
+    x_hat = rows if overwrite and x.flags.c_contiguous and x.flags.writeable else np.empty_like(rows)
+    y = np.empty_like(rows)
     rstd = np.empty((len(rows), 1), x.dtype)
     share = np.full(width, 1.0 / width, x.dtype)
     for piece in pieces(len(rows), width):
@@ -132,6 +134,11 @@ def relu(x, overwrite=False):
     return np.maximum(x, 0), None
 
 
+@kernel("numpy", "relu_backward")
+def relu_backward(dy, x, cache=None, overwrite=False):
+    return np.multiply(dy, x > 0, out=dy if overwrite and dy.flags.writeable else None)
+
+
 @kernel("numpy", "gelu")
 def gelu(x):
     from glassbert.ops.normal import normal_cdf
@@ -152,13 +159,14 @@ def attention(q, k, v, pattern, keep=None, rate=0.0):
     inverse = np.empty((batch, heads, length, 1), q.dtype)
     context = np.empty((batch, length, heads, size), q.dtype).transpose(0, 2, 1, 3)
     ones = np.ones((length, 1), q.dtype)
+    scale = q.dtype.type(size**-0.5)
     whole = slice(0, length)
     for rows in pieces(batch, heads * length * length, 2 * PIECE):
-        scaled = q[rows] * q.dtype.type(size**-0.5)
-        e = np.matmul(scaled, k[rows].swapaxes(-1, -2), out=exponentials[rows])
+        keys = np.multiply(k[rows].swapaxes(-1, -2), scale, order="C")  # [b, heads, d, T]: BLAS likes them turned
+        e = np.matmul(q[rows], keys, out=exponentials[rows])
         allowed = pattern.allowed(np, rows, whole, whole)
-        # No score exceeds the product of the longest query and the longest key: mostly exp needs no shift at all.
-        if np.sqrt(np.vecdot(scaled, scaled).max() * np.vecdot(k[rows], k[rows]).max()) > SAFE_EXPONENT:
+        # Where no score is large or very small, exp needs no shift: two passes over the scores fewer.
+        if e.max() > SAFE_EXPONENT or e.min() < -SAFE_EXPONENT:
             if allowed is not None:
                 np.copyto(e, e.dtype.type(-1e30), where=~allowed)
             e -= e.max(-1, keepdims=True)
@@ -184,13 +192,17 @@ def attention_backward(dcontext, q, k, v, context, state, keep=None, rate=0.0):
     exponentials, inverse = state
     batch, heads, length, size = q.shape
     scale = q.dtype.type(size**-0.5)
+    ones = np.ones(size, q.dtype)
     joined = np.empty((batch, length, 3, heads, size), q.dtype)  # as the layer needs them next: side by side
     dq, dk, dv = joined.transpose(2, 0, 3, 1, 4)
     for rows in pieces(batch, heads * length * length, 2 * PIECE):
         e, dc = exponentials[rows], dcontext[rows]
-        inner = np.vecdot(dc, context[rows])[..., None] * inverse[rows]
+        products = (dc * context[rows]).transpose(0, 2, 1, 3)  # [b, T, heads, d], as they lie in memory
+        inner = np.matmul(products.reshape(-1, size), ones).reshape(products.shape[:3]).transpose(0, 2, 1)
+        inner = inner[..., None] * (inverse[rows] * scale)
         dc = dc * (inverse[rows] if keep is None else inverse[rows] * q.dtype.type(1.0 / (1.0 - rate)))
-        dscores = dc @ v[rows].swapaxes(-1, -2)
+        values = np.multiply(v[rows].swapaxes(-1, -2), scale, order="C")  # the scale of the scores, for dq and dk at once
+        dscores = dc @ values
         if keep is None:
             np.matmul(e.swapaxes(-1, -2), dc, out=dv[rows])
         else:
@@ -199,8 +211,7 @@ def attention_backward(dcontext, q, k, v, context, state, keep=None, rate=0.0):
         dscores -= inner
         dscores *= e
         np.matmul(dscores, k[rows], out=dq[rows])
-        dq[rows] *= scale
-        np.matmul(dscores.swapaxes(-1, -2), q[rows] * scale, out=dk[rows])
+        np.matmul(dscores.swapaxes(-1, -2), q[rows], out=dk[rows])
     return dq, dk, dv
 
 

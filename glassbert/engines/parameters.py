@@ -8,6 +8,7 @@ of its gradient. On MLX arrays are values, not places: there a plain dictionary 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,13 +28,13 @@ class Layout:
         end = 0
         for name, shape in self.shapes.items():
             self.offsets[name] = end
-            size = int(np.prod(shape, dtype=np.int64))
+            size = math.prod(shape)
             end += -(-size // ALIGNMENT) * ALIGNMENT
         self.size = end
 
     def span(self, name: str) -> slice:
         start = self.offsets[name]
-        return slice(start, start + int(np.prod(self.shapes[name], dtype=np.int64)))
+        return slice(start, start + math.prod(self.shapes[name]))
 
     def view(self, flat: np.ndarray, name: str) -> np.ndarray:
         return flat[self.span(name)].reshape(self.shapes[name])

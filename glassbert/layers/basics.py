@@ -30,8 +30,8 @@ def dense_backward(dy: Array, x: Array, at: Scope, name: str) -> Array:
     return dx
 
 
-def norm(x: Array, at: Scope, name: str, eps: float) -> Array:
-    y, cache = layer_norm(x, at.parameter(f"{name}.weight"), at.optional(f"{name}.bias"), eps)
+def norm(x: Array, at: Scope, name: str, eps: float, overwrite: bool = False) -> Array:
+    y, cache = layer_norm(x, at.parameter(f"{name}.weight"), at.optional(f"{name}.bias"), eps, overwrite)
     at.keep(f"{name}.cache", cache)
     return y
 

@@ -31,18 +31,19 @@ def block(x: Array, at: Scope, config: Any, sight: Sight, source: Any) -> Array:
     at.note("input", x)
     attention, ffn = at.inside("attention"), at.inside("ffn")
     eps, rate = config.layer_norm_eps, config.hidden_dropout
+    reuse = not at.cache.trace  # nobody will look at a branch again: the sum may take its place, and x̂ the sum's
     if config.norm_position == "post":
         branch = drop(self_attention(x, attention, config, sight, source), attention, "output_dropout", rate, source)
-        x = norm(residual(x, branch), attention, "norm", eps)
+        x = norm(residual(x, branch, reuse), attention, "norm", eps, reuse)
         branch = drop(feed_forward(x, ffn, config, source), ffn, "output_dropout", rate, source)
-        x = norm(residual(x, branch), ffn, "norm", eps)
+        x = norm(residual(x, branch, reuse), ffn, "norm", eps, reuse)
     else:
         first = attention.optional("norm.weight") is None
         normed = x if first else norm(x, attention, "norm", eps)
         branch = self_attention(normed, attention, config, sight, source)
-        x = residual(x, drop(branch, attention, "output_dropout", rate, source))
+        x = residual(x, drop(branch, attention, "output_dropout", rate, source), reuse)
         branch = feed_forward(norm(x, ffn, "norm", eps), ffn, config, source)
-        x = residual(x, drop(branch, ffn, "output_dropout", rate, source))
+        x = residual(x, drop(branch, ffn, "output_dropout", rate, source), reuse)
     return at.note("output", x)
 
 

@@ -13,7 +13,7 @@ from glassbert.engines.namespace import Array
 from glassbert.layers.basics import dense, dense_backward, drop, drop_backward
 from glassbert.layers.parameters import Parameter, linear_parameters
 from glassbert.layers.scope import Scope
-from glassbert.ops import ACTIVATIONS, geglu, geglu_backward, relu
+from glassbert.ops import ACTIVATIONS, geglu, geglu_backward, relu, relu_backward
 
 
 def feed_forward_parameters(config: Any) -> list[Parameter]:
@@ -53,8 +53,10 @@ def feed_forward_backward(dy: Array, at: Scope, config: Any) -> Array:
     dactivated = drop_backward(dactivated, at, "dropout", config.ffn_dropout)
     if config.gated:
         dhidden = geglu_backward(dactivated, at["hidden"], at["cache"], config.activation)
+    elif gives_hidden_up(config, at):
+        dhidden = relu_backward(dactivated, at["activated"], overwrite=True)
     else:
-        hidden = at["activated" if gives_hidden_up(config, at) else "hidden"]
+        hidden = at["hidden"]
         dhidden = ACTIVATIONS[config.activation][1](dactivated, hidden, at["cache"])
     at.note("d_hidden", dhidden)
     return at.note("d_input", dense_backward(dhidden, at["x"], at, "up"))

@@ -298,7 +298,9 @@ class Model:
         scope = Scope(cache.parameters, cache.head, gradients).inside("head")
         if cache.has_loss:
             dloss = self.engine.array(1.0 if d_output is None else d_output)
-            doutput = self.head.loss_backward(dloss, scope).astype(cache.dtype)
+            doutput = self.head.loss_backward(dloss, scope)
+            if doutput.dtype != cache.dtype:
+                doutput = doutput.astype(cache.dtype)
         else:
             doutput = self.engine.array(d_output)
         return self.head.backward(doutput, scope)

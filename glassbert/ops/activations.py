@@ -28,7 +28,7 @@ def relu(x: Array, overwrite: bool = False) -> tuple[Array, None]:
 
 
 @op
-def relu_backward(dy: Array, x: Array, cache: None = None) -> Array:
+def relu_backward(dy: Array, x: Array, cache: None = None, overwrite: bool = False) -> Array:
     """The slope is 1 above zero and 0 below; at zero itself we take 0, as everybody does.
 
     x may also be relu(x): both are above zero at the same places.

@@ -10,7 +10,11 @@ from glassbert.ops.registry import op
 
 
 @op
-def residual(x: Array, branch: Array) -> Array:
+def residual(x: Array, branch: Array, overwrite: bool = False) -> Array:
+    """With `overwrite` the caller gives the branch up, and the sum may take its place."""
+    if overwrite:
+        branch += x
+        return branch
     return x + branch
 
 
