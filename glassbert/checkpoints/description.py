@@ -46,7 +46,7 @@ class Description:
 
 
 def describe(model: Model) -> Description:
-    carried = vars(model).get("carried_fields", {})
+    carried = model.carried_fields
     if model.head is None:
         return Description(model.config, carried=carried)
     loss = model.head.loss_name if model.head.kind == "sequence" else None

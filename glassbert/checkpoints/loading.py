@@ -83,7 +83,7 @@ def load(
     beginning = [parameter for parameter in model.specification if parameter.name in fresh]
     for name, values in initial_values(beginning, described.config, seed):
         model.parameters[name] = model.engine.array(values)
-    vars(model)["carried_fields"] = described.carried
+    model.carried_fields = described.carried
     return model
 
 

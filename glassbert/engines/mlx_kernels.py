@@ -64,7 +64,7 @@ def layer_norm_backward(dy, gamma, cache, has_beta=True, out=(None, None)):
 
 
 @kernel("mlx", "gelu")
-def gelu(x):
+def gelu(x, overwrite=False):
     wide = x.astype(mx.float32)
     return (wide * 0.5 * (1.0 + mx.erf(wide * 0.5**0.5))).astype(x.dtype), None
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from glassbert.engines.threads import run_together, threads_to_use
+from glassbert.ops.normal import normal_cdf, odds_against
 from glassbert.ops.registry import kernel, plain
 
 PIECE = 262_144  # elements: near a core's cache, and long enough that threads seldom meet at the interpreter's lock
@@ -140,10 +141,16 @@ def relu_backward(dy, x, cache=None, overwrite=False):
 
 
 @kernel("numpy", "gelu")
-def gelu(x):
-    from glassbert.ops.normal import normal_cdf
-
+def gelu(x, overwrite=False):
     flat = x.reshape(-1)
+    forget = overwrite and x.dtype == np.float32 and x.flags.c_contiguous and x.flags.writeable
+    if forget:
+        square, odds = (np.empty(min(PIECE, len(flat)), x.dtype) for _ in range(2))
+        with np.errstate(over="ignore"):
+            for piece in pieces(len(flat), 1):
+                part = flat[piece]
+                part /= odds_against(part, square[: len(part)], odds[: len(part)])
+        return x, None
     y, cdf = np.empty_like(flat), np.empty_like(flat)
     for piece in pieces(len(flat), 1):
         cdf[piece] = normal_cdf(flat[piece])
@@ -152,18 +159,19 @@ def gelu(x):
 
 
 @kernel("numpy", "attention")
-def attention(q, k, v, pattern, keep=None, rate=0.0):
+def attention(q, k, v, pattern, keep=None, rate=0.0, forget=False):
     """The weights are left unnormalised: dividing the context is a matter of d columns instead of T."""
     batch, heads, length, size = q.shape
-    exponentials = np.empty((batch, heads, length, length), q.dtype)
+    tiles = list(pieces(batch, heads * length * length, 2 * PIECE))
+    exponentials = np.empty((tiles[0].stop if forget else batch, heads, length, length), q.dtype)
     inverse = np.empty((batch, heads, length, 1), q.dtype)
     context = np.empty((batch, length, heads, size), q.dtype).transpose(0, 2, 1, 3)
     ones = np.ones((length, 1), q.dtype)
     scale = q.dtype.type(size**-0.5)
     whole = slice(0, length)
-    for rows in pieces(batch, heads * length * length, 2 * PIECE):
+    for rows in tiles:
         keys = np.multiply(k[rows].swapaxes(-1, -2), scale, order="C")  # [b, heads, d, T]: BLAS likes them turned
-        e = np.matmul(q[rows], keys, out=exponentials[rows])
+        e = np.matmul(q[rows], keys, out=exponentials[: rows.stop - rows.start] if forget else exponentials[rows])
         allowed = pattern.allowed(np, rows, whole, whole)
         # Where no score is large or very small, exp needs no shift: two passes over the scores fewer.
         if e.max() > SAFE_EXPONENT or e.min() < -SAFE_EXPONENT:
@@ -183,7 +191,7 @@ def attention(q, k, v, pattern, keep=None, rate=0.0):
         else:
             np.matmul(e * keep[rows], v[rows], out=context[rows])
             context[rows] *= total * q.dtype.type(1.0 / (1.0 - rate))
-    return context, (exponentials, inverse)
+    return context, None if forget else (exponentials, inverse)
 
 
 @kernel("numpy", "attention_backward")
@@ -201,7 +209,9 @@ def attention_backward(dcontext, q, k, v, context, state, keep=None, rate=0.0):
         inner = np.matmul(products.reshape(-1, size), ones).reshape(products.shape[:3]).transpose(0, 2, 1)
         inner = inner[..., None] * (inverse[rows] * scale)
         dc = dc * (inverse[rows] if keep is None else inverse[rows] * q.dtype.type(1.0 / (1.0 - rate)))
-        values = np.multiply(v[rows].swapaxes(-1, -2), scale, order="C")  # the scale of the scores, for dq and dk at once
+        values = np.multiply(
+            v[rows].swapaxes(-1, -2), scale, order="C"
+        )  # the scale of the scores, for dq and dk at once
         dscores = dc @ values
         if keep is None:
             np.matmul(e.swapaxes(-1, -2), dc, out=dv[rows])

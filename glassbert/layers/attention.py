@@ -91,7 +91,7 @@ def self_attention(x: Array, at: Scope, config: Any, sight: Sight, source: Any) 
         if rate > 0.0:
             shape = (q.shape[0], q.shape[1], q.shape[2], q.shape[2])
             keep = at.keep("dropout.keep", source.keep(at.name("dropout"), shape, rate))
-        context, state = attention(q, k, v, sight.pattern, keep, rate)
+        context, state = attention(q, k, v, sight.pattern, keep, rate, at.cache.forgets)
     else:
         context, state = tiled_attention(q, k, v, sight.pattern, _tile_dropout(at, source, rate), rate)
     at.keep("state", state)

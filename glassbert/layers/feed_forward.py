@@ -32,6 +32,8 @@ def feed_forward(x: Array, at: Scope, config: Any, source: Any) -> Array:
         apart = at.apart()
         at.promise("hidden", lambda: dense(x, apart, "up"))
         activated, cache = relu(hidden, overwrite=True)
+    elif at.cache.forgets and not config.gated:
+        activated, cache = ACTIVATIONS[config.activation][0](hidden, overwrite=True)
     else:
         hidden = at.keep("hidden", hidden)
         activate = partial(geglu, activation=config.activation) if config.gated else ACTIVATIONS[config.activation][0]

@@ -19,6 +19,8 @@ class Cache(Mapping[str, Any]):
     `keep` stores what backward needs; `note` stores what only a curious reader needs, and only while tracing.
     """
 
+    forgets = False
+
     def __init__(self, trace: bool = False):
         self.trace = trace
         self.values_by_name: dict[str, Any] = {}
@@ -75,6 +77,8 @@ class Cache(Mapping[str, Any]):
 
 class Forgetful(Cache):
     """A cache that keeps nothing, for when no backward will follow."""
+
+    forgets = True
 
     def like(self) -> Forgetful:
         return Forgetful()

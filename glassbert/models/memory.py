@@ -23,7 +23,7 @@ def kept_by_a_layer(config: EncoderConfig, layer: int, length: int, training: bo
         "attention.weights": heads * (length + 1) if dense else heads,
         "attention.norm": 0 if layer == 0 and config.skip_first_norm else size + 1,
         "ffn.x": size,
-        "ffn.hidden": 2 * wide if config.gated else wide,
+        "ffn.hidden": 2 * wide if config.gated else 0 if config.activation == "relu" else wide,  # ReLU works in place
         "ffn.activation": 0 if config.activation == "relu" else wide,
         "ffn.activated": 2 * wide if config.gated else wide,
         "ffn.norm": size + 1,

@@ -115,6 +115,7 @@ class Model:
         self.training = False
         self.checkpointing = False
         self.dropout_seed = seed
+        self.carried_fields: dict[str, Any] = {}  # label names and the like of a loaded checkpoint, saved with it again
         self.specification = self._specification()
         self.layout = Layout({parameter.name: parameter.shape for parameter in self.specification})
         self.parameters = self.engine.parameters(self.layout)
@@ -147,8 +148,9 @@ class Model:
         """Hidden states [B, T, H], or the head's output, and the cache of everything in between.
 
         `segment_ids` (documents from 1, padding 0) keeps packed documents apart. With `skip_padding` nothing is
-        computed for padding, whose hidden states are then zeros (where dropout is off). `trace` keeps every intermediate value. Without it,
-        a pass that would keep more than 2 GiB keeps the inputs of its blocks, and computes the rest when asked.
+        computed for padding, whose hidden states are then zeros (where dropout is off). `trace` keeps every
+        intermediate value. Without it, a pass that would keep more than 2 GiB keeps the inputs of its blocks, and
+        computes the rest when asked.
         """
         checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         with using_threads(self.engine.threads):

@@ -37,7 +37,8 @@ def relu_backward(dy: Array, x: Array, cache: None = None, overwrite: bool = Fal
 
 
 @op
-def gelu(x: Array) -> tuple[Array, Array]:
+def gelu(x: Array, overwrite: bool = False) -> tuple[Array, Array]:
+    """With `overwrite` the caller gives x up and wants no cache: no backward will follow."""
     cdf = normal_cdf(x)
     return x * cdf, cdf
 
@@ -54,7 +55,7 @@ def gelu_backward(dy: Array, x: Array, cdf: Array) -> Array:
 
 
 @op
-def gelu_tanh(x: Array) -> tuple[Array, Array]:
+def gelu_tanh(x: Array, overwrite: bool = False) -> tuple[Array, Array]:
     t = namespace(x).tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x))
     return 0.5 * x * (1.0 + t), t
 

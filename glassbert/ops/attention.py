@@ -88,9 +88,18 @@ def attention_weights(q: Array, k: Array, pattern: AttentionPattern) -> Array:
 
 @op
 def attention(
-    q: Array, k: Array, v: Array, pattern: AttentionPattern, keep: Array | None = None, rate: float = 0.0
+    q: Array,
+    k: Array,
+    v: Array,
+    pattern: AttentionPattern,
+    keep: Array | None = None,
+    rate: float = 0.0,
+    forget: bool = False,
 ) -> tuple[Array, Array]:
-    """The context, and the state that backward takes up again: here the weights, in a kernel what it likes to keep."""
+    """The context, and the state that backward takes up again: here the weights, in a kernel what it likes to keep.
+
+    With `forget` no backward will follow, and a kernel need not keep anything.
+    """
     weights = attention_weights(q, k, pattern)
     context = dropout(weights, keep, rate) @ v  # [B, heads, T, d]
     return context, weights

@@ -82,8 +82,15 @@ def _cdf_float32(x: np.ndarray) -> np.ndarray:
 
 
 def _cdf_from_log_odds(x: np.ndarray) -> np.ndarray:
-    square = np.minimum(x * x, np.float32(LIMIT))
-    odds = square * np.float32(-LOG_ODDS[-1])
+    odds = odds_against(x, np.empty_like(x), np.empty_like(x))
+    return np.reciprocal(odds, out=odds)
+
+
+def odds_against(x: np.ndarray, square: np.ndarray, odds: np.ndarray) -> np.ndarray:
+    """1 / Φ(x) in float32, computed in the given scratch arrays."""
+    np.multiply(x, x, out=square)
+    np.minimum(square, np.float32(LIMIT), out=square)
+    np.multiply(square, np.float32(-LOG_ODDS[-1]), out=odds)
     for coefficient in LOG_ODDS[-2:0:-1]:
         odds -= np.float32(coefficient)
         odds *= square
@@ -91,4 +98,4 @@ def _cdf_from_log_odds(x: np.ndarray) -> np.ndarray:
     odds *= x
     np.exp(odds, out=odds)
     odds += np.float32(1.0)
-    return np.reciprocal(odds, out=odds)
+    return odds
