@@ -40,6 +40,10 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="glassbert")
 
 
+if hasattr(os, "register_at_fork"):  # a forked child inherits the pool but none of its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 @contextlib.contextmanager
 def single_threaded_blas() -> Iterator[None]:
     """While inside, a product uses one thread; the last one out restores what was before."""

@@ -1,6 +1,8 @@
 """The NumPy engine: threads, flat buffers, dropout masks."""
 
+import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -185,3 +187,22 @@ def test_arrays_have_the_engine_s_precision():
         engine = NumpyEngine(dtype)
         assert engine.array([1, 2]).dtype == dtype and engine.integers([1.0]).dtype.kind == "i"
         assert engine.parameters(LAYOUT)["a"].dtype == engine.gradients(LAYOUT)["a"].dtype == dtype
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes can be forked")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_has_threads_of_its_own():
+    assert run_together(abs, [-1, -2]) == [1, 2]  # the parent's pool is running
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if run_together(abs, [-3, -4]) == [3, 4] else 1)
+    for _ in range(200):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        pytest.fail("the child waits for threads that it does not have")
+    assert status == 0
