@@ -52,7 +52,7 @@ $(VENV)/.runtime: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) --editable ".[dev,mlx]"
+	$(PIP) --editable ".[dev,fast,mlx]"
 	@touch $@ $(VENV)/.runtime
 
 # torch comes first and by itself, so that nothing else decides which build of it is installed.

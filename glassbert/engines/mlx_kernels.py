@@ -45,7 +45,7 @@ def linear_backward(dy, x, weight, has_bias=True, out=(None, None)):
 
 
 @kernel("mlx", "layer_norm")
-def layer_norm(x, gamma, beta, eps, overwrite=False):
+def layer_norm(x, gamma, beta, eps, overwrite=False, forget=False):
     return mx.fast.layer_norm(x, gamma, beta, eps), (x, eps)
 
 

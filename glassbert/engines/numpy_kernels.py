@@ -2,12 +2,17 @@
 
 What makes them faster is always one of these: sums as products with a vector of ones (BLAS reads memory at full speed,
 `sum` does not), pieces that stay in the cache of a core, results written in place, and a maximum that need not be
-subtracted because it is known to be small.
+subtracted because it is known to be small. Where Numba is installed, the row loops of `compiled.py` take over in
+float32.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import math
+import os
+import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -20,6 +25,26 @@ from glassbert.ops.registry import kernel, plain
 PIECE = 262_144  # elements: near a core's cache, and long enough that threads seldom meet at the interpreter's lock
 WORTH_SPLITTING = 4_000_000  # multiplications: below, meeting costs more than sharing saves
 SAFE_EXPONENT = 40.0  # exp of anything up to here, summed over millions, is far from float32's ends
+
+
+@functools.cache
+def _loops():
+    """The compiled loops, or None: without Numba, where it cannot work, or with GLASSBERT_COMPILED=0."""
+    if os.environ.get("GLASSBERT_COMPILED") == "0" or importlib.util.find_spec("numba") is None:
+        return None
+    try:
+        from glassbert.engines import compiled
+    except Exception as problem:  # Numba refuses in many ways: a new NumPy, no place for its cache
+        warnings.warn(f"Numba is installed but cannot be used ({problem}); NumPy does the work", stacklevel=2)
+        return None
+    return compiled
+
+
+def loops_for(*arrays):
+    """The compiled loops where they fit these arrays: float32, and contiguous."""
+    if all(x.dtype == np.float32 and x.flags.c_contiguous for x in arrays):
+        return _loops()
+    return None
 
 
 def pieces(rows: int, width: int, size: int = PIECE) -> Iterator[slice]:
@@ -80,12 +105,23 @@ def linear_backward(dy, x, weight, has_bias=True, out=(None, None)):
 
 
 @kernel("numpy", "layer_norm")
-def layer_norm(x, gamma, beta, eps, overwrite=False):
+def layer_norm(x, gamma, beta, eps, overwrite=False, forget=False):
     width = x.shape[-1]
     rows = x.reshape(-1, width)
-    x_hat = rows if overwrite and x.flags.c_contiguous and x.flags.writeable else np.empty_like(rows)
+    overwrite = overwrite and x.flags.c_contiguous and x.flags.writeable
+    loops = loops_for(rows, gamma)
+    if overwrite and forget and loops is not None:
+        loops.layer_norm_in_place(rows, gamma, np.zeros_like(gamma) if beta is None else beta, np.float32(eps))
+        return x, None
+    x_hat = rows if overwrite else np.empty_like(rows)
     y = np.empty_like(rows)
     rstd = np.empty((len(rows), 1), x.dtype)
+    loops = loops_for(rows, gamma)
+    if loops is not None:
+        loops.layer_norm(
+            rows, gamma, gamma if beta is None else beta, beta is not None, np.float32(eps), x_hat, rstd, y
+        )
+        return y.reshape(x.shape), (x_hat.reshape(x.shape), rstd.reshape(*x.shape[:-1], 1))
     share = np.full(width, 1.0 / width, x.dtype)
     for piece in pieces(len(rows), width):
         part = np.subtract(rows[piece], (rows[piece] @ share)[:, None], out=x_hat[piece])
@@ -109,6 +145,11 @@ def layer_norm_backward(dy, gamma, cache, has_beta=True, out=(None, None)):
     dx = np.empty_like(dy_rows)
     dgamma = np.zeros(width, dy.dtype)
     dbeta = np.zeros(width, dy.dtype) if has_beta else None
+    loops = loops_for(dy_rows, gamma, x_hat, rstd)
+    if loops is not None:
+        unused = np.zeros(width, dy.dtype)
+        loops.layer_norm_backward(dy_rows, gamma, x_hat, rstd, dx, dgamma, unused if dbeta is None else dbeta)
+        return dx.reshape(dy.shape), dgamma, dbeta
     gamma_share = gamma * dy.dtype.type(1.0 / width)
     for piece in pieces(len(dy_rows), width):
         d, xh, result = dy_rows[piece], x_hat[piece], dx[piece]
@@ -144,6 +185,10 @@ def relu_backward(dy, x, cache=None, overwrite=False):
 def gelu(x, overwrite=False):
     flat = x.reshape(-1)
     forget = overwrite and x.dtype == np.float32 and x.flags.c_contiguous and x.flags.writeable
+    loops = loops_for(x)
+    if forget and loops is not None:
+        loops.gelu_in_place(flat)
+        return x, None
     if forget:
         square, odds = (np.empty(min(PIECE, len(flat)), x.dtype) for _ in range(2))
         with np.errstate(over="ignore"):
@@ -152,6 +197,9 @@ def gelu(x, overwrite=False):
                 part /= odds_against(part, square[: len(part)], odds[: len(part)])
         return x, None
     y, cdf = np.empty_like(flat), np.empty_like(flat)
+    if loops is not None:
+        loops.gelu(flat, y, cdf)
+        return y.reshape(x.shape), cdf.reshape(x.shape)
     for piece in pieces(len(flat), 1):
         cdf[piece] = normal_cdf(flat[piece])
         np.multiply(flat[piece], cdf[piece], out=y[piece])
@@ -173,18 +221,8 @@ def attention(q, k, v, pattern, keep=None, rate=0.0, forget=False):
         keys = np.multiply(k[rows].swapaxes(-1, -2), scale, order="C")  # [b, heads, d, T]: BLAS likes them turned
         e = np.matmul(q[rows], keys, out=exponentials[: rows.stop - rows.start] if forget else exponentials[rows])
         allowed = pattern.allowed(np, rows, whole, whole)
-        # Where no score is large or very small, exp needs no shift: two passes over the scores fewer.
-        if e.max() > SAFE_EXPONENT or e.min() < -SAFE_EXPONENT:
-            if allowed is not None:
-                np.copyto(e, e.dtype.type(-1e30), where=~allowed)
-            e -= e.max(-1, keepdims=True)
-        np.exp(e, out=e)
-        if allowed is not None:
-            e *= allowed
-        total = np.matmul(e, ones, out=inverse[rows])
-        if allowed is not None:
-            total[total == 0] = np.inf  # who may see nobody sees nothing
-        np.reciprocal(total, out=total)
+        total = inverse[rows]
+        _exponentials(e, allowed, total, ones)
         if keep is None:
             np.matmul(e, v[rows], out=context[rows])
             context[rows] *= total
@@ -192,6 +230,22 @@ def attention(q, k, v, pattern, keep=None, rate=0.0, forget=False):
             np.matmul(e * keep[rows], v[rows], out=context[rows])
             context[rows] *= total * q.dtype.type(1.0 / (1.0 - rate))
     return context, None if forget else (exponentials, inverse)
+
+
+def _exponentials(e, allowed, inverse, ones):
+    """Scores to exponentials, in place; `inverse` receives one over the sum of each row."""
+    # Where no score is large or very small, exp needs no shift: two passes over the scores fewer.
+    if e.max() > SAFE_EXPONENT or e.min() < -SAFE_EXPONENT:
+        if allowed is not None:
+            np.copyto(e, e.dtype.type(-1e30), where=~allowed)
+        e -= e.max(-1, keepdims=True)
+    np.exp(e, out=e)
+    if allowed is not None:
+        e *= allowed
+    np.matmul(e, ones, out=inverse)
+    if allowed is not None:
+        inverse[inverse == 0] = np.inf  # who may see nobody sees nothing
+    np.reciprocal(inverse, out=inverse)
 
 
 @kernel("numpy", "attention_backward")

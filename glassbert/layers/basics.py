@@ -31,7 +31,9 @@ def dense_backward(dy: Array, x: Array, at: Scope, name: str) -> Array:
 
 
 def norm(x: Array, at: Scope, name: str, eps: float, overwrite: bool = False) -> Array:
-    y, cache = layer_norm(x, at.parameter(f"{name}.weight"), at.optional(f"{name}.bias"), eps, overwrite)
+    y, cache = layer_norm(
+        x, at.parameter(f"{name}.weight"), at.optional(f"{name}.bias"), eps, overwrite, at.cache.forgets
+    )
     at.keep(f"{name}.cache", cache)
     return y
 

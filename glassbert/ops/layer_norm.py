@@ -12,9 +12,11 @@ from glassbert.ops.registry import op
 
 @op
 def layer_norm(
-    x: Array, gamma: Array, beta: Array | None, eps: float, overwrite: bool = False
+    x: Array, gamma: Array, beta: Array | None, eps: float, overwrite: bool = False, forget: bool = False
 ) -> tuple[Array, tuple[Array, Array]]:
-    """With `overwrite` the caller gives x up, and a kernel may keep x̂ in its place."""
+    """With `overwrite` the caller gives x up, and a kernel may keep x̂ in its place; with `forget` as well, no backward
+    will follow, and y itself may take its place.
+    """
     xp = namespace(x)
     x_hat = x - x.mean(-1, keepdims=True)  # [..., H]
     rstd = (xp.mean(x_hat * x_hat, axis=-1, keepdims=True) + eps) ** -0.5  # [..., 1]

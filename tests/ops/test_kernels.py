@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from glassbert import ops
+from glassbert.engines import numpy_kernels
 from glassbert.engines.threads import using_threads
 from glassbert.ops.attention import AttentionPattern
 from glassbert.ops.registry import KERNELS, OPERATIONS, plain_operations
@@ -99,10 +100,20 @@ RUNS = {
 }
 
 
+@pytest.fixture(params=["with Numba", "without Numba"])
+def numba(request, monkeypatch):
+    """The kernels' row loops, compiled and not."""
+    if request.param == "without Numba":
+        monkeypatch.setattr(numpy_kernels, "_loops", lambda: None)
+    else:
+        pytest.importorskip("numba")
+        assert numpy_kernels._loops() is not None
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", RUNS)
-def test_kernels_give_what_the_plain_operations_give(name, dtype, threads):
+def test_kernels_give_what_the_plain_operations_give(name, dtype, threads, numba):
     kind = np.dtype(dtype).type
     with plain_operations():
         _, expected = RUNS[name](kind)
@@ -164,3 +175,31 @@ def test_plain_operations_switches_kernels_off_and_on_again():
         assert not KERNELS["numpy"]
     assert KERNELS["numpy"] == before
     assert set(before) <= set(OPERATIONS)
+
+
+@pytest.mark.parametrize("beta", [True, False])
+def test_what_is_given_up_changes_nothing_but_memory(beta, numba):
+    x, gamma, shift = (value for value in arrays(np.float32, x=(3, 50, 64), gamma=64, shift=64).values())
+    offset = shift if beta else None
+    for operation, more in ((ops.gelu, ()), (ops.relu, ()), (ops.layer_norm, (gamma, offset, 1e-5))):
+        expected, _ = operation(x, *more)
+        options = {"forget": True} if operation is ops.layer_norm else {}
+        given_up = x.copy()
+        found, _ = operation(given_up, *more, overwrite=True, **options)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=3e-6, err_msg=operation.__name__)
+
+
+def test_infinite_and_missing_values_are_not_hidden(numba):
+    x = np.array([[np.inf, -np.inf, np.nan, 0.0] * 16], np.float32)
+    with np.errstate(invalid="ignore"):
+        y, _ = ops.gelu(x.copy())
+        in_place, _ = ops.gelu(x.copy(), overwrite=True)
+    for found in (y, in_place):
+        assert found[0, 0] == np.inf
+        assert np.isnan(found[0, 2])
+        assert found[0, 3] == 0.0
+
+
+def test_numba_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv("GLASSBERT_COMPILED", "0")
+    assert numpy_kernels._loops.__wrapped__() is None
