@@ -9,7 +9,7 @@ import glassbert
 
 PACKAGE = Path(glassbert.__file__).parent
 ORDER = ["engines", "ops", "layers", "models", "checkpoints", "text", "training", "proof", "cli"]
-KERNELS = {"numpy_kernels.py", "mlx_kernels.py"}  # an engine's kernels stand in for operations
+KERNELS = {"numpy_kernels.py", "mlx_kernels.py", "compiled.py"}  # an engine's kernels stand in for operations
 
 
 def imports_at_the_top(path: Path) -> set[str]:
