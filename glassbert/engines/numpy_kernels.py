@@ -28,7 +28,7 @@ SAFE_EXPONENT = 40.0  # exp of anything up to here, summed over millions, is far
 
 
 @functools.cache
-def _loops():
+def compiled_loops():
     """The compiled loops, or None: without Numba, where it cannot work, or with GLASSBERT_COMPILED=0."""
     if os.environ.get("GLASSBERT_COMPILED") == "0" or importlib.util.find_spec("numba") is None:
         return None
@@ -43,7 +43,7 @@ def _loops():
 def loops_for(*arrays):
     """The compiled loops where they fit these arrays: float32, and contiguous."""
     if all(x.dtype == np.float32 and x.flags.c_contiguous for x in arrays):
-        return _loops()
+        return compiled_loops()
     return None
 
 

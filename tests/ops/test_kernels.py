@@ -104,10 +104,10 @@ RUNS = {
 def numba(request, monkeypatch):
     """The kernels' row loops, compiled and not."""
     if request.param == "without Numba":
-        monkeypatch.setattr(numpy_kernels, "_loops", lambda: None)
+        monkeypatch.setattr(numpy_kernels, "compiled_loops", lambda: None)
     else:
         pytest.importorskip("numba")
-        assert numpy_kernels._loops() is not None
+        assert numpy_kernels.compiled_loops() is not None
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -202,4 +202,4 @@ def test_infinite_and_missing_values_are_not_hidden(numba):
 
 def test_numba_can_be_switched_off(monkeypatch):
     monkeypatch.setenv("GLASSBERT_COMPILED", "0")
-    assert numpy_kernels._loops.__wrapped__() is None
+    assert numpy_kernels.compiled_loops.__wrapped__() is None
