@@ -67,6 +67,8 @@ def run(
             if len(losses) % 5 == 0 or len(losses) == steps:
                 live.update(_picture(losses, steps, sentence, answers(), time.perf_counter() - began))
     word = answers()[0][0]
+    if not console.is_terminal:
+        console.print()  # in a file the last picture ends without a line break
     before, after = sentence.split("[MASK]")
     console.print(Text.assemble(before, (word, "bold green"), after))
     if losses[-1] > losses[0] / 10 and steps >= 100:
