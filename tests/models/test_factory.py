@@ -1,0 +1,61 @@
+"""Models by name."""
+
+import numpy as np
+import pytest
+
+from glassbert import MINI_BERT_CONFIG, BertWithHead, create_from_registry, create_model, register
+from glassbert.errors import ConfigError
+from glassbert.models import factory
+from glassbert.models.config import ModernBertConfig
+
+SMALL = MINI_BERT_CONFIG.replace(vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=1)
+MODERN = ModernBertConfig(
+    vocab_size=50, hidden_size=16, num_attention_heads=2, intermediate_size=32, num_hidden_layers=1, pad_token_id=0
+)
+
+
+@pytest.mark.parametrize(
+    ("head_type", "labels", "outputs", "loss"),
+    [
+        ("binary", None, 1, "binary_cross_entropy"),
+        ("multiclass", 4, 4, "cross_entropy"),
+        ("multilabel", 3, 3, "binary_cross_entropy"),
+        ("regression", None, 1, "mean_squared_error"),
+    ],
+)
+@pytest.mark.parametrize(("name", "config"), [("bert_with_head", SMALL), ("modernbert_with_head", MODERN)])
+def test_heads_by_name(name, config, head_type, labels, outputs, loss):
+    model = create_model(name, head_type=head_type, num_labels=labels, config=config, engine="numpy")
+    output, _ = model.forward(np.array([[1, 2, 3]]))
+    assert output.shape == (1, outputs)
+    assert model.head.loss_name == loss
+
+
+def test_a_preset_by_name():
+    assert create_model("bert_with_head", head_type="mlm", config="mini", engine="numpy").config == MINI_BERT_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"name": "bart"}, "unknown model 'bart'; did you mean 'bert'"),
+        ({"name": "bert", "head_type": "binary"}, "has no head to choose"),
+        ({"name": "bert_with_head", "head_type": "binry"}, "did you mean 'binary'"),
+        ({"name": "bert_with_head", "head_type": "binary", "num_labels": 7}, "num_labels 7 does not fit"),
+        ({"name": "bert_with_head", "head_type": "multiclass"}, "num_labels of at least 1"),
+        ({"name": "bert_with_head", "head_type": "mlm", "config": "tiny"}, "unknown preset 'tiny'"),
+    ],
+)
+def test_what_cannot_be_made_is_named(arguments, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        create_model(**{"config": SMALL, "engine": "numpy", **arguments})
+
+
+def test_recipes_of_ones_own(monkeypatch):
+    monkeypatch.setattr(factory, "REGISTRY", dict(factory.REGISTRY))
+    register("mine", lambda **options: BertWithHead(SMALL, "mlm", **options))
+    assert create_from_registry("mine", engine="numpy").config == SMALL
+    with pytest.raises(ConfigError, match="already"):
+        register("mine", BertWithHead)
+    with pytest.raises(ConfigError, match="titanic-bert"):
+        create_from_registry("titanic")
