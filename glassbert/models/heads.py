@@ -6,6 +6,7 @@ language model scores only the rows that were masked, which is most of what make
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,7 +47,7 @@ POOLINGS = {"cls": (cls_pool, cls_pool_backward), "mean": (mean_pool, mean_pool_
 MASKED_ROWS_MULTIPLE = 64  # a compiled step is compiled once for each number of rows: few numbers, few compilations
 
 
-class Head:
+class Head(ABC):
     """What every head can do; `scope` carries parameters, cache and gradients under the name `head`."""
 
     kind: ClassVar[str]
@@ -56,18 +57,20 @@ class Head:
         self.config = config
         self.num_labels = num_labels
 
-    def parameters(self) -> list[Parameter]:
-        raise NotImplementedError
+    @abstractmethod
+    def parameters(self) -> list[Parameter]: ...
 
+    @abstractmethod
     def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
         """Checked labels as the arrays that `loss` takes."""
-        raise NotImplementedError
 
-    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(
+        self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None
+    ) -> Array: ...
 
-    def backward(self, doutput: Array, at: Scope) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def backward(self, doutput: Array, at: Scope) -> Array: ...
 
     def loss(self, output: Array, targets: Array, at: Scope) -> Array:
         forward = LOSSES[self.loss_name][0]
