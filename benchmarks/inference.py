@@ -19,6 +19,7 @@ import itertools
 import re
 import sysconfig
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ def pad(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 # ---- who embeds ----------------------------------------------------------------------------------------------------
 
 
-class Embedder:
+class Embedder(ABC):
     """What all contenders do; each knows how to embed one batch."""
 
     facts: dict[str, Any]
@@ -120,8 +121,8 @@ class Embedder:
         self.batches = batches
         self.facts = {}
 
-    def embed(self, ids: Any, mask: Any) -> np.ndarray:
-        raise NotImplementedError
+    @abstractmethod
+    def embed(self, ids: Any, mask: Any) -> np.ndarray: ...
 
     def embeddings(self, workload: str) -> list[np.ndarray]:
         return [np.asarray(self.embed(*batch)) for batch in self.batches[workload]]

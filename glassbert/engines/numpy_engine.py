@@ -1,8 +1,8 @@
 """The NumPy engine: float32 or float64 on the CPU, a batch spread over threads.
 
 One thread works on one part of the batch from the first layer to the last, with a single-threaded BLAS; that keeps
-its activations in its own cache and needs two meetings a step instead of hundreds. What is not split (the scores of a
-large vocabulary, a single long sequence) runs on a multi-threaded BLAS.
+its activations in its own cache and needs two meetings a step instead of hundreds. What cannot be split by rows (the
+scores of a large vocabulary, a single long sequence) the kernels split by columns or heads.
 """
 
 from __future__ import annotations

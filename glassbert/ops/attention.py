@@ -61,15 +61,6 @@ class AttentionPattern:
                 result = near if result is None else result & near
         return result
 
-    def part(self, rows: slice) -> AttentionPattern:
-        """The pattern of some rows of the batch."""
-        return AttentionPattern(
-            None if self.keys is None else self.keys[rows],
-            None if self.segments is None else self.segments[rows],
-            self.window,
-            self.causal,
-        )
-
 
 def whole(length: int) -> slice:
     return slice(0, length)

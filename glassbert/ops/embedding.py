@@ -60,8 +60,10 @@ def take_rows_backward(dy: Array, rows: Array, shape: tuple[int, ...]) -> Array:
     """Rows that were not chosen had no influence: their gradient is zero."""
     xp = namespace(dy)
     dx = xp.zeros((int(np.prod(shape[:-1])), shape[-1]), dtype=dy.dtype)
-    if is_numpy(dy):
-        np.add.at(dx, rows, dy) if len(np.unique(rows)) < len(rows) else dx.__setitem__(rows, dy)
-    else:
+    if not is_numpy(dy):
         dx = dx.at[rows].add(dy)
+    elif len(np.unique(rows)) == len(rows):
+        dx[rows] = dy
+    else:  # a row chosen twice collects both gradients
+        np.add.at(dx, rows, dy)
     return dx.reshape(shape)

@@ -45,6 +45,11 @@ class AdamW:
         self.mean = self.engine.parameters(model.layout)
         self.square = self.engine.parameters(model.layout)
 
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """Everything but the learning rate, which changes from step to step."""
+        return self.betas, self.epsilon, self.weight_decay, self.clip
+
     def update(self, parameters: FlatArrays, gradients: FlatGradients) -> float:
         """Move the parameters of a NumPy model in place; returns the norm of the gradient before clipping."""
         self.steps += 1

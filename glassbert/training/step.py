@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
+from glassbert.errors import InputError
 from glassbert.layers.scope import Cache, Scope
 from glassbert.models.encoder import Batch, encode, encode_backward
 from glassbert.models.heads import pad_rows
@@ -28,7 +30,7 @@ class TrainingStep:
         self.model = model
         self.optimizer = optimizer
         self._gradients: Any = None
-        self._compiled: Any = None
+        self._compiled: dict[Any, Any] = {}
 
     def __call__(self, input_ids: Any, labels: Any, attention_mask: Any = None, **inputs: Any) -> StepResult:
         if self.model.engine.compiles:
@@ -45,8 +47,10 @@ class TrainingStep:
         import mlx.core as mx
 
         model, optimizer, engine = self.model, self.optimizer, self.model.engine
-        checked = check_inputs(model.config, input_ids, attention_mask, **inputs)
-        targets = pad_rows(model.head.prepare_labels(as_array("labels", labels), checked["ids"].shape))  # type: ignore[union-attr]
+        if model.head is None:
+            raise InputError("this model has no head, so it has no loss to train on")
+        checked: Any = check_inputs(model.config, input_ids, attention_mask, **inputs)
+        targets = pad_rows(model.head.prepare_labels(as_array("labels", labels), checked["ids"].shape))
         batch = model._batch(checked)
         arrays = {
             "ids": batch.ids, "positions": batch.positions, "types": batch.types, "mask": batch.mask,
@@ -57,12 +61,19 @@ class TrainingStep:
         present = {name: value for name, value in arrays.items() if value is not None}
         optimizer.steps += 1
         model.dropout_seed += 1
-        if self._compiled is None:
-            self._compiled = mx.compile(self._pure_step)
+        # What is compiled has these settings inside; with others it must be compiled anew.
+        settings = (model.training, model.checkpointing, *optimizer.settings)
+        if settings not in self._compiled:
+            self._compiled[settings] = mx.compile(partial(self._pure_step))
         state = (model.parameters, optimizer.mean, optimizer.square)
         model.parameters, optimizer.mean, optimizer.square = {}, {}, {}  # the old arrays may now be overwritten
         step, rate = mx.array(float(optimizer.steps)), mx.array(optimizer.learning_rate)
-        (*new, loss, norm) = self._compiled(*state, present, step, rate, mx.random.key(model.dropout_seed))
+        key = mx.random.key(model.dropout_seed)
+        try:
+            (*new, loss, norm) = self._compiled[settings](*state, present, step, rate, key)
+        except BaseException:
+            model.parameters, optimizer.mean, optimizer.square = state
+            raise
         del state
         model.parameters, optimizer.mean, optimizer.square = new
         mx.async_eval(new, loss, norm)

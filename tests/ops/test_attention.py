@@ -191,14 +191,6 @@ def test_huge_scores_neither_overflow_nor_lose_the_winner():
     assert all(np.isfinite(x).all() for x in (*dense, *tiled))
 
 
-def test_a_part_of_a_pattern_is_the_pattern_of_those_rows():
-    keys, segments = np.array([[1, 0], [1, 1], [0, 1]]), np.array([[1, 1], [1, 2], [2, 2]])
-    part = AttentionPattern(keys, segments, 3, True).part(slice(1, 3))
-    np.testing.assert_array_equal(part.keys, keys[1:])
-    np.testing.assert_array_equal(part.segments, segments[1:])
-    assert part.window == 3 and part.causal
-
-
 # ---- MLX -----------------------------------------------------------------------------------------------------------
 
 MLX_PATTERNS = {

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from glassbert import MINI_BERT_CONFIG, MiniBERT
 from glassbert.training.adamw import AdamW
 from glassbert.training.step import TrainingStep
 from tests.models.small import BERT, CONFIGS, DROPOUT, MODERN, batch, make
@@ -124,3 +125,40 @@ def test_a_step_of_nothing_but_ignored_labels_only_decays():
     losses, norms = train(model, (ids, mask, np.full_like(labels, -100)), 1, weight_decay=0.0)
     assert losses == norms == [0.0]
     np.testing.assert_array_equal(model.parameters.flat, before)
+
+
+def test_a_compiled_step_follows_changed_settings():
+    pytest.importorskip("mlx.core")
+    config = MINI_BERT_CONFIG.replace(
+        vocab_size=30,
+        hidden_size=8,
+        num_attention_heads=2,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        hidden_dropout=0.5,
+    )
+    ids = np.arange(5, 21).reshape(2, 8)
+    step = TrainingStep(model := MiniBERT(config, engine="mlx"), AdamW(model, 0.0))
+    first, again = (float(step(ids, ids).loss) for _ in range(2))
+    assert first == again
+    model.set_training(True)
+    assert float(step(ids, ids).loss) != first
+    model.set_training(False)
+    assert float(step(ids, ids).loss) == first
+
+
+def test_a_step_that_fails_loses_nothing(monkeypatch):
+    pytest.importorskip("mlx.core")
+    config = MINI_BERT_CONFIG.replace(
+        vocab_size=30, hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1
+    )
+    step = TrainingStep(model := MiniBERT(config, engine="mlx"), AdamW(model, 0.1))
+    names = list(model.parameters)
+
+    def broken(*_):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(step, "_pure_step", broken)
+    with pytest.raises(RuntimeError, match="no"):
+        step(np.array([[5, 6]]), np.array([[5, 6]]))
+    assert list(model.parameters) == list(step.optimizer.mean) == names
