@@ -23,3 +23,11 @@ class CheckpointError(GlassBertError):
 
 class EngineError(GlassBertError):
     """An engine, precision or device that this machine does not have."""
+
+
+class TextError(GlassBertError):
+    """A tokenizer, a text file or a corpus that cannot be used."""
+
+
+class TrainingError(GlassBertError):
+    """A run that cannot start or cannot go on."""

@@ -1,7 +1,8 @@
 """The command line: one thin file a command.
 
 To add a command, write `glassbert/cli/<name>.py` with a function `run`, whose parameters become the command's options
-and whose docstring becomes its help, and add a line to the table. A file is imported only when its command is named on
+and whose docstring becomes its help, and add a line to the table. A command with commands of its own (`glassbert corpus
+build`) has a Typer called `app` instead. A file is imported only when its command is named on
 the command line, so that `glassbert --help` stays quick whatever the commands need.
 """
 
@@ -34,8 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     app.callback()(_global_options)
     for name, summary in COMMANDS.items():
-        run = import_module(f"glassbert.cli.{name.replace('-', '_')}").run if name in arguments else _not_imported
-        app.command(name, short_help=summary)(run)
+        if name not in arguments:
+            app.command(name, short_help=summary)(_not_imported)
+            continue
+        command = import_module(f"glassbert.cli.{name.replace('-', '_')}")
+        if hasattr(command, "app"):
+            app.add_typer(command.app, name=name, short_help=summary)
+        else:
+            app.command(name, short_help=summary)(command.run)
     try:
         app(args=list(arguments), prog_name="glassbert")
     except GlassBertError as error:

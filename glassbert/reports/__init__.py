@@ -1,0 +1,1 @@
+"""Reports: one look for every page the program writes."""
