@@ -1,0 +1,69 @@
+"""Our own CUDA kernels against the plain operations in float64. They need an NVIDIA GPU."""
+
+import numpy as np
+import pytest
+
+from glassbert.ops.registry import plain
+
+mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
+from glassbert.engines import mlx_cuda  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not mlx_cuda.on_cuda(), reason="needs an NVIDIA GPU")
+# The largest error allowed, as a share of the largest value: rounding of the inputs is taken out beforehand.
+LIMITS = {"float32": 2e-6, "bfloat16": 1e-2}
+
+
+def given(shape, dtype, seed, scale=1.0, shift=0.0):
+    """An array on the device, and the same rounded values in float64."""
+    values = np.random.default_rng(seed).standard_normal(shape) * scale + shift
+    array = mx.array(values.astype(np.float32)).astype(getattr(mx, dtype))
+    return array, np.array(array.astype(mx.float32), dtype=np.float64)
+
+
+def close(ours, reference, limit):
+    ours = np.array(ours.astype(mx.float32), dtype=np.float64)
+    assert ours.shape == reference.shape
+    error = np.abs(ours - reference).max() / np.abs(reference).max()
+    assert error < limit, f"off by {error:.1e} of the largest value"
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize(("rows", "width"), [(1, 64), (7, 192), (4096, 384), (5001, 768), (300, 1024)])
+def test_layer_norm_backward(rows, width, dtype):
+    x, x64 = given((rows, width), dtype, 0, shift=0.5)
+    dy, dy64 = given((rows, width), dtype, 1)
+    gamma, gamma64 = given((width,), dtype, 2, scale=0.3, shift=1.0)
+    assert mlx_cuda.norm_fits(x)
+    dx, dgamma, dbeta = mlx_cuda.layer_norm_backward(dy, x, gamma, 1e-12)
+    _, cache = plain("layer_norm")(x64.copy(), gamma64, np.zeros(width), 1e-12)
+    references = plain("layer_norm_backward")(dy64.copy(), gamma64, cache)
+    for ours, reference, limit in zip((dx, dgamma, dbeta), references, (LIMITS[dtype], 1e-5, 1e-5), strict=True):
+        close(ours, reference, limit)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("shape", [(1, 8), (3, 5, 2304), (1000, 64)])
+def test_geglu(shape, dtype):
+    x, x64 = given(shape, dtype, 3, scale=2.0)
+    dy, dy64 = given((*shape[:-1], shape[-1] // 2), dtype, 4)
+    assert mlx_cuda.geglu_fits(x)
+    y, cache = plain("geglu")(x64.copy())
+    close(mlx_cuda.geglu(x), y, LIMITS[dtype])
+    close(mlx_cuda.geglu_backward(dy, x), plain("geglu_backward")(dy64.copy(), x64, cache), LIMITS[dtype])
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("batched", [False, True], ids=["angles shared", "angles by row"])
+def test_rotary_reads_strided_heads(dtype, batched):
+    batch, length, heads, size = 3, 130, 5, 64
+    qkv, qkv64 = given((batch, length, 3, heads, size), dtype, 5)
+    angle = np.random.default_rng(6).uniform(0, 100, (batch if batched else 1, length, 1, size // 2))
+    cos, sin = (mx.array(f(angle).astype(np.float32)) for f in (np.cos, np.sin))
+    for part in range(3):
+        x = qkv[:, :, part]
+        assert mlx_cuda.rotary_fits(x)
+        close(
+            mlx_cuda.rotary(x, cos, sin),
+            plain("rotary")(qkv64[:, :, part], np.cos(angle), np.sin(angle)),
+            LIMITS[dtype],
+        )
