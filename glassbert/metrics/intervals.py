@@ -1,0 +1,108 @@
+"""How sure is a score? The bootstrap asks what other samples of the same size would have given.
+
+A resample draws N of the N examples with replacement, so it is nothing but a weight for every example: how often it was
+drawn. Metrics take many rows of weights at once, [R, N], so a thousand resamples are a few array operations. The
+interval runs between the percentiles of the R values. Two systems are compared on the same resamples, since what is
+hard for one is mostly hard for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassbert.errors import InputError
+from glassbert.metrics.undefined import Undefined
+
+AT_ONCE = 1 << 21  # weights in memory at a time
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The value on all examples, and where 95 % (`level`) of the resamples lie. `undefined` of them had no value."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+    resamples: int
+    undefined: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+
+@dataclass(frozen=True)
+class Difference(Interval):
+    """The first system's value minus the second's; `p`: the two-sided chance that sampling alone gives this sign."""
+
+    p: float = 1.0
+
+
+def bootstrap(
+    metric: Callable[..., Any], *columns: Any, resamples: int = 1000, seed: int = 0, level: float = 0.95, **options: Any
+) -> Interval:
+    """`metric(*columns, **options)` with its interval; the columns hold one entry for each example."""
+    value = metric(*columns, **options)
+    values = _values(metric, columns, options, resamples, seed)
+    return Interval(float(value), *_bounds(values, level), level, resamples, int(np.isnan(values).sum()))
+
+
+def paired_difference(
+    metric: Callable[..., Any],
+    truth: Any,
+    first: Any,
+    second: Any,
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+    **options: Any,
+) -> Difference:
+    """metric(truth, first) - metric(truth, second), on the same resamples."""
+    value = metric(truth, first, **options) - metric(truth, second, **options)
+    both = [_values(metric, (truth, system), options, resamples, seed) for system in (first, second)]
+    values = both[0] - both[1]
+    known = values[~np.isnan(values)]
+    bounds = _bounds(values, level)
+    # One more on both sides: a thousand resamples cannot show a chance of zero.
+    below, above = (known <= 0).sum() + 1, (known >= 0).sum() + 1
+    p = min(1.0, 2.0 * min(below, above) / (len(known) + 1))
+    return Difference(float(value), *bounds, level, resamples, len(values) - len(known), float(p))
+
+
+def resample_weights(examples: int, resamples: int, generator: np.random.Generator) -> np.ndarray:
+    """[resamples, examples]: how often each example was drawn."""
+    drawn = generator.integers(0, examples, (resamples, examples))
+    drawn += np.arange(resamples)[:, None] * examples
+    return np.bincount(drawn.ravel(), minlength=resamples * examples).reshape(resamples, examples).astype(np.float64)
+
+
+def _values(
+    metric: Callable[..., Any], columns: tuple[Any, ...], options: dict[str, Any], resamples: int, seed: int
+) -> np.ndarray:
+    examples = len(columns[0])
+    if resamples < 2:
+        raise InputError(f"an interval needs many resamples, got {resamples}")
+    generator = np.random.default_rng(seed)
+    rows = max(1, AT_ONCE // examples)
+    parts = []
+    for start in range(0, resamples, rows):
+        weights = resample_weights(examples, min(rows, resamples - start), generator)
+        parts.append(np.asarray(metric(*columns, weights=weights, **options), np.float64))
+    return np.concatenate(parts)
+
+
+def _bounds(values: np.ndarray, level: float) -> tuple[float, float]:
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, got {level}")
+    known = values[~np.isnan(values)]
+    if 2 * len(known) < len(values):
+        raise Undefined(
+            f"no interval: {len(values) - len(known)} of {len(values)} resamples have no value; too few examples"
+        )
+    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)

@@ -1,0 +1,74 @@
+"""Page: a report as one HTML file, with its style and its pictures inside."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from glassbert.files import replacing
+from glassbert.reports.palette import variables
+from glassbert.reports.section import Section, inline
+
+TEMPLATE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="GlassBERT {version}">
+<title>{tab}</title>
+<style>
+{colours}
+{style}
+</style>
+</head>
+<body>
+<header>
+<p class="kicker">GlassBERT</p>
+<h1>{title}</h1>
+{subtitle}{contents}</header>
+<main>
+{body}
+</main>
+<footer>{footer}</footer>
+</body>
+</html>
+"""
+CONTENTS_FROM = 4
+
+
+class Page(Section):
+    """A report: fill it from top to bottom with the methods of `Section`, then `write` it."""
+
+    def __init__(self, title: str, subtitle: str = "", footer: str = ""):
+        super().__init__()
+        self.title, self.subtitle, self.footer = title, subtitle, footer
+
+    def render(self) -> str:
+        from glassbert import __version__
+
+        return TEMPLATE.format(
+            version=__version__,
+            tab=escape(self.title),
+            colours=variables(),
+            style=files("glassbert.reports").joinpath("style.css").read_text(encoding="utf-8").strip(),
+            title=inline(self.title),
+            subtitle=f'<p class="subtitle">{inline(self.subtitle)}</p>\n' if self.subtitle else "",
+            contents=self._contents(),
+            body=self.body(),
+            footer=inline(f"{self.footer} " if self.footer else "") + f"Written by GlassBERT {__version__}.",
+        )
+
+    def write(self, path: str | Path) -> Path:
+        path = Path(path)
+        with replacing(path) as file:
+            file.write(self.render())
+        return path
+
+    def _contents(self) -> str:
+        entries = self._counter.contents
+        if len(entries) < CONTENTS_FROM:
+            return ""
+        links = "".join(f'<a href="#{anchor}">{inline(text)}</a>' for anchor, text in entries)
+        return f'<nav aria-label="Contents">{links}</nav>\n'

@@ -1,0 +1,173 @@
+"""A page is one safe, self-contained file."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from glassbert.errors import GlassBertError, InputError
+from glassbert.reports import Html, Page, figures, number, share, short
+from glassbert.reports.palette import DARK, LIGHT, SERIES
+
+EVIL = '<script>alert("x")</script> & <img src=http://evil.example/x.png>'
+VOID = {"meta", "br", "hr", "img", "link", "input", "use", "path", "image"}
+
+
+class Outline(HTMLParser):
+    """Collects tags and ids, and complains of tags that are not closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.ids, self.links = [], [], [], []
+        self.feed(text)
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.ids += [value for name, value in attributes if name == "id"]
+        self.links += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def full_page(text="words"):
+    page = Page(text, text, footer=text)
+    page.heading(text)
+    page.text(text)
+    page.facts([(text, text, text), ("loss", 4.31)])
+    page.table([text, "number"], [[text, 1234567], ["b", 2.5]], caption=text)
+    page.compare(["A", "B"], [[text, 1, 2]])
+    page.warning(text, text, text, [text])
+    page.message("problem", text)
+    page.good(text)
+    page.code(text)
+    with page.details(text) as part:
+        part.text(text)
+    with page.columns() as (left, right):
+        left.text(text)
+        right.text(text)
+    return page
+
+
+def test_every_piece_escapes_what_it_is_given():
+    rendered = full_page(EVIL).render()
+    tags = Outline(rendered).tags
+    assert "script" not in tags and "img" not in tags
+    assert rendered.count("&lt;script&gt;") >= 15
+
+
+def test_markup_goes_in_only_by_name():
+    page = Page("t")
+    page.table(["a"], [[Html("<b>bold</b>")], ["<b>not bold</b>"]])
+    assert "<b>bold</b>" in page.body() and "&lt;b&gt;not bold" in page.body()
+
+
+def test_backticks_are_code_and_stay_escaped():
+    page = Page("t")
+    page.text("run `pip <x>` now")
+    assert "run <code>pip &lt;x&gt;</code> now" in page.body()
+
+
+def test_the_file_is_whole_and_needs_nothing_else(tmp_path):
+    pytest.importorskip("matplotlib")
+    page = full_page()
+    for _ in range(2):
+        page.figure(lambda: figures.lines({"a": ([1, 2], [1, 2]), "b": ([1, 2], [2, 1])}), "caption", "what it shows")
+    path = page.write(tmp_path / "deep" / "page.html")
+    text = path.read_text(encoding="utf-8")
+    outline = Outline(text)
+    assert text.startswith("<!doctype html>") and outline.tags.count("svg") == 2
+    assert all(link.startswith("#") for link in outline.links), "only links inside the page"
+    assert not re.search(r"url\((?!#)|@import|<script", text)
+    assert len(outline.ids) == len(set(outline.ids)), "ids of two figures must not meet"
+    assert 'aria-label="what it shows"' in text
+    assert [entry.name for entry in path.parent.iterdir()] == ["page.html"]
+
+
+def test_columns_of_numbers_stand_right():
+    page = Page("t")
+    page.table(["name", "count", "share", "words"], [["a", 1, "12.3 %", "1 of 2"], ["b", None, "–", "x"]])
+    assert re.findall(r'<th scope="col"( class="number")?>', page.body()) == [
+        "",
+        ' class="number"',
+        ' class="number"',
+        "",
+    ]
+
+
+def test_a_row_of_another_length_is_refused():
+    with pytest.raises(InputError, match="2 headers cannot hold a row of 1"):
+        Page("t").table(["a", "b"], [["only one"]])
+
+
+def test_long_pages_have_contents():
+    page = Page("t")
+    for name in "abcd":
+        page.heading(f"Part {name}")
+    anchors = re.findall(r'<a href="#(.*?)">', page.render())
+    assert len(anchors) == 4 and all(f'id="{anchor}"' in page.render() for anchor in anchors)
+
+
+def test_without_matplotlib_the_page_says_how_to_get_the_pictures(monkeypatch):
+    monkeypatch.setattr(figures, "available", lambda: False)
+    page = Page("t")
+    for _ in range(2):
+        page.figure(lambda: pytest.fail("drawn without matplotlib"), "caption")
+    page.text("the numbers")
+    assert page.body().count("glassbert[plots]") == 1 and "the numbers" in page.body()
+
+
+def test_a_page_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(GlassBertError, match="cannot write"):
+        Page("t").write(tmp_path / "file" / "page.html")
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(1234567, "1,234,567"), (np.int64(5), "5"), (0.123456, "0.1235"), (1e-9, "1.00e-09"), (True, "yes"), (None, "–"),
+     (float("nan"), "not a number"), (-0.5, "−0.5"), (123456.7, "123,457")],
+)  # fmt: skip
+def test_numbers(value, written):
+    assert number(value) == written
+
+
+def test_shares_and_sizes():
+    assert [share(x) for x in (0, 1e-9, 0.0005, 0.012, 0.5, None)] == [
+        "0 %",
+        "< 0.001 %",
+        "0.050 %",
+        "1.2 %",
+        "50.0 %",
+        "–",
+    ]
+    assert [short(x) for x in (999, 1000, 53_164_000, 999_999, 1.5e9)] == ["999", "1 k", "53.2 M", "1 M", "1.5 G"]
+
+
+def contrast(one, other):
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_colours_can_be_read(theme):
+    for name in ("ink", "muted", "problem", "warning", "note", "good"):
+        assert contrast(theme[name], theme["paper"]) >= 4.5 and contrast(theme[name], theme["card"]) >= 4.5, name
+    for name in SERIES:
+        assert contrast(theme[name], theme["paper"]) >= 3, name
+    assert len(set(theme.values())) == len(theme), "two names for one colour could not be told apart in an SVG"
