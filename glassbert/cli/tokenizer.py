@@ -1,0 +1,226 @@
+"""`glassbert tokenizer`: train a vocabulary, see how words fall apart, look inside a tokenizer."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from glassbert.errors import TextError
+from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer, load_tokenizer
+from glassbert.text.anatomy import Anatomy, dissect
+from glassbert.text.explaining import Story, explain
+from glassbert.text.wordpiece_files import FILES
+
+app = typer.Typer(
+    help="Train a vocabulary, see how words fall apart, look inside a tokenizer.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+COLOURS = ("black on bright_cyan", "black on bright_yellow", "black on bright_green", "black on bright_magenta")
+UNKNOWN, SPECIAL = "white on red", "black on bright_white"
+Folder = Annotated[Path, typer.Argument(help="A folder with a tokenizer.json or vocab.txt, or such a file.")]
+
+
+# ---- train ---------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def train(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write the tokenizer to.")],
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text files (also .gz .xz .zst .bz2), JSONL, CSV, Parquet, Markdown, or folders of such; without any, "
+            "the English of your Python installation."
+        ),
+    ] = None,
+    size: Annotated[int, typer.Option(help="Entries of the vocabulary, special tokens counted.")] = 8192,
+    cased: Annotated[bool, typer.Option("--cased", help="Keep capitals and accents.")] = False,
+    min_frequency: Annotated[int, typer.Option(help="How often a piece must occur to become an entry.")] = 2,
+    hand: Annotated[
+        bool, typer.Option("--hand/--fast", help="Our own trainer, or that of Hugging Face's tokenizers.")
+    ] = True,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a tokenizer that is there already.")] = False,
+) -> None:
+    """Learn a WordPiece vocabulary from text and write it for GlassBERT and for Hugging Face's AutoTokenizer.
+
+    The vocabulary begins with [PAD] [UNK] [CLS] [SEP] [MASK] and the characters of the text; then the pair of pieces
+    that occurs most often is joined, again and again, until there are as many entries as you asked for. The same
+    text always gives the same vocabulary. Memory does not grow with the text.
+    """
+    from glassbert.text.corpus.documents import read_documents
+
+    if (output / "tokenizer.json").exists() and not overwrite:
+        raise TextError(f"there is a tokenizer in {output} already; add --overwrite to replace it")
+    kind: type[Tokenizer] = WordPieceTokenizer if hand else FastTokenizer
+    screen = Console(stderr=True)
+    begin = time.monotonic()
+    with (
+        warnings.catch_warnings(record=True) as told,
+        Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}"),
+            console=screen,
+            transient=True,
+            disable=not screen.is_terminal,
+        ) as bar,
+    ):
+        warnings.simplefilter("always")
+        task = bar.add_task("Reading", total=None, done="")
+
+        def progress(what: str, done: int, total: int) -> None:
+            amount = f"{done:,} of {total:,}" if total else f"{done / 1e6:,.0f} million characters"
+            bar.update(task, description=what.capitalize(), completed=done, total=total or None, done=amount)
+
+        tokenizer = kind.train(read_documents(sources or []), size, not cased, min_frequency, progress)
+    tokenizer.save(output)
+    for warning in told:
+        screen.print(str(warning.message), style="yellow", markup=False)
+    console = Console()
+    console.print(f"{tokenizer.vocab_size:,} entries learnt in {time.monotonic() - begin:.0f} s, written to {output}")
+    console.print(f"fingerprint {tokenizer.fingerprint[:16]}", style="dim")
+    console.print(f"Look inside it: glassbert tokenizer inspect {output}", markup=False, style="dim")
+
+
+# ---- encode --------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def encode(
+    folder: Folder,
+    text: Annotated[str, typer.Argument(help='The text; "-" reads it from standard input.')],
+    pair: Annotated[str | None, typer.Argument(help="A second text, as for question and answer.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Cut to so many tokens.")] = None,
+    hand: Annotated[bool, typer.Option("--hand/--fast", help="Our own code, or Hugging Face's tokenizers.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print ids, tokens and offsets as one JSON object.")] = False,
+) -> None:
+    """Show how each word of a text falls apart, and why: what was tried, what matched, why a word is unknown."""
+    text = sys.stdin.read().rstrip("\n") if text == "-" else text
+    tokenizer: Tokenizer = WordPieceTokenizer.load(folder) if hand else load_tokenizer(folder)
+    encoding = tokenizer.encode(text, pair, max_length=max_length)
+    if as_json:
+        typer.echo(json.dumps(asdict(encoding), ensure_ascii=False))
+        return
+    console = Console()
+    console.print(coloured(encoding.tokens, tokenizer))
+    console.print(Text(" ".join(map(str, encoding.ids)), "dim"))
+    teller = by_hand(tokenizer)
+    if teller is None:
+        kind = tokenizer.kind if isinstance(tokenizer, FastTokenizer) else ""
+        console.print(f"The reasons can be told of WordPiece only; this is {kind}.", style="dim")
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("word", "pieces", "why"):
+        table.add_column(heading, no_wrap=heading == "word")
+    for one in (text, pair):
+        for story in explain(teller, one) if one else ():
+            table.add_row(written(story), coloured([piece.token for piece in story.pieces], teller), Text(story.reason))
+    console.print(table)
+
+
+def by_hand(tokenizer: Tokenizer) -> WordPieceTokenizer | None:
+    """The hand-written tokenizer of the same description, where there is one."""
+    if isinstance(tokenizer, WordPieceTokenizer):
+        return tokenizer
+    description = tokenizer.description if isinstance(tokenizer, FastTokenizer) else None
+    return WordPieceTokenizer(description) if description else None
+
+
+def written(story: Story) -> Text:
+    """The word as it stands in the text, and what normalisation made of it."""
+    shown = story.written if len(story.written) <= 24 else f"{story.written[:23]}…"
+    if story.written == story.word:
+        return Text(shown)
+    return Text.assemble(shown, (f" → {story.word if len(story.word) <= 24 else story.word[:23] + '…'}", "dim"))
+
+
+def coloured(tokens: list[str], tokenizer: Tokenizer) -> Text:
+    """Tokens in colours by turns; special ones white, unknown ones red."""
+    shown = Text()
+    turn = 0
+    for token in tokens:
+        id = tokenizer.vocabulary[token]
+        style = UNKNOWN if id == tokenizer.unknown_id else SPECIAL if id in tokenizer.special_ids else ""
+        if not style:
+            style, turn = COLOURS[turn % len(COLOURS)], turn + 1
+        shown.append(token, style).append(" ")
+    shown.right_crop(1)
+    return shown
+
+
+# ---- inspect -------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def inspect(
+    folder: Folder,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Show what a vocabulary is made of: sizes, special ids, continuations, longest pieces, odd entries, characters."""
+    tokenizer = load_tokenizer(folder)
+    description = tokenizer.description
+    anatomy = dissect(tokenizer, description.normaliser if description else None)
+    if as_json:
+        facts = {"kind": tokenizer.kind, "fingerprint": tokenizer.fingerprint, **asdict(anatomy)}
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    console = Console()
+    grid = Table.grid(padding=(0, 2))
+    for label, value in facts_of(tokenizer, anatomy):
+        grid.add_row(Text(label, "bold"), Text(value))
+    files = [folder / name for name in FILES if (folder / name).is_file()] if folder.is_dir() else [folder]
+    grid.add_row(Text("files", "bold"), Text(", ".join(f"{p.name} ({p.stat().st_size:,} bytes)" for p in files)))
+    grid.add_row(Text("fingerprint", "bold"), Text(tokenizer.fingerprint))
+    console.print(grid)
+    console.print(length_table(anatomy))
+
+
+def facts_of(tokenizer: FastTokenizer, anatomy: Anatomy) -> list[tuple[str, str]]:
+    facts = [
+        ("kind", tokenizer.kind + (f", {switches(tokenizer)}" if tokenizer.description else "")),
+        ("entries", f"{anatomy.entries:,}"),
+        ("special", ", ".join(f"{name} {id}" for name, id in anatomy.special.values())),
+        ("continue a word", f"{anatomy.continuations:,} ({anatomy.continuations / anatomy.entries:.0%})"),
+        ("characters", ", ".join(f"{count:,} {script}" for script, count in list(anatomy.characters.items())[:12])),
+        ("longest", "  ".join(anatomy.longest)),
+    ]
+    if anatomy.reserved:
+        facts.append(("reserved", f"{anatomy.reserved:,} entries named like [unused0]"))
+    for label, tokens, meaning in (
+        ("unreachable", anatomy.unreachable, "that no text can give"),
+        ("only first", anatomy.only_first, "that may begin a word but not go on in it"),
+    ):
+        if tokens:
+            facts.append((label, f"{len(tokens):,} {meaning}: {'  '.join(tokens[:12])}" + " …" * (len(tokens) > 12)))
+    return facts
+
+
+def switches(tokenizer: FastTokenizer) -> str:
+    assert tokenizer.description
+    normaliser = tokenizer.description.normaliser
+    case = "lower case" if normaliser.lowercase else "case kept"
+    return f"{case}, accents {'stripped' if normaliser.strips_accents else 'kept'}"
+
+
+def length_table(anatomy: Anatomy) -> Table:
+    """How many entries have how many characters, as bars."""
+    table = Table(title="Entries by length", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for heading in ("characters", "entries", ""):
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    most = max(anatomy.lengths.values(), default=1)
+    for length, count in anatomy.lengths.items():
+        table.add_row(str(length), f"{count:,}", Text("█" * max(1, round(30 * count / most)), "cyan"))
+    return table

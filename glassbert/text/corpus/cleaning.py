@@ -1,0 +1,116 @@
+"""Cleaning: what is no text goes, whatever the language; what is text stays as it was written.
+
+A rule looks at characters, lines or whole documents, never at words. Every one counts what it did, and the counts go
+into the manifest:
+
+    control_characters   characters without a glyph, removed (the joiners of Persian, Hindi and emoji stay)
+    spaces_squeezed      lines in which runs of white space became one space
+    html_documents       documents full of HTML tags, of which the text was kept
+    lines_without_letters  rulers, page numbers, rows of figures: removed
+    repeated_lines       a long line four times or more in a document, as page headers are: all but the first removed
+    noise                documents of which less than half is letters and spaces: left out
+    too_short            documents with too few characters left: left out
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections import Counter
+
+CONTROL = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
+)
+BREAK = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+LETTER = re.compile(r"[^\W\d_]")
+HTML_BLOCK = re.compile(r"<(script|style|head|nav)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+HTML_TAG = re.compile(r"<!--.*?-->|</?[a-z][a-z0-9]*(?:\s[^<>]*)?/?>|<!doctype[^<>]*>", re.DOTALL | re.IGNORECASE)
+HTML_BREAK = re.compile(r"</(?:p|div|li|tr|td|h[1-6]|ul|ol|table|title)\s*>|<br\s*/?>", re.IGNORECASE)
+FEW_TAGS = 6
+REPEATS, LONG_LINE = 4, 20
+SAMPLE = 500
+
+RULES = (
+    "control_characters",
+    "spaces_squeezed",
+    "html_documents",
+    "lines_without_letters",
+    "repeated_lines",
+    "noise",
+    "too_short",
+)
+NOISE, TOO_SHORT = "noise", "too_short"
+
+
+def clean(text: str, counts: Counter[str], min_characters: int = 0) -> tuple[list[str], str]:
+    """The paragraphs of a document, or none and the rule that left it out."""
+    if looks_like_noise(text):
+        counts[NOISE] += 1
+        return [], NOISE
+    text, removed = CONTROL.subn("", text)
+    if removed:
+        counts["control_characters"] += removed
+    text = BREAK.sub("\n", text)
+    if "</" in text or "/>" in text:
+        text = _without_html(text, counts)
+    lines = []
+    for line in text.split("\n"):
+        squeezed = " ".join(line.split())
+        if squeezed != line:
+            if not squeezed:
+                continue
+            counts["spaces_squeezed"] += 1
+        if not LETTER.search(squeezed):
+            counts["lines_without_letters"] += bool(squeezed)
+        else:
+            lines.append(squeezed)
+    if len(lines) >= REPEATS:
+        lines = _without_repeats(lines, counts)
+    if not lines or sum(map(len, lines)) < min_characters:
+        counts[TOO_SHORT] += 1
+        return [], TOO_SHORT
+    return lines, ""
+
+
+def paragraphs_as_they_are(text: str, counts: Counter[str], min_characters: int = 0) -> tuple[list[str], str]:
+    """The same without any rule but the length: lines that are not empty, without the space around them."""
+    lines = [stripped for line in text.split("\n") if (stripped := line.strip())]
+    if not lines or sum(map(len, lines)) < min_characters:
+        counts[TOO_SHORT] += 1
+        return [], TOO_SHORT
+    return lines, ""
+
+
+def looks_like_noise(text: str) -> bool:
+    """Whether less than half of the characters, of which some hundreds are looked at, are letters and spaces."""
+    sample = text[:: len(text) // SAMPLE + 1]
+    good = sum(map(str.isalpha, sample)) + sum(map(str.isspace, sample))
+    if not sample.isascii():  # the vowels of Hindi, Thai or Khmer are marks
+        good += sum(unicodedata.category(character)[0] == "M" for character in sample)
+    return good * 2 < len(sample)
+
+
+def _without_html(text: str, counts: Counter[str]) -> str:
+    tags = sum(1 for _, _ in zip(HTML_TAG.finditer(text), range(FEW_TAGS), strict=False))
+    if tags < FEW_TAGS or len(text) > 2000 * len(HTML_TAG.findall(text)):  # prose that mentions a tag or two
+        return text
+    counts["html_documents"] += 1
+    text = HTML_BREAK.sub("\n", HTML_BLOCK.sub("\n", text))
+    return html.unescape(HTML_TAG.sub("", text))
+
+
+def _without_repeats(lines: list[str], counts: Counter[str]) -> list[str]:
+    if len(set(lines)) > len(lines) - REPEATS + 1:
+        return lines
+    often = {line for line, times in Counter(lines).items() if times >= REPEATS and len(line) >= LONG_LINE}
+    if not often:
+        return lines
+    seen: set[str] = set()
+    kept = []
+    for line in lines:
+        if line not in often or line not in seen:
+            kept.append(line)
+            seen.add(line)
+    counts["repeated_lines"] += len(lines) - len(kept)
+    return kept

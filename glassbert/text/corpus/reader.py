@@ -1,0 +1,230 @@
+"""A corpus on disk, opened: `Corpus`, its two `Split`s and their `Shard`s, all memory-mapped.
+
+Opening checks what can be checked without reading the text: the manifest, the size of every file, types and shapes.
+`verify` reads everything and compares checksums.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glassbert.errors import TextError
+from glassbert.files import sha256
+from glassbert.text.corpus.layout import (
+    ARRAYS,
+    BUILDING,
+    DOCUMENTS,
+    FORMAT,
+    MANIFEST,
+    OFFSET_TYPE,
+    SENTENCES,
+    SPLITS,
+    TOKENS,
+    VERSION,
+    array_file,
+    token_type,
+)
+
+if TYPE_CHECKING:
+    from glassbert.text.fast import FastTokenizer
+    from glassbert.text.tokenizer import Tokenizer
+
+REBUILD = "build the corpus again with `glassbert corpus build`"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some tens of millions of tokens with the ends of their sentences and documents.
+
+    Document d is made of the sentences document_ends[d - 1] to document_ends[d] - 1, and sentence s of the tokens
+    sentence_ends[s - 1] to sentence_ends[s] - 1, where the first of each begins at 0.
+    """
+
+    name: str
+    tokens: np.ndarray = field(repr=False)  # [tokens] uint16 or uint32
+    sentence_ends: np.ndarray = field(repr=False)  # [sentences] uint32, into tokens
+    _documents: np.ndarray = field(repr=False)  # [documents, 2] uint32
+
+    @property
+    def document_ends(self) -> np.ndarray:
+        """[documents], into the sentences."""
+        return self._documents[:, 0]
+
+    @property
+    def document_sources(self) -> np.ndarray:
+        """[documents], into the manifest's list of sources."""
+        return self._documents[:, 1]
+
+    @property
+    def document_token_ends(self) -> np.ndarray:
+        """[documents], into the tokens."""
+        return self.sentence_ends[self.document_ends.astype(np.int64) - 1]
+
+
+@dataclass(frozen=True)
+class Split:
+    """The documents to train on, or those held out."""
+
+    name: str
+    documents: int
+    sentences: int
+    tokens: int
+    shards: list[Shard] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A finished corpus. `manifest` says where everything in it came from."""
+
+    folder: Path
+    manifest: dict[str, Any] = field(repr=False)
+    splits: dict[str, Split]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Corpus:
+        folder = Path(folder)
+        manifest = read_manifest(folder)
+        kind = token_type(manifest["tokenizer"]["vocab_size"])
+        splits = {name: _open_split(folder, name, manifest["splits"][name], kind) for name in SPLITS}
+        return cls(folder, manifest, splits)
+
+    def split(self, name: str) -> Split:
+        if name not in self.splits:
+            raise TextError(f"a corpus has the splits {' and '.join(self.splits)}, not {name!r}")
+        return self.splits[name]
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.manifest["tokenizer"]["vocab_size"])
+
+    @cached_property
+    def tokenizer(self) -> FastTokenizer:
+        """The tokenizer saved with the corpus."""
+        from glassbert.text.fast import load_tokenizer
+
+        tokenizer = load_tokenizer(self.folder)
+        self.check_tokenizer(tokenizer)
+        return tokenizer
+
+    def check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Refuse a tokenizer whose numbers mean other words than the numbers in the shards."""
+        expected = self.manifest["tokenizer"]
+        if tokenizer.fingerprint != expected["fingerprint"]:
+            raise TextError(
+                f"this tokenizer ({tokenizer.vocab_size:,} entries, {tokenizer.fingerprint[:12]}) did not make the "
+                f"corpus in {self.folder} ({expected['vocab_size']:,} entries, {expected['fingerprint'][:12]}): "
+                "use the one saved with the corpus, or build the corpus again with this one"
+            )
+
+    def verify(self, progress: Callable[[int], None] | None = None) -> None:
+        """Read every file and compare its checksum; `progress` hears of the bytes as they are read."""
+        for name, facts in _files(self.manifest):
+            if sha256(self.folder / name) != facts["sha256"]:
+                raise TextError(
+                    f"{self.folder / name} was altered after it was written: its checksum differs; {REBUILD}"
+                )
+            if progress:
+                progress(facts["bytes"])
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """manifest.json of a finished corpus, or an error that says what the folder holds instead."""
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise TextError(_why_not_there(folder)) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise TextError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise TextError(f"{path} does not describe a corpus: its format is not {FORMAT!r}")
+    if manifest.get("version") != VERSION:
+        raise TextError(
+            f"{path} has version {manifest.get('version')!r} of the format and this GlassBERT reads {VERSION}: "
+            f"update GlassBERT, or {REBUILD}"
+        )
+    try:
+        complete = isinstance(manifest["tokenizer"]["vocab_size"], int) and isinstance(
+            manifest["tokenizer"]["fingerprint"], str
+        )
+        for name, facts in _files(manifest):
+            complete &= Path(name).name == name and facts["bytes"] >= 0 and len(facts["sha256"]) == 64
+        for split in SPLITS:
+            complete &= all(manifest["splits"][split][count] >= 0 for count in ARRAYS)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TextError(f"{path} is damaged: {error!r} is missing or of another kind; {REBUILD}") from None
+    if not complete:
+        raise TextError(f"{path} is damaged; {REBUILD}")
+    return manifest
+
+
+def _why_not_there(folder: Path) -> str:
+    if not folder.exists():
+        return f"there is no corpus {folder}: make one with `glassbert corpus build SOURCES... -o {folder}`"
+    if not folder.is_dir():
+        return f"{folder} is a file, and a corpus is a folder: `glassbert corpus build {folder} -o DIR` makes one of it"
+    if (folder / BUILDING).exists():
+        return f"the corpus in {folder} is unfinished: run the same `glassbert corpus build` again and it goes on"
+    return f"{folder} holds no corpus: there is no {MANIFEST} in it; `glassbert corpus build` makes one"
+
+
+def _files(manifest: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Every file the manifest vouches for, with its size and checksum."""
+    shards = [shard for split in SPLITS for shard in manifest["splits"][split]["shards"]]
+    return [item for holder in (*shards, manifest["tokenizer"]) for item in holder["files"].items()]
+
+
+def _open_split(folder: Path, name: str, facts: dict[str, Any], kind: np.dtype) -> Split:
+    shards = [_open_shard(folder, name, number, shard, kind) for number, shard in enumerate(facts["shards"])]
+    found = Split(
+        name,
+        sum(len(shard.document_ends) for shard in shards),
+        sum(len(shard.sentence_ends) for shard in shards),
+        sum(len(shard.tokens) for shard in shards),
+        shards,
+    )
+    for count in ARRAYS:
+        if getattr(found, count) != facts[count]:
+            raise TextError(
+                f"{folder / MANIFEST} tells of {facts[count]:,} {count} in {name}, and its shards hold "
+                f"{getattr(found, count):,}; {REBUILD}"
+            )
+    return found
+
+
+def _open_shard(folder: Path, split: str, number: int, facts: dict[str, Any], kind: np.dtype) -> Shard:
+    arrays = {}
+    for array, dtype, columns in ((TOKENS, kind, ()), (SENTENCES, OFFSET_TYPE, ()), (DOCUMENTS, OFFSET_TYPE, (2,))):
+        name = array_file(split, number, array)
+        if name not in facts["files"]:
+            raise TextError(f"{folder / MANIFEST} does not list {name}; {REBUILD}")
+        arrays[array] = _open_array(folder / name, facts["files"][name]["bytes"], dtype, (facts[array], *columns))
+    tokens, sentences, documents = (arrays[array] for array in ARRAYS)
+    for ends, whole, path in ((documents[:, 0], sentences, DOCUMENTS), (sentences, tokens, SENTENCES)):
+        if (int(ends[-1]) if len(ends) else 0) != len(whole):
+            raise TextError(f"{folder / array_file(split, number, path)} does not end where its shard ends; {REBUILD}")
+    return Shard(array_file(split, number, "")[: -len("..npy")], tokens, sentences, documents)
+
+
+def _open_array(path: Path, size: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    try:
+        actual = path.stat().st_size
+    except OSError:
+        raise TextError(f"{path} is missing; {REBUILD}") from None
+    if actual != size:
+        what = "cut short" if actual < size else "changed"
+        raise TextError(f"{path} was {what}: it has {actual:,} bytes and was written with {size:,}; {REBUILD}")
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise TextError(f"{path} is no array: {error}; {REBUILD}") from error
+    if array.dtype != dtype or array.shape != shape:
+        raise TextError(f"{path} holds {array.dtype} {array.shape}, expected {dtype} {shape}; {REBUILD}")
+    return array

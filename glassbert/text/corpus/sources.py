@@ -1,0 +1,116 @@
+"""From what the user names to a list of sources: files, folders, globs, standard input, Hugging Face datasets, Python.
+
+Folders are walked in the order of their names, so that the same folder gives the same corpus everywhere.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from glassbert.errors import TextError
+from glassbert.text.corpus.layout import MANIFEST, TOKENS
+from glassbert.text.corpus.settings import Settings
+from glassbert.text.corpus.streams import SUFFIXES
+
+STANDARD_INPUT = "-"
+DATASETS, PYTHON = "hf:", "python:"
+KINDS = {
+    ".txt": "text",
+    ".text": "text",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, or one thing that gives documents like a file."""
+
+    name: str  # as the user would recognise it
+    kind: str  # one of FORMATS, or "datasets" or "python"
+    path: Path | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file as it lies on disk; 0 where there is no file."""
+        return self.path.stat().st_size if self.path else 0
+
+
+def find_sources(given: Sequence[str | Path], settings: Settings, standard_input: Path | None = None) -> list[Source]:
+    """Every file behind what was given, each once. `standard_input` is where "-" was spooled to."""
+    sources: list[Source] = []
+    for one in given or [PYTHON]:
+        name = os.fspath(one)
+        if name == STANDARD_INPUT:
+            if standard_input is None:
+                raise TextError("standard input can be read once only and must be spooled to a file first")
+            sources.append(Source("standard input", settings.format or "text", standard_input))
+        elif name.startswith(DATASETS):
+            sources.append(Source(name, "datasets"))
+        elif name.startswith(PYTHON):
+            sources.append(Source(f"{PYTHON}{platform.python_version()}", "python"))
+        else:
+            sources += _files(name, settings)
+    seen: set[Source] = set()
+    for source in sources:
+        if source in seen:
+            raise TextError(f"{source.name} is named twice among the sources")
+        seen.add(source)
+    return sources
+
+
+def _files(name: str, settings: Settings) -> list[Source]:
+    path = Path(name)
+    if path.is_dir():
+        found = [Source(str(file), kind, file) for file in _walk(path) if (kind := _kind(file, settings, found=True))]
+        if not found:
+            endings = " ".join(KINDS)
+            raise TextError(
+                f"the folder {name} holds no text: files must end in one of {endings} (or these compressed)"
+            )
+        return found
+    if path.exists():
+        if path.stat().st_size == 0 and path.is_file():
+            raise TextError(f"{name} is empty")
+        return [Source(name, _kind(path, settings), path)]
+    if glob.has_magic(name):
+        matches = [Path(match) for match in sorted(glob.glob(name, recursive=True))]
+        found = [Source(str(file), _kind(file, settings), file) for file in matches if file.is_file()]
+        if not found:
+            raise TextError(f"no file matches {name}")
+        return [source for source in found if source.size]
+    raise TextError(f"there is no file or folder {name}")
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Files that are neither hidden nor empty, in order. A corpus made earlier is no text."""
+    if (folder / MANIFEST).exists() and any(folder.glob(f"*.{TOKENS}.npy")):
+        return
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from _walk(path)
+        elif path.is_file() and path.stat().st_size:
+            yield path
+
+
+def _kind(path: Path, settings: Settings, found: bool = False) -> str:
+    """What a file holds, by its name without the ending of its compression; "" for a find that is no text."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in SUFFIXES:
+        suffixes.pop()
+    known = KINDS.get(suffixes[-1] if suffixes else "", "")
+    if found and not known:
+        return ""
+    return settings.format or known or "text"

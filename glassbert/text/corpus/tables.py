@@ -1,0 +1,127 @@
+"""Texts out of tables: CSV and TSV columns, Parquet columns, Hugging Face datasets. One row is one document.
+
+The column is the one named, else the first of a few usual names, else the only one.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from glassbert.errors import TextError
+from glassbert.text.corpus.settings import Settings
+from glassbert.text.corpus.streams import CHUNK, Tally
+
+USUAL_FIELDS = ("text", "content", "document", "body", "article", "sentence", "passage")
+
+
+def choose_field(names: Sequence[str], wanted: str | None, where: str) -> str:
+    """The name of the field that holds the text."""
+    if wanted is not None:
+        if wanted not in names:
+            raise TextError(f"{where} has no field {wanted!r}; it has {', '.join(map(repr, names)) or 'none'}")
+        return wanted
+    lowered = {name.strip().lower(): name for name in reversed(names)}
+    for usual in USUAL_FIELDS:
+        if usual in lowered:
+            return lowered[usual]
+    if len(names) == 1:
+        return names[0]
+    raise TextError(f"{where}: say with --field which of {', '.join(map(repr, names)) or 'no fields'} holds the text")
+
+
+def delimited_texts(stream: Any, name: str, kind: str, settings: Settings, longest: int) -> Iterator[str]:
+    """One column of a CSV or TSV file whose first row names the columns. Only CSV has quotes."""
+    options: dict[str, Any] = {"strict": True} if kind == "csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    before = csv.field_size_limit(longest)
+    try:
+        rows = csv.reader(_decoded_lines(stream, name, settings, longest), **options)
+        header = next(rows, None)
+        if not header:
+            raise TextError(f"{name} is empty")
+        column = header.index(choose_field(header, settings.field, name))
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                raise TextError(f"{name}, line {rows.line_num:,}: not {kind.upper()}: {error}") from error
+            if not row:
+                continue
+            if len(row) <= column:
+                raise TextError(
+                    f"{name}, line {rows.line_num:,}: {len(row)} columns, and the text is column {column + 1}"
+                )
+            yield row[column]
+    finally:
+        csv.field_size_limit(before)
+
+
+def _decoded_lines(stream: Any, name: str, settings: Settings, longest: int) -> Iterator[str]:
+    number = 0
+    while line := stream.readline(longest + CHUNK):
+        number += 1
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if len(line) > longest:
+            raise TextError(f"{name}, line {number:,}: longer than {longest:,} bytes; is this a table?")
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            if settings.on_bad_text == "error":
+                raise TextError(bad_text(name, number, error)) from error
+            yield line.decode(errors="surrogateescape")  # the workers replace or skip what is no text
+
+
+def bad_text(name: str, line: int, error: UnicodeDecodeError) -> str:
+    bad = error.object[error.start : error.start + 4].hex(" ")
+    return (
+        f"{name}, line {line:,}: bytes that are not UTF-8 ({bad}); convert the file, or choose --on-bad-text replace "
+        "or skip"
+    )
+
+
+def parquet_texts(path: Path, name: str, settings: Settings, tally: Tally) -> Iterator[str]:
+    """One column of a Parquet file, some rows at a time."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise TextError('reading Parquet files needs one more package: pip install "glassbert[data]"') from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as table:
+            column = choose_field(table.schema_arrow.names, settings.field, name)
+            kind = table.schema_arrow.field(column).type
+            if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+                raise TextError(f"{name}: the column {column!r} holds {kind}, not text")
+            for batch in table.iter_batches(batch_size=256, columns=[column]):
+                yield from (text for text in batch.column(0).to_pylist() if text is not None)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise TextError(f"{name} cannot be read as Parquet: {error}") from error
+    with open(path, "rb") as file:
+        while data := file.read(1 << 20):
+            tally.add(data)
+
+
+def hub_texts(name: str, settings: Settings) -> Iterator[str]:
+    """hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT, streamed: nothing but the rows at hand is held or stored."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise TextError(f'{name} needs one more package: pip install "glassbert[datasets]"') from error
+    path, config, split = [*name.removeprefix("hf:").split(":"), "", ""][:3]
+    try:
+        rows = iter(datasets.load_dataset(path, config or None, split=split or "train", streaming=True))
+        field = None
+        for row in rows:
+            field = field or choose_field(list(row), settings.field, name)
+            if not isinstance(row[field], str):
+                raise TextError(f"{name}: the field {field!r} holds {type(row[field]).__name__}, not text")
+            yield row[field]
+    except TextError:
+        raise
+    except Exception as error:  # whatever the hub, the network or the dataset's own format may raise
+        raise TextError(f"{name} cannot be read: {type(error).__name__}: {error}") from error

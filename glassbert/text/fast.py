@@ -1,0 +1,235 @@
+"""`FastTokenizer`: the same interface over Hugging Face's `tokenizers`, for real work and for every kind of tokenizer.
+
+It opens WordPiece, byte-level BPE and Unigram alike. Of a WordPiece tokenizer it writes the files that
+`WordPieceTokenizer` writes, and has the same fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import tokenizers
+
+from glassbert.errors import TextError
+from glassbert.files import write_json
+from glassbert.text import wordpiece_files as files
+from glassbert.text.bulk import PartIds
+from glassbert.text.encoding import Encoding
+from glassbert.text.normalise import Normaliser
+from glassbert.text.tokenizer import SPECIAL_TOKENS, Progress, Tokenizer, checked
+from glassbert.text.wordpiece import CONTINUES, WordPiece
+from glassbert.text.wordpiece_files import Description
+
+# What the five special tokens are called where no file says it, in the order of `ROLES`.
+USUAL_NAMES = (("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"))
+# How a token says that a space stands before it.
+SPACE_MARKS = {"ByteLevel": "Ġ", "Metaspace": "▁"}
+
+
+def load_tokenizer(path: str | Path) -> FastTokenizer:
+    """The tokenizer in a folder (ours or Hugging Face's), or in a tokenizer.json or vocab.txt."""
+    return FastTokenizer.load(path)
+
+
+class FastTokenizer(Tokenizer):
+    def __init__(self, content: dict[str, Any], names: Sequence[str] = SPECIAL_TOKENS, where: str = "the tokenizer"):
+        """`content` is that of a tokenizer.json; `names` are the special tokens in the order of `ROLES`."""
+        self._content = {**content, "truncation": None, "padding": None}
+        try:
+            self._rust = tokenizers.Tokenizer.from_str(json.dumps(self._content))
+        except Exception as error:  # the library raises nothing more special
+            raise TextError(f"{where} cannot be opened: {error}") from error
+        self._lock = threading.Lock()  # truncation is a setting of the library's object, not of a call
+        self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
+        missing = [name for name in names if name not in self.vocabulary]
+        if missing:
+            raise TextError(
+                f"{where}: the vocabulary of {len(self.vocabulary):,} entries has no {' '.join(missing)}; "
+                "a tokenizer for BERT needs tokens for padding, unknown words, beginning, end and mask"
+            )
+        pad, unknown, cls, sep, mask = names
+        self.special_names = (pad, unknown, cls, sep, mask)
+        added = {token["id"] for token in content.get("added_tokens", ()) if token.get("special")}
+        self.special_ids = tuple(sorted(added | {self.vocabulary[name] for name in names}))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._content, self.special_names)
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        vocab_size: int = 8192,
+        lowercase: bool = True,
+        min_frequency: int = 2,
+        progress: Progress | None = None,
+    ) -> Self:
+        """As `WordPieceTokenizer.train`, by the trainer of `tokenizers`: quicker, but not the same on every run."""
+        from glassbert.text.learning import alphabet_limit, check_size, too_large
+
+        check_size(vocab_size, min_frequency)
+        normaliser = Normaliser(lowercase=lowercase)
+        empty = FastTokenizer(files.as_json(Description(SPECIAL_TOKENS, normaliser)))
+        trainer = tokenizers.trainers.WordPieceTrainer(
+            vocab_size=vocab_size,
+            min_frequency=min_frequency,
+            special_tokens=list(SPECIAL_TOKENS),
+            limit_alphabet=alphabet_limit(vocab_size),
+            show_progress=False,
+        )
+
+        def told() -> Iterable[str]:
+            done = 0
+            for text in texts:
+                checked([text])
+                yield text
+                done += len(text)
+                if progress:
+                    progress("counting words", done, 0)
+
+        empty._rust.train_from_iterator(told(), trainer)
+        vocabulary = empty._rust.get_vocab()
+        tokens = tuple(sorted(vocabulary, key=vocabulary.__getitem__))
+        if len(tokens) < vocab_size:
+            raise TextError(too_large(vocab_size, len(tokens), min_frequency))
+        return cls(files.as_json(Description(tokens, normaliser)))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        file = files.find(path)
+        if file.suffix != ".json":
+            return cls(files.as_json(files.from_vocabulary(file)), where=str(file))
+        content = files.read_json(file)
+        return cls(content, special_names(file, content), str(file))
+
+    def save(self, folder: str | Path) -> None:
+        if self.description is not None:
+            files.write(folder, self.description)
+            return
+        folder = Path(folder)
+        special = dict(zip(files.TOKEN_KEYS, self.special_names, strict=True))
+        write_json(folder / files.SPECIAL_FILE, special)
+        write_json(folder / files.CONFIG_FILE, {"tokenizer_class": "PreTrainedTokenizerFast", **special})
+        write_json(folder / files.JSON_FILE, self._content)
+
+    # ---- text to ids ----
+
+    def encode_batch(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        max_length: int | None = None,
+        special_tokens: bool = True,
+        padding: bool | int = False,
+    ) -> list[Encoding]:
+        checked(texts, pairs)
+        if max_length is not None:
+            added = self._rust.num_special_tokens_to_add(pairs is not None) if special_tokens else 0
+            if max_length < added:
+                raise TextError(f"max_length {max_length} leaves no room for the {added} special tokens")
+        inputs: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
+        with self._lock:
+            if max_length is None:
+                self._rust.no_truncation()
+            else:
+                self._rust.enable_truncation(max_length)
+            found = self._rust.encode_batch(inputs, add_special_tokens=special_tokens)
+        rows = [
+            Encoding(e.ids, e.tokens, e.offsets, e.type_ids, e.attention_mask, e.special_tokens_mask, e.word_ids)
+            for e in found
+        ]
+        if padding is False:
+            return rows
+        length = max(map(len, rows), default=0) if padding is True else padding
+        return [row.padded(length, self.special_names[0], self.pad_id) for row in rows]
+
+    def encode_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        if self._part_ids is not None:
+            return self._part_ids.encode(texts)
+        checked(texts)
+        with self._lock:
+            self._rust.no_truncation()
+            rows = [e.ids for e in self._rust.encode_batch_fast(list(texts), add_special_tokens=False)]
+        counts = np.fromiter(map(len, rows), np.int64, len(rows))
+        flat = np.concatenate([np.zeros(0, np.uint32), *(np.array(row, np.uint32) for row in rows)])
+        return flat, counts
+
+    # ---- ids to text ----
+
+    def decode(self, ids: Sequence[int] | np.ndarray | Encoding, skip_special_tokens: bool = True) -> str:
+        row = [int(id) for id in (ids.ids if isinstance(ids, Encoding) else ids)]
+        for id in row:
+            self.id_to_token(id)
+        skipped = set(self.special_ids) if skip_special_tokens else set()
+        return self._rust.decode([id for id in row if id not in skipped], skip_special_tokens=False)
+
+    # ---- the vocabulary ----
+
+    @cached_property
+    def description(self) -> Description | None:
+        """What a WordPiece tokenizer as BERT has it consists of; None for any other kind."""
+        try:
+            return files.from_json(self._content, Path("tokenizer.json"))
+        except TextError:
+            return None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        if self.description is not None:
+            return self.description.fingerprint
+        told = json.dumps([self._content, self.special_names], ensure_ascii=True, sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    @cached_property
+    def kind(self) -> str:
+        """WordPiece, BPE, Unigram or WordLevel."""
+        return str(self._content["model"].get("type") or type(self._rust.model).__name__)
+
+    @cached_property
+    def space_mark(self) -> str | None:
+        """How a token says that a space stands before it; None where continuations are marked instead, as with ##."""
+        parts = json.dumps([self._content.get(part) for part in ("pre_tokenizer", "decoder")])
+        return next((mark for kind, mark in SPACE_MARKS.items() if f'"{kind}"' in parts), None)
+
+    @cached_property
+    def continues_word(self) -> np.ndarray:  # type: ignore[override]
+        mark = self.space_mark
+        continues = np.zeros(self.vocab_size, bool)
+        for token, id in self.vocabulary.items():
+            continues[id] = token.startswith(CONTINUES) if mark is None else not token.startswith(mark)
+        continues[list(self.special_ids)] = False
+        return continues
+
+    @cached_property
+    def _part_ids(self) -> PartIds | None:
+        if self.description is None:
+            return None
+        wordpiece = WordPiece(self.vocabulary, "[UNK]", self.description.longest_word)
+        return PartIds(wordpiece, self.description.normaliser)
+
+
+def special_names(file: Path, content: dict[str, Any]) -> list[str]:
+    """The five special tokens, as the files beside tokenizer.json name them, or as they are usually called."""
+    said: dict[str, Any] = {}
+    for name in (files.SPECIAL_FILE, files.CONFIG_FILE):
+        beside = file.with_name(name)
+        if beside.is_file():
+            said.update({key: value for key, value in files.read_json(beside).items() if value})
+    model = content.get("model")
+    entries = model.get("vocab", ()) if isinstance(model, dict) else ()
+    known = {entry if isinstance(entry, str) else entry[0] for entry in entries}
+    known |= {token.get("content") for token in content.get("added_tokens", ())}
+    names = []
+    for key, usual in zip(files.TOKEN_KEYS, USUAL_NAMES, strict=True):
+        value = said.get(key)
+        told = value.get("content") if isinstance(value, dict) else value
+        names.append(told if isinstance(told, str) else next((u for u in usual if u in known), usual[0]))
+    return names

@@ -1,0 +1,79 @@
+"""Packing plans kept beside their corpus, so that the next run begins at once.
+
+    DIR/plans/train-128-sentences-1f0c....starts.npy    and .lengths.npy, .row_ends.npy: memory-mapped when read
+    DIR/plans/train-128-sentences-1f0c....json          what they are a plan of, and their checksums; written last
+
+The name ends in a hash of everything that determines the plan. A plan that is damaged or belongs to other text is made
+anew without a word, and where the folder cannot be written the plan just stays in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassbert.errors import GlassBertError
+from glassbert.files import replacing, sha256, write_json
+from glassbert.text.corpus.reader import Corpus
+from glassbert.text.packing import ENOUGH, PackingPlan, plan_rows
+
+VERSION = 1  # goes up when `plan_rows` decides differently
+FOLDER = "plans"
+ARRAYS = ("starts", "lengths", "row_ends")
+
+
+def cached_plan(
+    corpus: Corpus,
+    split: str,
+    length: int,
+    packing: str,
+    continues_word: np.ndarray | None = None,
+    sources: Sequence[int] | None = None,
+) -> PackingPlan:
+    """The plan of a split, read from the corpus folder or made and put there."""
+    facts = {
+        "version": VERSION,
+        "split": split,
+        "length": length,
+        "packing": packing,
+        "enough": ENOUGH,
+        "sources": sources,
+        "text": corpus.manifest["splits"][split] if split in corpus.splits else None,
+        "tokenizer": corpus.manifest["tokenizer"]["fingerprint"] if continues_word is not None else None,
+    }
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    stem = corpus.folder / FOLDER / f"{split}-{length}-{packing}-{key[:16]}"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return _read(stem, key, length)
+    plan = plan_rows(corpus.split(split), length, packing, continues_word=continues_word, sources=sources)
+    if corpus.folder.is_dir():
+        with contextlib.suppress(GlassBertError):  # a read-only folder or a full disk
+            _write(plan, stem, key)
+    return plan
+
+
+def _paths(stem: Path) -> dict[str, Path]:
+    return {name: stem.with_name(f"{stem.name}.{name}.npy") for name in ARRAYS}
+
+
+def _read(stem: Path, key: str, length: int) -> PackingPlan:
+    described: dict[str, Any] = json.loads(stem.with_name(f"{stem.name}.json").read_bytes())
+    paths = _paths(stem)
+    if described["key"] != key or any(sha256(path) != described["sha256"][name] for name, path in paths.items()):
+        raise ValueError("another plan, or a damaged one")
+    return PackingPlan(length, *(np.load(paths[name], mmap_mode="r", allow_pickle=False) for name in ARRAYS))
+
+
+def _write(plan: PackingPlan, stem: Path, key: str) -> None:
+    paths = _paths(stem)
+    for name, path in paths.items():
+        with replacing(path, "wb") as file:
+            np.save(file, getattr(plan, name), allow_pickle=False)
+    checksums = {name: sha256(path) for name, path in paths.items()}
+    write_json(stem.with_name(f"{stem.name}.json"), {"key": key, "sha256": checksums})

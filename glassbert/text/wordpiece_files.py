@@ -1,0 +1,212 @@
+"""The files of a WordPiece tokenizer: tokenizer.json, vocab.txt and what AutoTokenizer wants to know besides.
+
+`Description` is what these files say; it is all a WordPiece tokenizer consists of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from glassbert.errors import TextError
+from glassbert.files import replacing, write_json
+from glassbert.text.normalise import Normaliser
+from glassbert.text.tokenizer import SPECIAL_TOKENS
+from glassbert.text.wordpiece import CONTINUES
+
+FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
+JSON_FILE, VOCABULARY_FILE, CONFIG_FILE, SPECIAL_FILE = FILES
+TOKEN_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+
+
+@dataclass(frozen=True)
+class Description:
+    """tokens in the order of their ids; the longest word that is tried."""
+
+    tokens: tuple[str, ...]
+    normaliser: Normaliser = field(default_factory=Normaliser)
+    longest_word: int = 100
+
+    def __post_init__(self) -> None:
+        missing = [token for token in SPECIAL_TOKENS if token not in self.vocabulary]
+        if missing:
+            raise TextError(
+                f"the vocabulary of {len(self.tokens):,} entries has no {' '.join(missing)}; "
+                f"a BERT tokenizer needs {' '.join(SPECIAL_TOKENS)}"
+            )
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        return {token: id for id, token in enumerate(self.tokens)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for tokenizers that give the same ids, different for all others."""
+        normaliser = {**asdict(self.normaliser), "strip_accents": self.normaliser.strips_accents}
+        told = ["WordPiece", self.tokens, normaliser, self.longest_word]
+        return hashlib.sha256(json.dumps(told, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+
+
+# ---- writing ----
+
+
+def write(folder: str | Path, description: Description) -> None:
+    folder = Path(folder)
+    with replacing(folder / VOCABULARY_FILE) as file:
+        file.writelines(f"{token}\n" for token in description.tokens)
+    special = dict(zip(TOKEN_KEYS, SPECIAL_TOKENS, strict=True))
+    write_json(folder / SPECIAL_FILE, special)
+    normaliser = description.normaliser
+    config = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": normaliser.lowercase,
+        "strip_accents": normaliser.strip_accents,
+        "tokenize_chinese_chars": normaliser.handle_chinese_chars,
+        "clean_up_tokenization_spaces": False,
+        **special,
+    }
+    write_json(folder / CONFIG_FILE, config)
+    write_json(folder / JSON_FILE, as_json(description))  # last: whoever finds it finds the others
+
+
+def as_json(description: Description) -> dict[str, Any]:
+    """The content of tokenizer.json as Hugging Face defines it."""
+    vocabulary = description.vocabulary
+    added = [_added(token, vocabulary[token]) for token in sorted(SPECIAL_TOKENS, key=vocabulary.__getitem__)]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": {"type": "BertNormalizer", **asdict(description.normaliser)},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": _template("[CLS] A0 [SEP]"),
+            "pair": _template("[CLS] A0 [SEP] B1 [SEP]1"),
+            "special_tokens": {
+                token: {"id": token, "ids": [vocabulary[token]], "tokens": [token]} for token in ("[CLS]", "[SEP]")
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": CONTINUES, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": CONTINUES,
+            "max_input_chars_per_word": description.longest_word,
+            "vocab": vocabulary,
+        },
+    }
+
+
+def _added(token: str, id: int) -> dict[str, Any]:
+    """A special token: found anywhere in a text, as it is written, before anything is normalised."""
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {"id": id, "content": token, **flags}
+
+
+def _template(text: str) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    for word in text.split():
+        type_id = int(word[-1]) if word[-1].isdigit() else 0
+        name = word.rstrip("01")
+        parts.append({"Sequence" if len(name) == 1 else "SpecialToken": {"id": name, "type_id": type_id}})
+    return parts
+
+
+# ---- reading ----
+
+
+def find(path: str | Path) -> Path:
+    """The tokenizer.json or vocab.txt that `path` is or holds."""
+    path = Path(path)
+    if path.is_file():
+        return path
+    for name in (JSON_FILE, VOCABULARY_FILE):
+        if (path / name).is_file():
+            return path / name
+    if path.is_dir():
+        raise TextError(f"there is no tokenizer in {path}: it has neither a {JSON_FILE} nor a {VOCABULARY_FILE}")
+    raise TextError(f"there is no tokenizer at {path}: no such file or folder")
+
+
+def read(path: str | Path) -> Description:
+    """What the files at `path` say, if it is a WordPiece tokenizer as BERT has it."""
+    path = find(path)
+    return from_json(read_json(path), path) if path.suffix == ".json" else from_vocabulary(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, OSError) as error:
+        raise TextError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise TextError(f"{path} must hold a JSON object, not a {type(content).__name__}")
+    return content
+
+
+def from_vocabulary(path: Path) -> Description:
+    """vocab.txt has a token a line; the switches are in the tokenizer_config.json beside it, or BERT's own."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (UnicodeDecodeError, OSError) as error:
+        raise TextError(f"{path} cannot be read: {error}") from error
+    tokens = [line.removesuffix("\r") for line in lines]
+    if tokens and not tokens[-1]:
+        tokens.pop()
+    lines_of: dict[str, int] = {}
+    for number, token in enumerate(tokens, 1):
+        if token in lines_of:
+            raise TextError(f"{path} has {token!r} twice, in lines {lines_of[token]} and {number}")
+        lines_of[token] = number
+    config_path = path.with_name(CONFIG_FILE)
+    config = read_json(config_path) if config_path.is_file() else {}
+    normaliser = Normaliser(
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        strip_accents=config.get("strip_accents"),
+        lowercase=config.get("do_lower_case", True),
+    )
+    return _described(path, tokens, normaliser, 100)
+
+
+def from_json(content: Mapping[str, Any], path: Path) -> Description:
+    """tokenizer.json, if all its parts are those that the hand-written tokenizer knows."""
+    expected = {
+        "model": ("WordPiece",),
+        "normalizer": ("BertNormalizer",),
+        "pre_tokenizer": ("BertPreTokenizer",),
+        "post_processor": ("TemplateProcessing", "BertProcessing"),
+    }
+    for part, kinds in expected.items():
+        kind = (content.get(part) or {}).get("type")
+        if kind not in kinds:
+            raise TextError(
+                f"{path} has {kind or 'nothing'} as its {part}, where the hand-written WordPiece has {kinds[0]}; "
+                "open it with load_tokenizer"
+            )
+    model = content["model"]
+    if model.get("continuing_subword_prefix", CONTINUES) != CONTINUES or model.get("unk_token", "[UNK]") != "[UNK]":
+        raise TextError(f"{path} marks continued or unknown words otherwise than with ## and [UNK]; use load_tokenizer")
+    vocabulary = model.get("vocab")
+    if not isinstance(vocabulary, dict) or sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise TextError(f"the ids in the vocabulary of {path} must run from 0 without gaps; use load_tokenizer")
+    added = {token["content"]: token for token in content.get("added_tokens", ())}
+    for name in {*added, *SPECIAL_TOKENS} & {*vocabulary, *added}:
+        if name not in SPECIAL_TOKENS or added.get(name) != _added(name, vocabulary.get(name, -1)):
+            raise TextError(f"{path} treats {name!r} otherwise than BERT treats its special tokens; use load_tokenizer")
+    switches = {key: content["normalizer"][key] for key in asdict(Normaliser()) if key in content["normalizer"]}
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    return _described(path, tokens, Normaliser(**switches), model.get("max_input_chars_per_word", 100))
+
+
+def _described(path: Path, tokens: Sequence[str], normaliser: Normaliser, longest_word: int) -> Description:
+    try:
+        return Description(tuple(tokens), normaliser, longest_word)
+    except TextError as error:
+        raise TextError(f"{path}: {error}") from None

@@ -1,0 +1,81 @@
+"""`glassbert tokenizer train | encode | inspect`."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from glassbert.cli.tokenizer import app
+from glassbert.errors import TextError
+from glassbert.text import WordPieceTokenizer, load_tokenizer
+from glassbert.text.sentences import SENTENCES
+from tests.text.tokenizers_for_tests import byte_level_folder, description
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    WordPieceTokenizer(description()).save(tmp_path / "tokenizer")
+    return tmp_path / "tokenizer"
+
+
+def run(*arguments: object, **options) -> str:
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(map(str, arguments)), catch_exceptions=False, **options)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("option", ["--hand", "--fast"])
+def test_train(tmp_path, option):
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "a.txt").write_text("\n\n".join(SENTENCES[:16]), encoding="utf-8")
+    (sources / "b.txt.xz").write_bytes(lzma.compress("\n\n".join(SENTENCES[16:]).encode()))
+    output = tmp_path / "tokenizer"
+    told = run("train", sources, "-o", output, "--size", 220, option)
+    assert "220 entries" in told
+    assert load_tokenizer(output).vocab_size == 220
+    with pytest.raises(TextError, match="already; add --overwrite"):
+        run("train", sources, "-o", output, "--size", 220)
+    run("train", sources, "-o", output, "--size", 230, "--overwrite", "--cased")
+    again = load_tokenizer(output)
+    assert again.vocab_size == 230 and "T" in again.vocabulary
+
+
+def test_a_refused_training_writes_nothing(tmp_path):
+    (tmp_path / "a.txt").write_text("hardly any text")
+    with pytest.raises(TextError, match="entries at most"):
+        run("train", tmp_path / "a.txt", "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--hand", "--fast"])
+def test_encode_tells_why(folder, option):
+    told = run("encode", folder, "The unaffable snow☃", "Cafés", option)
+    assert "[CLS] the un ##aff ##able [UNK] [SEP] cafe ##s [SEP]" in told
+    assert "##aff after ##affabl, ##affab, ##affa" in told
+    assert "nothing fits at '☃'" in told
+    assert "Cafés → cafes" in told
+
+
+def test_encode_from_standard_input_as_json(folder):
+    encoding = json.loads(run("encode", folder, "-", "--json", "--max-length", 4, input="the players play\n"))
+    assert encoding["tokens"] == ["[CLS]", "the", "play", "[SEP]"]
+    assert encoding["offsets"] == [[0, 0], [0, 3], [4, 8], [0, 0]]
+
+
+def test_encode_with_another_kind(tmp_path):
+    assert "this is BPE" in run("encode", byte_level_folder(tmp_path / "other"), "The ship")
+
+
+def test_inspect(folder):
+    told = run("inspect", folder)
+    described = description()
+    assert f"{len(described.tokens):,}" in told and "[MASK] 4" in told
+    assert WordPieceTokenizer(described).fingerprint in told
+    assert "lower case, accents stripped" in told and "unreachable" in told and "vocab.txt (" in told
+    facts = json.loads(run("inspect", folder / "vocab.txt", "--json"))
+    assert facts["entries"] == len(described.tokens) and facts["kind"] == "WordPiece"
