@@ -1,0 +1,129 @@
+"""Words with annotations, one a line, sentences between blank lines: CoNLL and CoNLL-U. One sentence is one row.
+
+A line that holds nothing but white space is blank: some files end sentences in a lone tab. In tweets a word may begin
+with "#", so there a line is a comment only if it has another number of columns than the words have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from glassbert.errors import TextError
+from glassbert.tasks.plain_text import read_lines
+from glassbert.tasks.table import Table
+
+UNIVERSAL = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+DOCUMENT_START = "-DOCSTART-"
+Sentence = list[tuple[int, list[str]]]  # line number and columns of every word
+
+
+def read_conll(path: str | Path, columns: Sequence[str] | None = None) -> Table:
+    """Lists of words and tags. Without `columns` the first one is called "words" and the last one "tags"."""
+    lines = read_lines(path)
+    separator = "\t" if any("\t" in line.strip() for line in lines) else None
+    width = len(columns) if columns else _width(lines, separator)
+    names = list(columns or ["words", *(f"column {place}" for place in range(2, width)), "tags"][:width])
+    sentences = []
+    for sentence in _sentences(lines):
+        words: Sentence = []
+        for number, line in sentence:
+            cells = line.split(separator)
+            if len(cells) != width and line.startswith("#"):
+                continue
+            if len(cells) != width:
+                raise TextError(
+                    f"{path}, line {number:,}: {len(cells)} columns where {width} are expected: {line[:60]!r}"
+                )
+            if not cells[0].strip():
+                raise TextError(f"{path}, line {number:,}: there is no word before the tag")
+            words.append((number, cells))
+        if words and words[0][1][0] != DOCUMENT_START:
+            sentences.append(words)
+    if not sentences:
+        raise TextError(f"{path} holds no sentence")
+    table = {name: [[cells[i] for _, cells in words] for words in sentences] for i, name in enumerate(names)}
+    return Table(table, str(path), [words[0][0] for words in sentences])
+
+
+def read_conllu(path: str | Path) -> Table:
+    """Lists of "words", "lemma", "upos", "xpos", "feats", "head" (numbers), "deprel"; "text" and "sent_id" of comments.
+
+    Annotations belong to syntactic words. A multi-word token such as "don't" is kept in "multiwords" as (first, last,
+    form), counted from 0; empty nodes, which stand for words that nobody wrote, are left out.
+    """
+    rows: list[dict[str, Any]] = []
+    starts = []
+    for sentence in _sentences(read_lines(path)):
+        row = _universal(sentence, str(path))
+        if row["words"]:
+            rows.append(row)
+            starts.append(next(number for number, line in sentence if not line.startswith("#")))
+    if not rows:
+        raise TextError(f"{path} holds no sentence")
+    return Table({name: [row[name] for row in rows] for name in rows[0]}, str(path), starts)
+
+
+def _universal(sentence: list[tuple[int, str]], source: str) -> dict[str, Any]:
+    comments: dict[str, str] = {}
+    words: Sentence = []
+    multiwords = []
+    for number, line in sentence:
+        if line.startswith("#"):
+            name, equals, value = line[1:].partition("=")
+            if equals:
+                comments[name.strip()] = value.strip()
+            continue
+        cells = line.split("\t")
+        where = f"{source}, line {number:,}"
+        if len(cells) != len(UNIVERSAL):
+            raise TextError(f"{where}: {len(cells)} columns where CoNLL-U has {len(UNIVERSAL)}, separated by tabs")
+        first, dash, last = cells[0].partition("-")
+        if dash and first.isdecimal() and last.isdecimal():
+            multiwords.append((int(first) - 1, int(last) - 1, cells[1]))
+        elif "." not in cells[0]:
+            if cells[0] != str(len(words) + 1):
+                raise TextError(f"{where}: the word has the number {cells[0]!r} where {len(words) + 1} comes next")
+            words.append((number, cells))
+    heads = [_head(cells[6], len(words), f"{source}, line {number:,}") for number, cells in words]
+    kept = {name: [cells[place] for _, cells in words] for place, name in enumerate(UNIVERSAL)}
+    forms = kept["form"]
+    return {
+        "words": forms,
+        **{name: kept[name] for name in ("lemma", "upos", "xpos", "feats")},
+        "head": heads,
+        "deprel": kept["deprel"],
+        "multiwords": multiwords,
+        "text": comments.get("text", " ".join(forms)),
+        "sent_id": comments.get("sent_id", ""),
+    }
+
+
+def _head(cell: str, words: int, where: str) -> int | None:
+    """The number of the head from 1, 0 for the root; None where nobody annotated it."""
+    if cell == "_":
+        return None
+    if not cell.isdecimal() or int(cell) > words:
+        raise TextError(f"{where}: the head {cell!r} is no word of this sentence, which has {words}")
+    return int(cell)
+
+
+def _sentences(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+    sentence: list[tuple[int, str]] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            sentence.append((number, line))
+        elif sentence:
+            yield sentence
+            sentence = []
+    if sentence:
+        yield sentence
+
+
+def _width(lines: Sequence[str], separator: str | None) -> int:
+    """The number of columns of the first line that is surely a word."""
+    for line in lines:
+        if line.strip() and not line.startswith(("#", DOCUMENT_START)):
+            return len(line.split(separator))
+    return next((len(line.split(separator)) for line in lines if line.strip()), 1)

@@ -1,0 +1,178 @@
+"""A row of a table as a sentence: "pclass is 3, sex is female, age is 38".
+
+`auto_template` looks at every column of the training table and decides:
+
+    id, constant, empty    left out: they tell nothing about a new row
+    code                   left out, since no code comes twice; if it is often missing: "cabin is known" or "is unknown"
+    boolean                "alone is yes"
+    number                 rounded to a hundredth of its middle half, so that no row is a number of its own
+    category               as it is, with spaces for underscores
+    text                   last, after a colon, so that a cut for length takes nothing else
+
+A missing value is written "age is unknown" where at least one training row in twenty lacks it: then that it is missing
+may mean something, and the model has seen it often enough to learn what. Rarer gaps are left out of the sentence.
+
+A template is stored with the model as JSON and makes the same sentence of the same row ever after.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from glassbert.errors import ConfigError, InputError
+from glassbert.tasks.profile import BOOLEANS, Profile, profile
+from glassbert.tasks.table import Table, as_number, is_missing
+
+OFTEN_MISSING = 0.05
+UNKNOWN = "unknown"
+FIELD = re.compile(r"\{([^{}]+)\}")  # no format strings: in those a column "a.b" would mean something else
+Numbers = Literal["round", "buckets", "both"]
+BUCKETS = ("very low", "low", "medium", "high", "very high")
+
+
+@dataclass(frozen=True)
+class Part:
+    """How one column is written. `kind` is a column kind of `profile.py`; `reason` is for the reader."""
+
+    column: str
+    kind: str
+    name: str
+    say_unknown: bool = False
+    decimals: int | None = None  # numbers: digits after the point; None writes no number
+    edges: tuple[float, ...] = ()  # numbers: where one bucket ends and the next begins
+    reason: str = ""
+
+    def value(self, cell: Any) -> str | None:
+        """The words for a cell; None where it is missing or this column is left out."""
+        if self.kind in ("id", "constant", "empty") or (self.kind == "code" and not self.say_unknown):
+            return None
+        if is_missing(cell):
+            return None
+        if self.kind == "code":
+            return "known"
+        if self.kind == "boolean":
+            return "yes" if BOOLEANS.get(str(cell).strip().lower(), cell is True) else "no"
+        number = as_number(cell) if self.kind == "number" else None
+        if number is not None:
+            return self._number(number)
+        return " ".join(str(cell).replace("_", " ").split())
+
+    def phrase(self, cell: Any) -> str | None:
+        value = self.value(cell)
+        if value is None:
+            return f"{self.name} is {UNKNOWN}" if self.say_unknown else None
+        return f"{self.name}: {value}" if self.kind == "text" else f"{self.name} is {value}"
+
+    def _number(self, number: float) -> str:
+        words = []
+        if self.decimals is not None:
+            rounded = f"{number:.{self.decimals}f}"
+            rounded = rounded.rstrip("0").rstrip(".") if "." in rounded else rounded
+            words.append("0" if rounded == "-0" else rounded)
+        if self.edges:
+            words.append(BUCKETS[int(np.searchsorted(self.edges, number, side="right"))])
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class Template:
+    """Columns as phrases, or a sentence of the user's own with {column} in it."""
+
+    parts: tuple[Part, ...]
+    pattern: str | None = None
+
+    def apply(self, table: Table) -> list[str]:
+        used = [part for part in self.parts if self.pattern is not None or _written(part)]
+        columns = {part.column: table.column(part.column) for part in used}
+        return [self.sentence({name: values[row] for name, values in columns.items()}) for row in range(len(table))]
+
+    def sentence(self, row: Mapping[str, Any]) -> str:
+        if self.pattern is not None:
+            values = {part.column: part.value(row.get(part.column)) or UNKNOWN for part in self.parts}
+            return FIELD.sub(lambda match: values[match[1]], self.pattern)
+        ordered = sorted(self.parts, key=lambda part: part.kind == "text")  # stable: texts last
+        phrases = (part.phrase(row.get(part.column)) for part in ordered if _written(part))
+        return ", ".join(phrase for phrase in phrases if phrase)
+
+    def rows(self, table: Table) -> list[tuple[str, str, str, str]]:
+        """Column, kind, what it became in the first row that has it, why: to be shown."""
+        shown = []
+        for part in self.parts:
+            cells = (cell for cell in table.columns.get(part.column, []) if not is_missing(cell))
+            phrase = next((part.phrase(cell) for cell in cells), None) if _written(part) else None
+            shown.append((part.column, part.kind, phrase or "left out", part.reason))
+        return shown
+
+    def as_json(self) -> dict[str, Any]:
+        return {"pattern": self.pattern, "parts": [asdict(part) for part in self.parts]}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Template:
+        try:
+            parts = [Part(**{**part, "edges": tuple(part.get("edges", ()))}) for part in content["parts"]]
+            return cls(tuple(parts), content["pattern"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"this is no stored template: {error}") from error
+
+
+def auto_template(
+    table: Table, target: str | None = None, drop: Sequence[str] = (), numbers: Numbers = "round"
+) -> Template:
+    """Made from the training table; `drop` leaves out columns that you know better about."""
+    for name in drop:
+        table.column(name)
+    names = [name for name in table.columns if name != target and name not in drop]
+    parts = tuple(_part(profile(name, table.columns[name]), table.columns[name], numbers) for name in names)
+    if not any(map(_written, parts)):
+        reasons = "; ".join(f"{part.column}: {part.reason}" for part in parts) or "there is no column but the target"
+        raise InputError(f"{table.source}: no column is worth a sentence ({reasons})")
+    return Template(parts)
+
+
+def parse_template(pattern: str, table: Table) -> Template:
+    """A sentence with {column} in it; a missing value is written "unknown"."""
+    names = list(dict.fromkeys(FIELD.findall(pattern)))
+    if not names:
+        example = next(iter(table.columns), "column")
+        raise ConfigError(f"the template {pattern!r} names no column; write them in braces: {{{example}}}")
+    parts = [_part(profile(name, table.column(name)), table.column(name), "round") for name in names]
+    # Who names a column wants to see it, even one that tells nothing.
+    kept = [
+        Part(p.column, p.kind if p.kind in ("number", "boolean") else "category", p.name, True, p.decimals)
+        for p in parts
+    ]
+    return Template(tuple(kept), pattern)
+
+
+def readable_name(column: str) -> str:
+    """ "PassengerClass", "passenger_class" and "passenger.class" as "passenger class"."""
+    spaced = re.sub(r"(?<=[a-z0-9]{2})(?=[A-Z][a-z])", " ", column)
+    return " ".join(re.sub(r"[_.\-]+", " ", spaced).lower().split())
+
+
+def _part(found: Profile, values: Sequence[Any], numbers: Numbers) -> Part:
+    decimals, edges = None, ()
+    if found.kind == "number":
+        known = np.array([as_number(value) for value in values if not is_missing(value)], np.float64)
+        decimals = _decimals(known) if numbers in ("round", "both") else None
+        edges = tuple(np.quantile(known, [0.2, 0.4, 0.6, 0.8]).tolist()) if numbers in ("buckets", "both") else ()
+    missing = found.missing >= OFTEN_MISSING and found.kind not in ("empty", "constant", "id")
+    reason = found.reason + (f"; missing in {found.missing:.0%} of the rows" if found.missing else "")
+    return Part(found.name, found.kind, readable_name(found.name), missing, decimals, edges, reason)
+
+
+def _decimals(numbers: np.ndarray) -> int:
+    low, quarter, three_quarters, high = np.quantile(numbers, [0.0, 0.25, 0.75, 1.0])
+    spread = float(three_quarters - quarter) or float(high - low)
+    if spread == 0 or (numbers == np.round(numbers)).all():
+        return 0
+    return int(np.clip(np.ceil(-np.log10(spread / 100)), 0, 8))
+
+
+def _written(part: Part) -> bool:
+    return part.kind not in ("id", "constant", "empty") and (part.kind != "code" or part.say_unknown)

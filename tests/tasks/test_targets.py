@@ -1,0 +1,99 @@
+"""Kinds of targets, labels and their order."""
+
+import numpy as np
+import pytest
+
+from glassbert.errors import InputError
+from glassbert.tasks import LabelMap, TaskData, recognise
+
+KINDS = [
+    (["0", "1", "1"], "binary"),
+    (["yes", "no", "yes"], "binary"),
+    ([True, False], "binary"),
+    (["cat", "dog", "bird"], "multiclass"),
+    (["0", "1", "2", "3"], "multiclass"),
+    (["3", "4", "9", "5"], "ordinal"),
+    (["low", "high", "medium"], "ordinal"),
+    (["1.5", "2.25", "3"], "regression"),
+    ([str(n) for n in range(100)], "regression"),
+    (["4", "4,27", "27"] * 5, "multilabel"),
+    ([["joy"], [], ["joy", "love"]], "multilabel"),
+]
+
+
+@pytest.mark.parametrize(("values", "kind"), KINDS)
+def test_recognised_with_a_reason(values, kind):
+    found = recognise(values, "outcome")
+    assert found.kind == kind and "'outcome'" in found.reason
+
+
+def test_the_name_helps():
+    assert recognise(["1", "2", "3", "4", "5"], "stars").kind == "ordinal"
+    assert recognise(["1", "2", "3", "4", "5"], "topic").kind == "multiclass"
+
+
+def test_what_is_no_target():
+    with pytest.raises(InputError, match="holds no value"):
+        recognise(["", None, "NaN"], "y")
+    with pytest.raises(InputError, match="text or a name, not a label"):
+        recognise([f"name {n}" for n in range(100)], "y")
+
+
+def test_labels_have_an_order():
+    assert LabelMap.of(["10", "9", 9.0, "1"]).names == ("1", "9", "10")
+    assert LabelMap.of(["Yes", "No"]).names == ("No", "Yes")
+    assert LabelMap.of(["high", "low", "medium"]).names == ("low", "medium", "high")
+    assert LabelMap.of(["b", "a"]).names == ("a", "b")
+    assert LabelMap.of(["b", "a"]).decode([1, 0]) == ["b", "a"]
+    with pytest.raises(InputError, match="twice"):
+        LabelMap(("a", "a"))
+
+
+def data(values, **options):
+    return TaskData.of({"text": ["some text"] * len(values), "y": values}, target="y", **options)
+
+
+def test_encoded():
+    train = data(["pos", "neg", "pos"])
+    targets = train.encoded()
+    assert targets.labels.names == ("neg", "pos") and targets.values.tolist() == [1, 0, 1]
+    assert data(["neg"]).encoded(targets.labels).values.tolist() == [0]
+    several = data(["1,3", "", "3"], kind="multilabel", separator=",").encoded()
+    assert several.values.tolist() == [[1, 1], [0, 0], [0, 1]]
+    assert data(["1.5", "-2e3"], kind="regression").encoded().values.tolist() == [1.5, -2000]
+    words = TaskData.of({"w": [["a", "b"]], "t": [["X", "Y"]]}, words="w", target="t")
+    assert words.kind == "tokens" and words.encoded().values[0].tolist() == [0, 1] and words.texts == ["a b"]
+
+
+def test_bad_targets_are_named_with_their_row():
+    train = data(["pos", "neg"]).encoded()
+    with pytest.raises(InputError, match=r"row 2: the label 'odd' was not seen in training.*known are 'neg', 'pos'"):
+        data(["pos", "odd"], kind="binary").encoded(train.labels)
+    with pytest.raises(InputError, match=r"row 2 has no target, and so have 1 others.*drop_missing"):
+        data(["1.5", np.nan, "", "2.5"]).encoded()
+    with pytest.raises(InputError, match="row 2: the target 'x' is no number"):
+        data(["1.5", "x"], kind="regression").encoded()
+    with pytest.raises(InputError, match="a binary task has two labels, and there are 3"):
+        data(["a", "b", "c"], kind="binary").encoded()
+    with pytest.raises(InputError, match="no kind of target 'ranking'"):
+        data(["a", "b"], kind="ranking").encoded()
+    with pytest.raises(InputError, match="row 1: 2 words and 1 tags"):
+        TaskData.of({"w": [["a", "b"]], "t": [["X"]]}, words="w", target="t")
+    tags = TaskData.of({"w": [["a", "b"]], "t": [["X", "Q"]]}, words="w", target="t")
+    with pytest.raises(InputError, match="row 1, word 2: the label 'Q'"):
+        tags.encoded(LabelMap(("X",)))
+    with pytest.raises(InputError, match="no targets"):
+        TaskData.of(["a"]).encoded()
+
+
+def test_rows_without_a_target_can_be_dropped():
+    kept = data(["a", "", "b", None], drop_missing=True)
+    assert kept.targets == ["a", "b"] and kept.where(1) == "the data, row 3"
+    assert "2 rows without a target" in kept.notes[-1]
+
+
+def test_the_text_column_is_found_or_asked_for():
+    table = {"id": [1, 2], "review": ["a very good film", "a very bad film"], "y": [1, 0]}
+    assert TaskData.of(table, target="y").names["text"] == "review"
+    with pytest.raises(InputError, match="say which column holds the text"):
+        TaskData.of({"a": ["x", "y"], "b": ["x", "y"], "y": [1, 0]}, target="y")
