@@ -12,7 +12,7 @@ help: ## Show this list
 
 setup: $(VENV)/.runtime ## Make .venv with what the program needs
 
-quickstart: setup ## Set up and watch a Mini-BERT learn
+quickstart: setup ## Set up and train a Mini-BERT while you watch (about five minutes)
 	$(BIN)/glassbert quickstart
 
 test: lint ## Lint, types and all tests that need no PyTorch

@@ -121,7 +121,7 @@ class Mlx:
         import mlx.core as mx
 
         from glassbert.models.model import Model
-        from glassbert.training.adamw import AdamW
+        from glassbert.training.optimizers import AdamW
         from glassbert.training.step import TrainingStep
 
         self.mx = mx

@@ -62,7 +62,7 @@ class Ours:
 
     @staticmethod
     def imports() -> None:
-        import glassbert.training.adamw
+        import glassbert.training.optimizers
         import glassbert.training.step  # noqa: F401
         from glassbert.engines import numpy_kernels
 
@@ -70,7 +70,7 @@ class Ours:
 
     def __init__(self, preset: str):
         from glassbert.models.model import Model
-        from glassbert.training.adamw import AdamW
+        from glassbert.training.optimizers import AdamW
         from glassbert.training.step import TrainingStep
 
         workload = WORKLOADS[preset]

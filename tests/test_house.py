@@ -8,7 +8,9 @@ import pytest
 import glassbert
 
 PACKAGE = Path(glassbert.__file__).parent
-ORDER = ["engines", "ops", "layers", "models", "checkpoints", "reports", "text", "training", "proof", "cli"]
+ORDER = [
+    "engines", "ops", "layers", "models", "checkpoints", "reports", "metrics", "text", "training", "tasks", "proof", "cli",
+]  # fmt: skip
 KERNELS = {"numpy_kernels.py", "mlx_kernels.py", "compiled.py"}  # an engine's kernels stand in for operations
 
 

@@ -22,12 +22,12 @@ TRAINING_ONLY = {
     "initializer_range",
 }
 READ_BY_HEADS = {
-    "tie_word_embeddings": ("mlm",),
-    "head_transform": ("mlm",),
-    "decoder_bias": ("mlm",),
-    "head_bias": ("mlm", "sequence", "token"),
+    "tie_word_embeddings": ("mlm", "pretraining"),
+    "head_transform": ("mlm", "pretraining"),
+    "decoder_bias": ("mlm", "pretraining"),
+    "head_bias": ("mlm", "pretraining", "sequence", "token"),
     "classifier_pooling": ("sequence",),
-    "pooler": ("sequence",),  # without a head it changes which parameters exist, and those tell
+    "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist, and those tell
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
 ONLY_FOR_LOCAL_LAYERS = {"local_rope_theta", "local_window", "global_attention_every"}

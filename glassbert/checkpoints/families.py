@@ -27,7 +27,7 @@ from glassbert.models.config import BertConfig, EncoderConfig, ModernBertConfig
 
 @dataclass(frozen=True)
 class Family:
-    """How Hugging Face stores one family of models. The heads are "core" (none), "mlm", "sequence" and "token"."""
+    """How Hugging Face stores one family of models. The heads are "core" (none) and those of `HEADS`."""
 
     name: str  # of our config, and their model_type
     config_class: type[EncoderConfig]
@@ -35,7 +35,7 @@ class Family:
     also_opens: Mapping[str, str]  # their other classes that hold one of our heads
     core_prefix: str
     core: Table
-    heads: Mapping[str, Table]  # "mlm_untied" is "mlm" with a projection of its own
+    heads: Mapping[str, Table]  # "mlm_untied" is "mlm" with a projection of its own, and so on
     rules: tuple[Rule, ...]
     # Keys that change what a model computes, and the only values under which it is ours.
     honoured: Mapping[str, tuple[Any, ...]]
@@ -79,6 +79,18 @@ BERT_MLM = {
     "head.norm.{part}": one("cls.predictions.transform.LayerNorm.{part}"),
 }
 BERT_WORDS = "{core}embeddings.word_embeddings.weight"
+BERT_TIED = {
+    **BERT_MLM,
+    "embeddings.token": one(BERT_WORDS, tied=("cls.predictions.decoder.weight",)),
+    "head.decoder.bias": one("cls.predictions.bias", tied=("cls.predictions.decoder.bias",)),
+}
+BERT_UNTIED = {
+    **BERT_MLM,
+    "head.decoder.weight": one("cls.predictions.decoder.weight"),
+    # transformers 5 computes with decoder.bias and leaves predictions.bias idle; in 4 they are one.
+    "head.decoder.bias": one("cls.predictions.decoder.bias", copies=("cls.predictions.bias",)),
+}
+BERT_PAIR = {"head.pair.classifier.{part}": one("cls.seq_relationship.{part}")}
 CLASSIFIER = {"head.classifier.{part}": one("classifier.{part}")}
 
 BERT = Family(
@@ -89,8 +101,9 @@ BERT = Family(
         "mlm": "BertForMaskedLM",
         "sequence": "BertForSequenceClassification",
         "token": "BertForTokenClassification",
+        "pretraining": "BertForPreTraining",
     },
-    also_opens={"BertForPreTraining": "mlm"},
+    also_opens={},
     core_prefix="bert.",
     core={
         "embeddings.token": one(BERT_WORDS),
@@ -111,17 +124,10 @@ BERT = Family(
     },
     heads={
         "core": {},
-        "mlm": {
-            **BERT_MLM,
-            "embeddings.token": one(BERT_WORDS, tied=("cls.predictions.decoder.weight",)),
-            "head.decoder.bias": one("cls.predictions.bias", tied=("cls.predictions.decoder.bias",)),
-        },
-        "mlm_untied": {
-            **BERT_MLM,
-            "head.decoder.weight": one("cls.predictions.decoder.weight"),
-            # transformers 5 computes with decoder.bias and leaves predictions.bias idle; in 4 they are one.
-            "head.decoder.bias": one("cls.predictions.decoder.bias", copies=("cls.predictions.bias",)),
-        },
+        "mlm": BERT_TIED,
+        "mlm_untied": BERT_UNTIED,
+        "pretraining": {**BERT_TIED, **BERT_PAIR},
+        "pretraining_untied": {**BERT_UNTIED, **BERT_PAIR},
         "sequence": CLASSIFIER,
         "token": CLASSIFIER,
     },
@@ -147,6 +153,12 @@ BERT = Family(
 MODERN_LAYER = "{core}layers.{layer}."
 MODERN_TRANSFORM = {"head.transform.{part}": one("head.dense.{part}"), "head.norm.{part}": one("head.norm.{part}")}
 MODERN_WORDS = "{core}embeddings.tok_embeddings.weight"
+MODERN_TIED = {
+    **MODERN_TRANSFORM,
+    "embeddings.token": one(MODERN_WORDS, tied=("decoder.weight",)),
+    "head.decoder.bias": one("decoder.bias"),
+}
+MODERN_UNTIED = {**MODERN_TRANSFORM, "head.decoder.{part}": one("decoder.{part}")}
 
 # attention_dropout: transformers drops attention weights and the attention's output with it, GlassBERT the weights.
 # Our hidden_dropout would drop the output of the feed-forward layer as well, so it stays out of the translation.
@@ -174,12 +186,10 @@ MODERNBERT = Family(
     },
     heads={
         "core": {},
-        "mlm": {
-            **MODERN_TRANSFORM,
-            "embeddings.token": one(MODERN_WORDS, tied=("decoder.weight",)),
-            "head.decoder.bias": one("decoder.bias"),
-        },
-        "mlm_untied": {**MODERN_TRANSFORM, "head.decoder.{part}": one("decoder.{part}")},
+        "mlm": MODERN_TIED,
+        "mlm_untied": MODERN_UNTIED,
+        "pretraining": MODERN_TIED,  # they have no class with a pair head: a file gives the rest
+        "pretraining_untied": MODERN_UNTIED,
         "sequence": {**MODERN_TRANSFORM, **CLASSIFIER},
         "token": {**MODERN_TRANSFORM, **CLASSIFIER},
     },
@@ -204,7 +214,9 @@ MODERNBERT = Family(
     ),
     # The published files say position_embedding_type "absolute", which transformers never reads for this family.
     honoured={**NEVER_OURS, "rope_scaling": (None, {})},
-    must_agree=dict.fromkeys(("mlm", "sequence", "token"), ((("classifier_activation", "hidden_activation"), "gelu"),)),
+    must_agree=dict.fromkeys(
+        ("mlm", "pretraining", "sequence", "token"), ((("classifier_activation", "hidden_activation"), "gelu"),)
+    ),
     token_ids={"bos_token_id": 50_281, "cls_token_id": 50_281, "eos_token_id": 50_282, "sep_token_id": 50_282},
     not_weights=("*rotary_emb*inv_freq",),
 )

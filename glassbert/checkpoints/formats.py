@@ -37,6 +37,7 @@ WRITTEN_ANEW = {
     "problem_type",
     "glassbert",
 }
+SCORES_WORDS = ("mlm", "pretraining")  # heads with a score for every word, by a table that may be tied
 LABEL_NAMES = ("id2label", "label2id")
 NATIVE = "glassbert"
 
@@ -138,7 +139,7 @@ class HuggingFaceFormat:
 
     def entries(self, config: EncoderConfig, head: str, names: Iterable[str], prefix: str = "") -> dict[str, Entry]:
         """Our names -> theirs, those of the encoder behind `prefix`."""
-        key = "mlm_untied" if head == "mlm" and not config.tie_word_embeddings else head
+        key = f"{head}_untied" if head in SCORES_WORDS and not config.tie_word_embeddings else head
         table = fill_table({**self.family.core, **self.family.heads[key]}, config.num_hidden_layers, prefix)
         return {name: table[name] for name in names if name in table}
 
@@ -283,7 +284,7 @@ def _extra_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _kept(described: Description) -> dict[str, Any]:
     """The carried fields, and names for the labels of this head."""
-    if described.head in (CORE, "mlm"):
+    if described.head in (CORE, *SCORES_WORDS):
         return dict(described.carried)
     names = described.carried.get("id2label")
     if not isinstance(names, dict) or len(names) != described.num_labels:

@@ -42,10 +42,10 @@ def load(
 ) -> Model:
     """Open a saved model: a folder, a .safetensors file with config.json beside it, or an id of the Hugging Face hub.
 
-    `head` is "mlm", "sequence", "token" or "core" (no head); without it the model gets the head it was saved with.
-    Where another head is asked for, or another number of labels, the weights that the file cannot give begin at random
-    (from `seed`), and a warning names them. float16 and bfloat16 files are converted; `dtype` says what the model
-    computes in.
+    `head` is "mlm", "sequence", "token", "pretraining" or "core" (no head); without it the model gets the head it was
+    saved with. Where another head is asked for, or another number of labels, the weights that the file cannot give
+    begin at random (from `seed`), and a warning names them. float16 and bfloat16 files are converted; `dtype` says what
+    the model computes in.
     """
     if head is not None and head not in (CORE, *HEADS):
         raise CheckpointError(f"unknown head {head!r}; choose one of {', '.join((CORE, *HEADS))}")

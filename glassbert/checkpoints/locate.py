@@ -36,6 +36,7 @@ def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> 
     path = Path(path_or_hub_id).expanduser()
     if not path.exists():
         path = _download(str(path_or_hub_id), revision)
+    path = in_run(path)
     weights = None
     if path.is_file():
         if path.suffix != ".safetensors" and not path.name.endswith(".safetensors.index.json"):
@@ -50,6 +51,15 @@ def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> 
     weights = weights or _find_weights(path)
     tensors = _open_shards(weights) if weights.suffix == ".json" else open_safetensors(weights)
     return Checkpoint(config_path, fields, tensors)
+
+
+def in_run(path: Path) -> Path:
+    """A run of the trainer holds its model in a folder: the finished one, or else its newest checkpoint."""
+    if not (path / "settings.json").exists() or (path / CONFIG).exists():
+        return path
+    if (path / "model" / CONFIG).exists():
+        return path / "model"
+    return max(path.glob("checkpoints/step-*"), key=lambda step: step.name, default=path)
 
 
 def read_json(path: Path) -> dict[str, Any]:

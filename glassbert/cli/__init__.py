@@ -17,7 +17,13 @@ from rich.console import Console
 from glassbert.errors import GlassBertError
 
 COMMANDS = {
-    "quickstart": "Watch a Mini-BERT learn thirty-two sentences by heart and fill a mask.",
+    "quickstart": "Train a Mini-BERT in five minutes on the English of your Python installation.",
+    "tokenizer": "Train a vocabulary, see how words fall apart, look into a tokenizer.",
+    "corpus": "Make a corpus of text files, and report on its health.",
+    "pretrain": "Train an encoder from scratch on a corpus, within a budget.",
+    "resume": "Go on with an interrupted run.",
+    "fill-mask": "Let a trained model fill the [MASK] in a sentence.",
+    "runs": "List the runs and compare them.",
     "check": "Check every hand-written gradient, and that wrong ones are caught.",
     "doctor": "What this machine has, what is misconfigured and what to do about it.",
 }

@@ -177,6 +177,11 @@ class FlatGradients(Gradients):
                 parts.append(self.buffer[name][rows].reshape(-1))
         return parts
 
+    def everything_counts(self) -> None:
+        """Somebody has written into the whole flat buffer: every gradient is full."""
+        self._state = dict.fromkeys(self._state, State.FULL)
+        self._touched.clear()
+
     def finish(self) -> None:
         for name, state in self._state.items():
             if state is State.STALE:

@@ -6,7 +6,7 @@ MLX can compile them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,6 +23,12 @@ from glassbert.layers.parameters import Parameter, inside, norm_parameters
 from glassbert.layers.scope import Cache, Forgetful, Scope
 from glassbert.models.config import EncoderConfig
 from glassbert.ops import AttentionPattern, rotary_angles
+
+Finished = Callable[[str], object]  # hears the place ("layers.3", "embeddings") whose gradients are complete
+
+
+def no_matter(place: str) -> None:
+    """For `finished`, where nobody wants to know."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +127,14 @@ def encode_backward(
     gradients: Gradients,
     source: Any = None,
     checkpointing: bool = False,
+    finished: Finished = no_matter,
 ) -> None:
     """`encode`, read from the bottom up. Gradients go into `gradients`, keyed by the name of their parameter."""
     at = Scope(parameters, cache, gradients)
     cache.note("d_output", dx)
     if config.final_norm:
         dx = norm_backward(dx, at, "final_norm")
+        finished("final_norm")
     for i in reversed(range(config.num_hidden_layers)):
         sight = sight_of(i, batch, config)
         scope = at.inside(f"layers.{i}")
@@ -134,4 +142,12 @@ def encode_backward(
             scope = Scope(parameters, block_again(i, parameters, config, batch, source, cache), gradients)
             scope = scope.inside(f"layers.{i}")
         dx = block_backward(dx, scope, config, sight, source)
+        finished(f"layers.{i}")
     embeddings_backward(dx, at.inside("embeddings"), config)
+    finished("embeddings")
+
+
+def backward_order(config: EncoderConfig) -> list[str]:
+    """The places in the order in which their gradients become complete."""
+    layers = [f"layers.{i}" for i in reversed(range(config.num_hidden_layers))]
+    return [*(["final_norm"] if config.final_norm else []), *layers, "embeddings"]

@@ -23,6 +23,7 @@ MODELS: dict[str, Callable[..., Model]] = {
 
 HEAD_TYPES: dict[str, dict[str, Any]] = {
     "mlm": {"head_type": "mlm"},
+    "pretraining": {"head_type": "pretraining"},
     "token": {"head_type": "token"},
     "sequence": {"head_type": "sequence"},
     "binary": {"head_type": "sequence", "num_labels": 1, "loss": "binary_cross_entropy"},
@@ -49,8 +50,8 @@ REGISTRY: dict[str, Callable[..., Model]] = {
 def create_model(name: str, *, head_type: str | None = None, num_labels: int | None = None, **options: Any) -> Model:
     """An encoder by name ("bert", "modernbert") or with a head ("bert_with_head", "modernbert_with_head").
 
-    `head_type` is "mlm", "token", "binary", "multiclass", "multilabel" or "regression"; `config` takes another config,
-    or the name of a preset.
+    `head_type` is "mlm", "pretraining", "token", "binary", "multiclass", "multilabel" or "regression"; `config` takes
+    another config, or the name of a preset.
     """
     make = MODELS.get(name)
     if make is None:

@@ -35,8 +35,8 @@ def forward_flops(
 ) -> dict[str, int]:
     """Operations of one forward pass over `batch` rows of `length` tokens, by component, summed over the layers.
 
-    `head` is None, "mlm", "token" or "sequence". `scored_rows` is how many tokens the MLM head scores: in training the
-    masked ones; None means all.
+    `head` is None, "mlm", "token", "sequence" or "pretraining". `scored_rows` is how many tokens the MLM head scores:
+    in training the masked ones; None means all.
     """
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
@@ -49,18 +49,19 @@ def forward_flops(
         "ffn.up": layers * 2 * tokens * size * (2 * wide if config.gated else wide),
         "ffn.down": layers * 2 * tokens * wide * size,
     }
-    if head == "mlm":
+    if head in ("mlm", "pretraining"):
         rows = tokens if scored_rows is None else scored_rows
         if config.head_transform:
             flops["head.transform"] = 2 * rows * size * size
         flops["head.decoder"] = 2 * rows * size * config.vocab_size
-    elif head is not None:
-        rows = batch if head == "sequence" else tokens
-        if head == "sequence" and config.pooler:
-            flops["pooler"] = 2 * batch * size * size
+    if head in ("sequence", "pretraining") and config.pooler:
+        flops["pooler"] = 2 * batch * size * size
+    if head in ("sequence", "token", "pretraining"):
+        rows = tokens if head == "token" else batch
+        labels = 2 if head == "pretraining" else num_labels
         if config.family == "modernbert":
-            flops["head.transform"] = 2 * rows * size * size
-        flops["head.classifier"] = 2 * rows * size * num_labels
+            flops["head.transform"] = flops.get("head.transform", 0) + 2 * rows * size * size
+        flops["head.classifier"] = 2 * rows * size * labels
     return flops
 
 

@@ -46,7 +46,7 @@ def activation_numbers(
     embedding = (size + 1 if config.embedding_norm else 0) + (size / 4 if config.embedding_dropout else 0)
     result = {"embeddings": tokens * embedding, "layers": tokens * blocks}
     result["final norm"] = tokens * (size + 1) if config.final_norm else 0.0
-    if head == "mlm":
+    if head in ("mlm", "pretraining"):
         rows = tokens * MASKED_SHARE
         transform = 4 * size if config.head_transform else 0
         result["head"] = rows * (2 * config.vocab_size + size + transform)  # the scores, and their gradient

@@ -16,21 +16,32 @@ import numpy as np
 
 from glassbert.engines import get_engine
 from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import Gradients, Layout, ShardGradients
+from glassbert.engines.parameters import FlatGradients, Gradients, Layout, ShardGradients
 from glassbert.engines.threads import run_together, using_threads
 from glassbert.errors import InputError
 from glassbert.layers.parameters import inside
 from glassbert.layers.scope import Cache, Forgetful, Scope
 from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig, EncoderConfig, ModernBertConfig
-from glassbert.models.encoder import Batch, angles_for, encode, encode_backward, encoder_parameters
+from glassbert.models.encoder import (
+    Batch,
+    Finished,
+    angles_for,
+    backward_order,
+    encode,
+    encode_backward,
+    encoder_parameters,
+    no_matter,
+)
 from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
 from glassbert.models.initialize import initial_values
-from glassbert.models.inputs import as_array, check_inputs
+from glassbert.models.inputs import check_inputs
 from glassbert.models.memory import activation_numbers
+from glassbert.models.pouring import Pouring
 
 KEPT_BY_FORWARD = (
     2 * 2**30
 )  # bytes: a longer forward pass keeps the inputs of its blocks and computes the rest on demand
+DRAWN: Any = object()  # for `source`: draw new masks
 TABLES_TOUCHED_IN_ROWS = ("embeddings.token", "embeddings.position")
 
 
@@ -55,8 +66,7 @@ class ModelCache(Mapping[str, Any]):
     hidden_shape: tuple[int, int, int]
     checkpointing: bool
     has_loss: bool = False
-    dtype: Any = None
-    output_shape: tuple[int, ...] = ()  # of what backward begins with; a loss has none
+    output_shape: Any = ()  # of what backward begins with, or one for each part of a head; a loss has none
 
     def __getitem__(self, name: str) -> Any:
         if name in self.head:
@@ -126,7 +136,7 @@ class Model:
 
     def _specification(self) -> list[Any]:
         parameters = encoder_parameters(self.config)
-        if self.config.pooler and (self.head is None or self.head.kind == "sequence"):
+        if self.config.pooler and (self.head is None or self.head.pools):
             parameters += pooler_parameters(self.config)
         if self.head is not None:
             parameters += inside("head", self.head.parameters())
@@ -154,9 +164,11 @@ class Model:
         """
         checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         with using_threads(self.engine.threads):
-            hidden, cache = self._encode(checked, Cache(trace), skip_padding, self._too_much_to_keep(checked, trace))
+            hidden, cache = self.run_encoder(
+                checked, Cache(trace), skip_padding, self._too_much_to_keep(checked, trace)
+            )
             output = hidden if self.head is None else self._head_forward(hidden, checked, cache)
-        cache.output_shape = tuple(output.shape)
+        cache.output_shape = _shape(output)
         if self.head is None and self.config.pooler:
             scope = Scope(cache.parameters, Cache())
             cache.head.promise("pooler.output", lambda: pooler(hidden[:, 0], scope))
@@ -168,7 +180,7 @@ class Model:
         """The output alone, as fast as can be: nothing is kept for backward, nothing is computed for padding."""
         checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids)
         with using_threads(self.engine.threads):
-            hidden, cache = self._encode(checked, Forgetful(), skip_padding)
+            hidden, cache = self.run_encoder(checked, Forgetful(), skip_padding)
             return hidden if self.head is None else self._head_forward(hidden, checked, cache)
 
     def loss(
@@ -181,23 +193,31 @@ class Model:
         *,
         segment_ids: Any = None,
         position_ids: Any = None,
+        pair_labels: Any = None,
         skip_padding: bool = False,
     ) -> tuple[Array, ModelCache]:
-        """The head's loss, averaged over the labels that are not -100, and the cache for `backward`."""
+        """The head's loss, averaged over the labels that are not -100, and the cache for `backward`.
+
+        A pretraining head also takes `pair_labels` [B]: 0 where the two sentences of a row belong together.
+        """
         if self.head is None:
             raise InputError("this model has no head, so it has no loss; BertWithHead(config, head_type=...) has one")
         checked: Any = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
-        targets = self.head.prepare_labels(as_array("labels", labels), checked["ids"].shape)
-        if self.engine.compiles:
-            targets = pad_rows(targets)
-        rows = self.engine.integers(targets["rows"]) if "rows" in targets else None
-        integer = targets["targets"].dtype.kind in "iu"
-        answers = (self.engine.integers if integer else self.engine.array)(targets["targets"])
+        prepared = self.head.prepare({"labels": labels, "pair_labels": pair_labels}, checked["ids"].shape)
+        answers = self.on_engine(pad_rows(prepared) if self.engine.compiles else prepared)
         with using_threads(self.engine.threads):
-            hidden, cache = self._encode(checked, Cache(trace), skip_padding)
-            output = self._head_forward(hidden, checked, cache, rows)
+            hidden, cache = self.run_encoder(checked, Cache(trace), skip_padding)
             cache.has_loss = True
-            return self.head.loss(output, answers, Scope(cache.parameters, cache.head).inside("head")), cache
+            at = Scope(cache.parameters, cache.head).inside("head")
+            return self.head.answer(hidden, self._mask(checked), answers, at, cache.parts[0].source), cache
+
+    def on_engine(self, prepared: Mapping[str, np.ndarray]) -> dict[str, Array]:
+        """Prepared labels as arrays of the engine."""
+        engine = self.engine
+        return {k: (engine.integers if v.dtype.kind in "iu" else engine.array)(v) for k, v in prepared.items()}
+
+    def _mask(self, checked: dict[str, Any]) -> Array | None:
+        return None if checked["mask"] is None else self.engine.integers(checked["mask"])
 
     def _too_much_to_keep(self, checked: dict[str, Any], trace: bool) -> bool:
         """Whether a forward pass that nobody may follow up keeps only the inputs of its blocks."""
@@ -206,11 +226,17 @@ class Model:
         size = 8 if self.engine.dtype_name == "float64" else 4
         return self.checkpointing or (not trace and size * sum(numbers.values()) > KEPT_BY_FORWARD)
 
-    def _encode(
-        self, checked: dict[str, Any], head_cache: Cache, skip_padding: bool, checkpointing: bool | None = None
+    def run_encoder(
+        self,
+        checked: dict[str, Any],
+        head_cache: Cache,
+        skip_padding: bool = False,
+        checkpointing: bool | None = None,
+        source: Any = DRAWN,
     ) -> tuple[Array, ModelCache]:
+        """Hidden states of checked inputs, spread over threads. Masks of dropout are drawn, or come from `source`."""
         checkpointing = self.checkpointing if checkpointing is None else checkpointing
-        source = self._dropout_source()
+        source = self.draw_dropout() if source is DRAWN else source
         parameters = self.engine.for_computing(self.parameters)
         parts = self._parts(checked, head_cache.like, skip_padding, source)
         batch, length = checked["ids"].shape
@@ -224,7 +250,7 @@ class Model:
 
         pieces = run_together(work, parts)
         hidden = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return hidden, ModelCache(parts, head_cache, parameters, shape, checkpointing, dtype=hidden.dtype)
+        return hidden, ModelCache(parts, head_cache, parameters, shape, checkpointing)
 
     def _parts(
         self, checked: dict[str, Any], new_cache: Callable[[], Cache], skip_padding: bool, source: Any
@@ -232,19 +258,19 @@ class Model:
         # Dropout masks belong to a token's place in its own row, which a packed row forgets.
         packed = skip_padding and source is None and checked["mask"] is not None and self.engine.name == "numpy"
         tokens = checked["mask"].sum(1) if packed else None
-        whole = self._batch(checked)
+        whole = self.batch_of(checked)
         parts = []
         for rows in self.engine.split(checked["ids"].shape[0], tokens):
             drawn = source.from_row(rows.start) if source is not None else None
             if packed and checked["mask"][rows].any():
                 cut = {k: (v[rows] if v is not None and v.shape[0] > 1 else v) for k, v in checked.items()}
                 packed_row, index = pack(cut)
-                parts.append(Part(rows, self._batch(packed_row), new_cache(), drawn, index))
+                parts.append(Part(rows, self.batch_of(packed_row), new_cache(), drawn, index))
             else:
                 parts.append(Part(rows, whole.rows(rows), new_cache(), drawn))
         return parts
 
-    def _batch(self, checked: dict[str, Any]) -> Batch:
+    def batch_of(self, checked: dict[str, Any]) -> Batch:
         engine = self.engine
         given = {k: None if v is None else engine.integers(v) for k, v in checked.items()}
         host = np.dtype("float64" if engine.dtype_name == "float64" else "float32")
@@ -253,16 +279,12 @@ class Model:
             angles = tuple((engine.array(cos), engine.array(sin)) for cos, sin in angles)  # type: ignore[assignment]
         return Batch(given["ids"], given["positions"], given["types"], given["mask"], given["segments"], angles)
 
-    def _head_forward(
-        self, hidden: Array, checked: dict[str, Any], cache: ModelCache, rows: Array | None = None
-    ) -> Array:
+    def _head_forward(self, hidden: Array, checked: dict[str, Any], cache: ModelCache) -> Array:
         assert self.head is not None
-        mask = None if checked["mask"] is None else self.engine.integers(checked["mask"])
-        return self.head.forward(
-            hidden, mask, Scope(cache.parameters, cache.head).inside("head"), cache.parts[0].source, rows
-        )
+        at = Scope(cache.parameters, cache.head).inside("head")
+        return self.head.forward(hidden, self._mask(checked), at, cache.parts[0].source)
 
-    def _dropout_source(self) -> Any:
+    def draw_dropout(self) -> Any:
         """Masks for this pass; every pass in training draws new ones."""
         if not self.training:
             return None
@@ -280,17 +302,17 @@ class Model:
             raise InputError(
                 "this cache comes from forward(); say where the gradient begins: backward(cache, d_output)"
             )
-        if d_output is not None and tuple(np.shape(d_output)) != cache.output_shape:
+        if d_output is not None and _shape(d_output) != cache.output_shape:
             raise InputError(
-                f"d_output must have the shape of the output, {list(cache.output_shape)}, "
-                f"got {list(np.shape(d_output))}"
+                f"d_output must have the shape of the output, {_in_words(cache.output_shape)}, "
+                f"got {_in_words(_shape(d_output))}"
             )
         gradients = into if into is not None else self.engine.gradients(self.layout)
         if into is not None:
             into.clear()
         with using_threads(self.engine.threads):
             dhidden = self._head_backward(cache, d_output, gradients)
-            self._encode_backward(dhidden.reshape(cache.hidden_shape), cache, gradients)
+            self.run_encoder_backward(dhidden.reshape(cache.hidden_shape), cache, gradients)
         gradients.finish()
         return gradients
 
@@ -299,17 +321,20 @@ class Model:
             return self.engine.array(d_output)
         scope = Scope(cache.parameters, cache.head, gradients).inside("head")
         if cache.has_loss:
-            dloss = self.engine.array(1.0 if d_output is None else d_output)
-            doutput = self.head.loss_backward(dloss, scope)
-            if doutput.dtype != cache.dtype:
-                doutput = doutput.astype(cache.dtype)
-        else:
-            doutput = self.engine.array(d_output)
-        return self.head.backward(doutput, scope)
+            return self.head.answer_backward(self.engine.array(1.0 if d_output is None else d_output), scope)
+        if isinstance(d_output, Mapping):
+            return self.head.backward({part: self.engine.array(d) for part, d in d_output.items()}, scope)
+        return self.head.backward(self.engine.array(d_output), scope)
 
-    def _encode_backward(self, dhidden: Array, cache: ModelCache, gradients: Gradients) -> None:
+    def run_encoder_backward(
+        self, dhidden: Array, cache: ModelCache, gradients: Gradients, finished: Finished = no_matter
+    ) -> None:
+        """`finished` hears the name of every layer whose gradients are complete, while backward goes on."""
         parts = cache.parts
-        shards: list[Any] = [gradients, *self._shards(len(parts) - 1)]
+        shards = self._shards(len(parts) - 1)
+        told = finished
+        if isinstance(gradients, FlatGradients) and shards:
+            told = Pouring(gradients, shards, backward_order(self.config), finished)
 
         def work(pair: tuple[Part, Gradients]) -> None:
             part, shard = pair
@@ -317,21 +342,10 @@ class Model:
             if part.index is not None:
                 dx = dx.reshape(-1, dx.shape[-1])[part.index][None]
             encode_backward(
-                dx, cache.parameters, self.config, part.batch, part.cache, shard, part.source, cache.checkpointing
+                dx, cache.parameters, self.config, part.batch, part.cache, shard, part.source, cache.checkpointing, told
             )
 
-        run_together(work, list(zip(parts, shards, strict=True)))
-        if len(parts) > 1:
-            names = list(self._shard_gradients[0])
-
-            def pour(names: list[str]) -> None:
-                for shard in shards[1:]:
-                    shard.pour_into(gradients, names)
-
-            run_together(pour, [names[i :: len(parts)] for i in range(len(parts))])
-            for shard in shards[1:]:
-                for name, index, rows in shard.rows:
-                    gradients.add_rows(name, index, rows)
+        run_together(work, list(zip(parts, [gradients, *shards], strict=True)))
 
     def _shards(self, count: int) -> list[ShardGradients]:
         """Gradients for the threads beside the first; kept from step to step."""
@@ -414,7 +428,7 @@ class ModernBertCore(Model):
 
 
 class BertWithHead(Model):
-    """Any encoder with a head: "mlm", "sequence" or "token"."""
+    """Any encoder with a head: "mlm", "sequence", "token" or "pretraining"."""
 
     def __init__(
         self, config: EncoderConfig | None = None, head_type: str = "mlm", num_labels: int = 0, **options: Any
@@ -434,6 +448,19 @@ class LargerBERT(BertWithHead):
 
     def __init__(self, config: EncoderConfig = LARGER_BERT_CONFIG, **options: Any):
         super().__init__(config, "mlm", **options)
+
+
+def _shape(output: Any) -> Any:
+    """The shape of an output, or one for each part of a head."""
+    if isinstance(output, Mapping):
+        return {part: _shape(value) for part, value in output.items()}
+    return tuple(np.shape(output))
+
+
+def _in_words(shape: Any) -> str:
+    if isinstance(shape, Mapping):
+        return ", ".join(f"{list(one)} for {part!r}" for part, one in shape.items())
+    return str(list(shape))
 
 
 def pack(checked: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:

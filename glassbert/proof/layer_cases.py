@@ -264,26 +264,47 @@ case("layer", "block", "pre-norm, local, dropout")(
 def head_fixture(
     rng: Rng, config: EncoderConfig, kind: str, labels: int = 0, rows: Any = None, mask: Any = None, **options: Any
 ) -> Fixture:
-    head = make_head(kind, config, labels)
+    head = heads.PairHead(config) if kind == "pair" else make_head(kind, config, labels)
     parameters = inside("head", head.parameters())
-    if config.pooler and kind == "sequence":
+    if config.pooler and head.pools:
         parameters += heads.pooler_parameters(config)
-    if kind == "mlm" and config.tie_word_embeddings:
+    if kind in ("mlm", "pretraining") and config.tie_word_embeddings:
         parameters.append(Parameter("embeddings.token", (config.vocab_size, config.hidden_size), "embedding"))
 
     def forward(engine, x, at, source):
         chosen = None if rows is None else engine.integers(np.asarray(rows))
         real = None if mask is None else engine.integers(np.asarray(mask))
-        return head.forward(x, real, at.inside("head"), source, chosen)
+        output = head.forward(x, real, at.inside("head"), source, chosen)
+        return laid_out(engine, output)
+
+    def backward(engine, dy, at, source):
+        shapes = {"mlm": (3, 5, config.vocab_size) if rows is None else (len(rows), config.vocab_size), "pair": (3, 2)}
+        return head.backward(taken_apart(dy, shapes) if kind == "pretraining" else dy, at.inside("head"))
 
     return layer_fixture(
         rng,
         parameters,
         forward,
-        lambda engine, dy, at, source: head.backward(dy, at.inside("head")),
+        backward,
         (3, 5, config.hidden_size),
         **options,
     )
+
+
+def laid_out(engine: Any, output: Any) -> Array:
+    """The outputs of a head with several parts in one row, one after the other."""
+    if not isinstance(output, Mapping):
+        return output
+    return engine.xp.concatenate([part.reshape(-1) for part in output.values()])
+
+
+def taken_apart(dy: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    parts, start = {}, 0
+    for name, shape in shapes.items():
+        size = int(np.prod(shape))
+        parts[name] = dy[start : start + size].reshape(shape)
+        start += size
+    return parts
 
 
 UNTIED = TINY_BERT.replace(tie_word_embeddings=False)
@@ -300,6 +321,14 @@ case("layer", "sequence", "pooler, dropout")(
 case("layer", "sequence", "modernbert, mean over ragged rows")(
     lambda rng: head_fixture(rng, TINY_MODERN.replace(classifier_pooling="mean"), "sequence", 2, mask=MASK)
 )
+case("layer", "pair", "pooler, dropout of other classifiers left alone")(
+    lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "pair", dropout=True)
+)
+case("layer", "pair", "modernbert, no pooler")(lambda rng: head_fixture(rng, TINY_MODERN, "pair", mask=MASK))
+case("layer", "pretraining", "tied, chosen rows and every [CLS]")(
+    lambda rng: head_fixture(rng, TINY_BERT, "pretraining", rows=[1, 4, 11])
+)
+case("layer", "pretraining", "untied, every row")(lambda rng: head_fixture(rng, UNTIED, "pretraining"))
 case("layer", "pooler", "tanh")(
     lambda rng: layer_fixture(
         rng,

@@ -17,6 +17,7 @@ right_join_qkv = attention.join_qkv
 right_block_again = encoder.block_again
 right_norm_backward = basics.norm_backward
 right_drop_backward = basics.drop_backward
+right_pair_backward = heads.PairHead.backward
 right_encode_backward = encoder.encode_backward
 
 
@@ -139,6 +140,16 @@ def _(dy, x, y):
 @wrong_in({heads: "take_rows_backward"}, "masked rows: every position gets the mean of the chosen ones", "mlm")
 def _(dy, rows, shape):
     return np.broadcast_to(dy.mean(0), shape).copy()
+
+
+@wrong_in({heads.PairHead: "backward"}, "pretraining: the pair's gradient never reaches [CLS]", "bert: pretraining")
+def _(self, doutput, at):
+    return 0.0 * right_pair_backward(self, doutput, at)
+
+
+@wrong_in({heads: "_sum"}, "pretraining: only the words' gradient goes back", "bert: pretraining")
+def _(terms):
+    return terms[0] if terms[0].ndim else sum(terms[1:], terms[0])
 
 
 # ---- the whole -----------------------------------------------------------------------------------------------------

@@ -145,6 +145,11 @@ register("bert", "sequence, pooler, dropout", TINY_BERT.replace(**DROPOUT), "seq
 register("bert", "sequence, regression", TINY_BERT, "sequence", num_labels=1, labels=[0.7, -100.0, -1.5], inputs=PADDED)
 register("bert", "sequence, many labels, mean pooling", TINY_BERT.replace(**MEAN), "sequence", num_labels=3,
          loss="binary_cross_entropy", labels=[[1, 0, 1], [1, 1, 0], [0, -100, 0]], inputs=PADDED)  # fmt: skip
+register("bert", "pretraining, words and pairs, tied, token types", TINY_BERT, "pretraining", labels=MLM_LABELS,
+         inputs={**PADDED, "token_type_ids": TYPES, "pair_labels": [1, -100, 0]})  # fmt: skip
+register("bert", "pretraining, untied, dropout, two threads, checkpointing", UNTIED.replace(**DROPOUT), "pretraining",
+         labels=MLM_LABELS, inputs={**PADDED, "pair_labels": [0, 1, 1]}, training=True, checkpointing=True,
+         threads=2)  # fmt: skip
 register("bert", "token labels", TINY_BERT, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
 register("mini", "mlm, padded", TINY_MINI, "mlm", labels=MLM_LABELS, inputs=PADDED)
 register("larger", "mlm, untied, dropout", TINY_LARGER, "mlm", labels=MLM_LABELS, inputs=PADDED, training=True)
@@ -161,6 +166,8 @@ register("modernbert", "encoder, padding skipped", TINY_MODERN, inputs={**PADDED
 register("modernbert", "encoder, one token", TINY_MODERN, ids=[[3], [10]])
 register("modernbert", "sequence, mean pooling", TINY_MODERN.replace(classifier_pooling="mean"), "sequence",
          num_labels=3, labels=[2, 0, 1], inputs=PADDED)  # fmt: skip
+register("modernbert", "pretraining, pairs without a pooler", TINY_MODERN, "pretraining", labels=MLM_LABELS,
+         inputs={**PADDED, "pair_labels": [1, 0, -100]})  # fmt: skip
 register("modernbert", "token labels", TINY_MODERN, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
 register("causal", "encoder, ragged", TINY_CAUSAL, inputs=PADDED)
 register("causal", "mlm, packed, tiled, tied", TINY_CAUSAL, "mlm", labels=MLM_LABELS, inputs=PACKED, around=tiny_tiles)

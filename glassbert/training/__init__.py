@@ -1,1 +1,1 @@
-"""Optimizers and the training step."""
+"""Training: objectives, optimizers and schedules, the step, the trainer and its runs, many workers."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.models.model import Model
-from glassbert.training.adamw import AdamW
+from glassbert.training.optimizers import AdamW
 from glassbert.training.step import TrainingStep
 
 

@@ -1,103 +1,213 @@
-"""One training step: forward, backward, clip, move. NumPy runs it over threads, MLX compiles it as a whole."""
+"""One training step: forward, backward, clip, move.
+
+A logical batch may be larger than what fits into memory: it is cut into pieces of `physical_batch` rows whose gradients
+are added up, each weighted by how much of the batch's questions it asks, so that the sum is the gradient of the whole
+batch. Several workers do the same with their shares. NumPy runs a step over threads, in place; MLX compiles it
+(`glassbert.training.compiled_step`).
+
+A step whose loss or gradient is not finite moves nothing and says so.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from glassbert.errors import InputError
+import numpy as np
+
+from glassbert.engines.threads import run_together, using_threads
+from glassbert.errors import TrainingError
 from glassbert.layers.scope import Cache, Scope
-from glassbert.models.encoder import Batch, encode, encode_backward
-from glassbert.models.heads import pad_rows
-from glassbert.models.inputs import as_array, check_inputs
+from glassbert.models.heads import Head
+from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
-from glassbert.training.adamw import AdamW
+from glassbert.training.curvature import drawing
+from glassbert.training.ema import EMA
+from glassbert.training.objectives import Draw, Objectives
+from glassbert.training.optimizers.base import Optimizer
+from glassbert.training.results import StepResult, Watched
+from glassbert.training.workers import Alone, Workers
 
 
-class StepResult(NamedTuple):
-    loss: Any  # a scalar of the engine; float(loss) waits for the device
-    gradient_norm: Any
+class Piece(NamedTuple):
+    """Some rows of a logical batch: the checked inputs, the answers by objective, and how many each objective asks."""
+
+    rows: slice
+    checked: dict[str, Any]
+    prepared: dict[str, dict[str, np.ndarray]]
+    asked: np.ndarray  # [objectives]
 
 
 class TrainingStep:
     """Trains `model` a batch at a time with `optimizer`.
 
     step = TrainingStep(model, AdamW(model, 1e-3))
-    loss, norm = step(input_ids, labels, attention_mask)
+    result = step(input_ids, labels, attention_mask)
+
+    objective       a weighted sum such as "mlm+0.5*nsp"; without it what the head is naturally trained on
+    physical_batch  how many rows are computed at a time; without it the whole batch
+    workers         the other processes that train this model
+    ema             a moving average of the weights to keep
     """
 
-    def __init__(self, model: Model, optimizer: AdamW):
+    def __init__(
+        self,
+        model: Model,
+        optimizer: Optimizer,
+        *,
+        objective: str | Objectives | None = None,
+        physical_batch: int | None = None,
+        workers: Workers | None = None,
+        ema: EMA | None = None,
+    ):
+        if physical_batch is not None and (not isinstance(physical_batch, int) or physical_batch < 1):
+            raise TrainingError(f"physical_batch must be a number of rows, at least 1, got {physical_batch!r}")
+        if optimizer.layout is not model.layout:
+            raise TrainingError("the optimizer was made for another model; make it with this one")
         self.model = model
         self.optimizer = optimizer
+        self.objectives = Objectives.of(model.head, objective)
+        self.head: Head = model.head  # type: ignore[assignment]
+        self.physical_batch = physical_batch
+        self.workers = workers or Alone()
+        self.ema = ema
+        self.watch = False  # whether the next steps also report metrics and norms by parameter
         self._gradients: Any = None
-        self._compiled: dict[Any, Any] = {}
+        self._compiled: Any = None
 
-    def __call__(self, input_ids: Any, labels: Any, attention_mask: Any = None, **inputs: Any) -> StepResult:
+    def __call__(
+        self,
+        input_ids: Any,
+        labels: Any = None,
+        attention_mask: Any = None,
+        *,
+        token_type_ids: Any = None,
+        segment_ids: Any = None,
+        position_ids: Any = None,
+        pair_labels: Any = None,
+        skip_padding: bool = False,
+    ) -> StepResult:
+        checked = check_inputs(self.model.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
+        pieces = self._cut(checked, {"labels": labels, "pair_labels": pair_labels})
+        self.optimizer.attempts += 1
         if self.model.engine.compiles:
-            return self._device_step(input_ids, labels, attention_mask, **inputs)
-        model = self.model
-        loss, cache = model.loss(input_ids, labels, attention_mask, **inputs)
+            if self._compiled is None:
+                from glassbert.training.compiled_step import CompiledStep
+
+                self._compiled = CompiledStep(self)
+            return self._compiled(pieces)
+        return self._in_place(pieces, skip_padding)
+
+    def wants_curvature(self) -> bool:
+        every = self.optimizer.curvature_every
+        return bool(every) and (self.optimizer.attempts - 1) % every == 0
+
+    def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> list[Piece]:
+        """The pieces of a batch; what does not vary with the rows stays whole."""
+        count, length = checked["ids"].shape
+        size = self.physical_batch or count
+        pieces = []
+        for start in range(0, count, size):
+            rows = slice(start, min(start + size, count))
+            part = {k: v if v is None or v.shape[0] != count else v[rows] for k, v in checked.items()}
+            answers = {k: v if v is None or size >= count else v[rows] for k, v in given.items()}
+            prepared = self.objectives.prepare(self.head, answers, (rows.stop - rows.start, length))
+            pieces.append(Piece(rows, part, prepared, self.objectives.asked(prepared)))
+        return pieces
+
+    # ---- NumPy ----------------------------------------------------------------------------------------------------
+
+    def _in_place(self, pieces: list[Piece], skip_padding: bool) -> StepResult:
+        model, optimizer, workers = self.model, self.optimizer, self.workers
         if self._gradients is None:
             self._gradients = model.engine.gradients(model.layout)
-        model.backward(cache, into=self._gradients)
-        norm = self.optimizer.update(model.parameters, self._gradients)
-        return StepResult(loss, norm)
+        asked = workers.sum_(np.sum([piece.asked for piece in pieces], 0))
+        source = model.draw_dropout()
+        if self.wants_curvature():
+            scale = np.sqrt(self.objectives.weights * asked)
+            draw = drawing(model.engine, [model.dropout_seed, optimizer.attempts, workers.rank])
+            self._gradients_of(pieces, asked, scale, source, skip_padding, draw)
+            optimizer.observe(self._gradients)
+        sums, measured = self._gradients_of(pieces, asked, self.objectives.weights, source, skip_padding)
+        losses = workers.sum_(sums)
+        loss = float(self.objectives.weights @ losses)
+        norm = optimizer.gradient_norm(self._gradients)
+        skipped = not (math.isfinite(loss) and math.isfinite(norm))
+        before = model.parameters.flat.copy() if self.watch else None
+        metrics = self._metrics(measured, asked)  # the last that may fail: a lost worker leaves everything unmoved
+        if not skipped:
+            optimizer.move(model.parameters, self._gradients, norm)
+            if self.ema is not None:
+                self.ema.update(model.parameters, optimizer.steps)
+        return StepResult(
+            loss,
+            norm,
+            skipped,
+            dict(zip(self.objectives.names, losses.tolist(), strict=True)),
+            metrics,
+            None if before is None else self._watched(before),
+        )
 
-    def _device_step(self, input_ids: Any, labels: Any, attention_mask: Any = None, **inputs: Any) -> StepResult:
-        import mlx.core as mx
+    def _gradients_of(
+        self,
+        pieces: list[Piece],
+        asked: np.ndarray,
+        weights: np.ndarray,
+        source: Any,
+        skip_padding: bool,
+        draw: Draw | None = None,
+    ) -> tuple[np.ndarray, dict[str, float]]:
+        """Leave the gradient of Σ weightsₜ · lossₜ in `self._gradients`; gives the losses and what was measured."""
+        model, gradients = self.model, self._gradients
+        gradients.clear()
+        losses = np.zeros(len(asked))
+        measured: dict[str, float] = {}
+        first_row = self.workers.rank * pieces[-1].rows.stop  # of this worker's share in the logical batch
+        for piece in pieces:
+            last = piece is pieces[-1]
 
-        model, optimizer, engine = self.model, self.optimizer, self.model.engine
-        if model.head is None:
-            raise InputError("this model has no head, so it has no loss to train on")
-        checked: Any = check_inputs(model.config, input_ids, attention_mask, **inputs)
-        targets = pad_rows(model.head.prepare_labels(as_array("labels", labels), checked["ids"].shape))
-        batch = model._batch(checked)
-        arrays = {
-            "ids": batch.ids, "positions": batch.positions, "types": batch.types, "mask": batch.mask,
-            "segments": batch.segments, "angles": batch.angles,
-            "rows": engine.integers(targets["rows"]) if "rows" in targets else None,
-            "targets": (engine.integers if targets["targets"].dtype.kind in "iu" else engine.array)(targets["targets"]),
-        }  # fmt: skip
-        present = {name: value for name, value in arrays.items() if value is not None}
-        optimizer.steps += 1
-        model.dropout_seed += 1
-        # What is compiled has these settings inside; with others it must be compiled anew.
-        settings = (model.training, model.checkpointing, *optimizer.settings)
-        if settings not in self._compiled:
-            self._compiled[settings] = mx.compile(partial(self._pure_step))
-        state = (model.parameters, optimizer.mean, optimizer.square)
-        model.parameters, optimizer.mean, optimizer.square = {}, {}, {}  # the old arrays may now be overwritten
-        step, rate = mx.array(float(optimizer.steps)), mx.array(optimizer.learning_rate)
-        key = mx.random.key(model.dropout_seed)
-        try:
-            (*new, loss, norm) = self._compiled[settings](*state, present, step, rate, key)
-        except BaseException:
-            model.parameters, optimizer.mean, optimizer.square = state
-            raise
-        del state
-        model.parameters, optimizer.mean, optimizer.square = new
-        mx.async_eval(new, loss, norm)
-        return StepResult(loss, norm)
+            def finished(place: str, last: bool = last) -> None:
+                if last:
+                    self.workers.finished(place, gradients)
 
-    def _pure_step(self, parameters: Any, mean: Any, square: Any, arrays: Any, step: Any, rate: Any, key: Any) -> Any:
-        model, engine = self.model, self.model.engine
-        head = model.head
-        assert head is not None
-        source = engine.dropout(key) if model.training else None
-        computing = engine.for_computing(parameters)
-        batch = Batch(
-            arrays["ids"], arrays["positions"], arrays.get("types"), arrays.get("mask"), arrays.get("segments"),
-            arrays.get("angles"),
-        )  # fmt: skip
-        cache = Cache()
-        gradients = engine.gradients(model.layout)
-        hidden = encode(computing, model.config, batch, cache, source, model.checkpointing)
-        at = Scope(computing, cache, gradients).inside("head")
-        output = head.forward(hidden, arrays.get("mask"), at, source, arrays.get("rows"))
-        loss = head.loss(output, arrays["targets"], at)
-        doutput = head.loss_backward(engine.array(1.0), at).astype(hidden.dtype)
-        dhidden = head.backward(doutput, at).reshape(hidden.shape)
-        encode_backward(dhidden, computing, model.config, batch, cache, gradients, source, model.checkpointing)
+            share = piece.asked / np.maximum(asked, 1)
+            with using_threads(model.engine.threads):
+                drawn = source and source.from_row(first_row + piece.rows.start)
+                hidden, cache = model.run_encoder(piece.checked, Cache(), skip_padding, source=drawn)
+                at = Scope(cache.parameters, cache.head, gradients).inside("head")
+                answers = {name: model.on_engine(prepared) for name, prepared in piece.prepared.items()}
+                mask = piece.checked["mask"]
+                answered = self.objectives.loss(
+                    self.head, hidden, mask, answers, at, source=drawn, measure=self.watch, draw=draw
+                )
+                dlosses = [model.engine.array(value) for value in weights * share]
+                dhidden = self.objectives.backward(self.head, dlosses, at)
+                finished("head")
+                model.run_encoder_backward(dhidden.reshape(cache.hidden_shape), cache, gradients, finished)
+            losses += share * [float(one.loss) for one in answered]
+            for name, one in zip(self.objectives.names, answered, strict=True):
+                for what, total in one.sums.items():
+                    measured[f"{name}_{what}"] = measured.get(f"{name}_{what}", 0.0) + float(total)
         gradients.finish()
-        *new, norm = self.optimizer.step_arrays(parameters, gradients, mean, square, step, rate)
-        return *new, loss, norm
+        self._gradients = self.workers.sum_gradients(gradients)
+        return losses, measured
+
+    def _metrics(self, measured: dict[str, float], asked: np.ndarray) -> dict[str, float]:
+        if not measured:
+            return {}
+        totals = self.workers.sum_(np.array(list(measured.values())))
+        of = dict(zip(self.objectives.names, np.maximum(asked, 1), strict=True))
+        return {name: total / of[name.partition("_")[0]] for name, total in zip(measured, totals.tolist(), strict=True)}
+
+    def _watched(self, before: np.ndarray) -> Watched:
+        model, names = self.model, tuple(self.model.layout.shapes)
+
+        def squares(name: str) -> tuple[float, float, float]:
+            span = model.layout.span(name)
+            gradient, old, new = self._gradients.flat[span], before[span], model.parameters.flat[span]
+            update = new - old
+            return float(gradient @ gradient), float(update @ update), float(old @ old)
+
+        found = np.array(run_together(lambda part: [squares(name) for name in part], [names])[0])
+        return Watched(names, *found.T)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 
@@ -125,9 +126,39 @@ def test_old_names_buffers_and_the_next_sentence_head(tmp_path: Path) -> None:
     edit_tensors(tmp_path, make_old)
     assert_same(model, load(tmp_path))
     edit_config(tmp_path, architectures=["BertForPreTraining"])
-    assert_same(model, load(tmp_path))
+    assert_same(model, load(tmp_path, head="mlm"))
+    both = load(tmp_path)
+    assert both.head is not None and both.head.kind == "pretraining"
+    assert (both.parameters["pooler.bias"] == 1).all() and (both.parameters["head.pair.classifier.bias"] == 1).all()
     core = load(tmp_path, head="core")
     assert core.config.pooler and (core.parameters["pooler.bias"] == 1).all()
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("tied", [True, False])
+def test_both_questions_of_pretraining_survive_a_round_trip(family: str, tied: bool, tmp_path: Path) -> None:
+    model = tiny(CONFIGS[family].replace(tie_word_embeddings=tied), "pretraining")
+    model.save(tmp_path)
+    named = json.loads((tmp_path / "config.json").read_text()).get("architectures")
+    assert named == (["BertForPreTraining"] if family == "bert" else None)
+    assert_same(model, load(tmp_path))
+    ids = np.arange(1, 9).reshape(2, 4)
+    ours, theirs = model.predict(ids), load(tmp_path).predict(ids)
+    assert all(ours[part].tobytes() == theirs[part].tobytes() for part in ("mlm", "pair"))
+    other = tiny(CONFIGS[family].replace(tie_word_embeddings=tied), "pretraining")
+    other.parameters["head.pair.classifier.bias"] = other.engine.array([7.0, 7.0])
+    other.load_checkpoint(tmp_path)
+    assert_same(model, other)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_pair_question_on_a_masked_language_model(family: str, tmp_path: Path) -> None:
+    model = tiny(CONFIGS[family], "mlm")
+    model.save(tmp_path)
+    with pytest.warns(UserWarning, match=r"no weights for .*head\.pair\.classifier\.weight"):
+        both = load(tmp_path, head="pretraining")
+    for name, value in weights(model).items():
+        assert value.tobytes() == both.parameters[name].tobytes(), name
 
 
 def test_a_tied_weight_under_its_other_name_only(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from glassbert import MINI_BERT_CONFIG, MiniBERT
-from glassbert.training.adamw import AdamW
+from glassbert.errors import TrainingError
+from glassbert.training.ema import EMA
+from glassbert.training.optimizers import OPTIMIZERS, AdamW, make_optimizer
 from glassbert.training.step import TrainingStep
-from tests.models.small import BERT, CONFIGS, DROPOUT, MODERN, batch, make
+from tests.models.small import BERT, CONFIGS, DROPOUT, MINI, MODERN, batch, make
 
 EVERY = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
@@ -158,7 +160,98 @@ def test_a_step_that_fails_loses_nothing(monkeypatch):
     def broken(*_):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(step, "_pure_step", broken)
+    monkeypatch.setattr(AdamW, "moved", broken)
     with pytest.raises(RuntimeError, match="no"):
         step(np.array([[5, 6]]), np.array([[5, 6]]))
-    assert list(model.parameters) == list(step.optimizer.mean) == names
+    assert list(model.parameters) == list(step.optimizer.state["mean"]) == names
+    assert step.optimizer.steps == 0
+    monkeypatch.undo()
+    assert float(step(np.array([[5, 6]]), np.array([[5, 6]])).loss) > 0
+
+
+# ---- steps that are not finite -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["numpy", "mlx"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("physical_batch", [None, 2])
+def test_a_step_that_is_not_finite_moves_nothing_and_says_so(engine, optimizer, physical_batch, request):
+    if engine == "mlx":
+        request.getfixturevalue("mlx_without_compilation")
+    model = make(dtype="float32", engine=engine)
+    ids, mask, labels = batch()
+    ema = EMA(model, 0.5)
+    step = TrainingStep(model, make_optimizer(optimizer, model), physical_batch=physical_batch, ema=ema)
+    assert not step(ids, labels, mask).skipped
+    good = np.array(model.parameters["embeddings.token"])
+    poisoned = good.copy()
+    poisoned[ids[0, 0]] = np.nan
+    model.parameters["embeddings.token"] = model.engine.array(poisoned)
+    before, kept, average = (everything(x) for x in (model.parameters, step.optimizer.state_arrays(), ema.parameters))
+    result = step(ids, labels, mask)
+    assert bool(result.skipped) and not np.isfinite(float(result.loss))
+    assert step.optimizer.steps == 1 and step.optimizer.attempts == 2
+    assert_equal(model.parameters, before)
+    assert_equal(step.optimizer.state_arrays(), kept)
+    assert_equal(ema.parameters, average)
+    model.parameters["embeddings.token"] = model.engine.array(good)
+    assert not step(ids, labels, mask).skipped
+    assert step.optimizer.steps == 2 and np.isfinite(np.array(model.parameters["embeddings.token"])).all()
+
+
+def test_a_compiled_step_skips_too():
+    pytest.importorskip("mlx.core")
+    model = make(MINI, dtype="float32", engine="mlx")
+    ids, mask, labels = batch(MINI)
+    step = TrainingStep(model, AdamW(model))
+    step(ids, labels, mask)
+    bias = np.array(model.parameters["head.decoder.bias"])
+    model.parameters["head.decoder.bias"] = model.engine.array(np.full_like(bias, np.inf))
+    before, kept = everything(model.parameters), everything(step.optimizer.state_arrays())
+    assert bool(step(ids, labels, mask).skipped) and step.optimizer.steps == 1
+    assert_equal(model.parameters, before)
+    assert_equal(step.optimizer.state_arrays(), kept)
+
+
+def everything(arrays):
+    return {name: np.array(array) for name, array in arrays.items()}
+
+
+def assert_equal(arrays, expected):
+    for name, values in expected.items():
+        np.testing.assert_array_equal(np.array(arrays[name]), values, err_msg=name)
+
+
+# ---- looking while it steps ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["numpy", "mlx"])
+@pytest.mark.parametrize("physical_batch", [None, 2])
+def test_a_watched_step_tells_norms_by_place_and_how_far_the_weights_moved(engine, physical_batch, request):
+    if engine == "mlx":
+        request.getfixturevalue("mlx_without_compilation")
+    model = make(dtype="float32", engine=engine)
+    ids, mask, labels = batch()
+    step = TrainingStep(model, AdamW(model, 1e-2), physical_batch=physical_batch)
+    assert step(ids, labels, mask).watched is None
+    before = everything(model.parameters)
+    _, cache = model.loss(ids, labels, mask)
+    gradients = everything(model.backward(cache))
+    step.watch = True
+    result = step(ids, labels, mask)
+    norms, ratios = result.watched.gradient_norms(), result.watched.update_ratios()
+    assert list(norms) == list(ratios) == ["embeddings", "layers.0", "layers.1", "head"]
+    assert np.sqrt(sum(norm**2 for norm in norms.values())) == pytest.approx(float(result.gradient_norm), rel=1e-4)
+    for place, norm in norms.items():
+        mine = [name for name in gradients if name.startswith(f"{place}.")]
+        assert norm == pytest.approx(np.sqrt(sum((gradients[n] ** 2).sum() for n in mine)), rel=1e-3)
+        moved = sum(((np.array(model.parameters[n]) - before[n]) ** 2).sum() for n in mine)
+        assert ratios[place] == pytest.approx(np.sqrt(moved / sum((before[n] ** 2).sum() for n in mine)), rel=1e-3)
+    assert 0 <= float(result.metrics["mlm_accuracy"]) <= 1
+
+
+def test_an_optimizer_of_another_model_is_refused():
+    with pytest.raises(TrainingError, match="made for another model"):
+        TrainingStep(make(), AdamW(make()))
+    with pytest.raises(TrainingError, match="physical_batch must be a number of rows"):
+        TrainingStep(model := make(), AdamW(model), physical_batch=0)

@@ -1,0 +1,97 @@
+"""A training step over threads and over processes, on this machine.
+
+    python -m benchmarks.scaling [--preset mini|larger] [--turns N] [--json]
+
+The logical batch is the same for everybody: one process spreads it over threads, or several processes share it over
+MPI with one thread each. Contenders take turns; each turn is a job of its own (`benchmarks.scaling_worker`). What many
+machines would give is predicted by `benchmarks.scaling_model`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+from typing import Any
+
+from benchmarks.common import Spread, Table, describe_machine, progress, rounded, show_json
+from benchmarks.train_step import WORKLOADS, Workload
+from glassbert.engines.threads import usable_cores
+
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # containers
+
+
+def contenders(cores: int) -> dict[str, tuple[list[str], int]]:
+    """How a job is launched, and its threads in each process."""
+    scripts = sysconfig.get_path("scripts")
+    mpirun = shutil.which("mpirun", path=os.pathsep.join([scripts, os.environ.get("PATH", "")]))
+    found: dict[str, tuple[list[str], int]] = {"1 process x 1 thread": ([], 1)}
+    if cores > 1:
+        found[f"1 process x {cores} threads"] = ([], cores)
+        if mpirun:
+            found[f"{cores} processes x 1 thread, MPI"] = ([mpirun, "-n", str(cores)], 1)
+    return found
+
+
+def one_turn(launch: list[str], threads: int, preset: str, rounds: int) -> dict[str, float]:
+    """Seconds a step of one job, by the way of summing."""
+    command = [*launch, sys.executable, "-m", "benchmarks.scaling_worker"]
+    options = ["--preset", preset, "--threads", str(threads), "--rounds", str(rounds)]
+    job = subprocess.run([*command, *options], env={**os.environ, **AS_ROOT}, capture_output=True, text=True)
+    if job.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{job.stderr}")
+    return json.loads(job.stdout.splitlines()[-1])["seconds"]
+
+
+def measure(preset: str, turns: int, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Seconds a step of every turn, by contender and way."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for turn in range(turns):
+        for name, (launch, threads) in contenders(usable_cores()).items():
+            progress(f"turn {turn + 1} of {turns}: {name}")
+            for way, seconds in one_turn(launch, threads, preset, rounds).items():
+                found.setdefault(name, {}).setdefault(way, []).append(seconds)
+    progress("")
+    return found
+
+
+def table_of(workload: Workload, found: dict[str, dict[str, list[float]]], machine: str) -> Table:
+    title = f"One batch of {workload.batch} x {workload.length} tokens, {workload.preset}: ms a step"
+    table = Table(title, ["workers", "ms a step", "tokens/s", "over one thread", "summed afterwards", "no sums"])
+    first = next(iter(found.values()))["apart"]
+    for name, ways in found.items():
+        ours = ways.get("overlapped", ways["apart"])
+        others = [f"{1e3 * statistics.median(ways[way]):.1f}" if way in ways else "" for way in ("afterwards", "apart")]
+        others = others if "overlapped" in ways else ["", ""]
+        speed = Spread.of_ratio(first, ours)
+        tokens = workload.batch * workload.length / statistics.median(ours)
+        table.rows.append([name, f"{1e3 * statistics.median(ours):.1f}", f"{tokens:,.0f}", speed.text(), *others])
+    table.notes = ["Medians over the turns; 'no sums': what the processes need that compute the same apart.", machine]
+    return table
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", choices=list(WORKLOADS), default="mini")
+    parser.add_argument("--turns", type=int, default=3, help="how often everybody has a turn (default 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of steps in a turn (default 5)")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args(arguments)
+    machine, described = describe_machine("mpi4py", "mpich", "openmpi")
+    found = measure(options.preset, options.turns, options.rounds)
+    table_of(WORKLOADS[options.preset], found, machine).show()
+    if options.json:
+        seconds: dict[str, Any] = {
+            name: {way: rounded(statistics.median(values)) for way, values in ways.items()}
+            for name, ways in found.items()
+        }
+        show_json({"preset": options.preset, "seconds_per_step": seconds, "machine": described})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""One worker of `benchmarks.scaling`: trains its share of every batch and, where it leads, prints the times as JSON.
+
+Three ways take turns in the same processes: gradients summed while backward goes on ("overlapped"), summed when it has
+ended ("afterwards"), and not at all ("apart", where every process would train a model of its own): the difference to
+the last is what communication costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from typing import Any
+
+from benchmarks.common import timed
+from benchmarks.train_step import BATCHES, WORKLOADS, Workload
+from glassbert.models.model import Model
+from glassbert.training.distributed import find_workers
+from glassbert.training.optimizers import AdamW
+from glassbert.training.step import TrainingStep
+from glassbert.training.workers import Alone, Workers
+
+WAYS = ("overlapped", "afterwards", "apart")
+
+
+def steps_of(way: str, workload: Workload, model: Model, workers: Workers) -> Any:
+    """A function that makes step i, with this worker's share of the batch."""
+    together = workers if way != "apart" else Alone()
+    train = TrainingStep(model, AdamW(model, 1e-4), workers=together)
+    share = workload.batch // workers.size
+    rows = slice(workers.rank * share, (workers.rank + 1) * share)
+    batches = [(batch.input_ids[rows], batch.labels[rows]) for batch in workload.batches()]
+
+    def step(i: int) -> None:
+        if hasattr(workers, "overlap"):
+            workers.overlap = way == "overlapped"
+        float(train(*batches[i % BATCHES]).loss)
+
+    return step
+
+
+def measure(workload: Workload, workers: Workers, engine: str, threads: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds a step of every round, by way."""
+    model = Model(workload.config, "mlm", engine=engine, threads=threads)
+    model.set_training(True)
+    ways = WAYS if workers.size > 1 else WAYS[-1:]
+    steps = {way: steps_of(way, workload, model, workers) for way in ways}
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, step in steps.items():
+            workers.wait_for_all()
+            times[way].append(timed(step, workload.steps, workers.wait_for_all))
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", choices=list(WORKLOADS), default="mini")
+    parser.add_argument("--engine", default="numpy")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    with find_workers(options.engine) as workers:
+        times = measure(WORKLOADS[options.preset], workers, options.engine, options.threads, options.rounds)
+        if workers.leads:
+            medians = {way: statistics.median(values) for way, values in times.items()}
+            print(json.dumps({"workers": workers.name, "seconds": medians, "rounds": times}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

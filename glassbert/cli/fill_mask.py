@@ -1,0 +1,45 @@
+"""`glassbert fill-mask`: what would the model put in place of [MASK]?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from glassbert.training.fill_mask import fill_mask, load_for_filling
+
+
+def run(
+    model: Annotated[Path, typer.Argument(metavar="RUN", help="A run, a checkpoint, or a folder with a model.")],
+    sentence: Annotated[str, typer.Argument(help="A sentence with one [MASK] or more.")],
+    top: Annotated[int, typer.Option(min=1, help="How many answers.")] = 5,
+    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
+) -> None:
+    """Fill the masks of a sentence.
+
+    glassbert fill-mask runs/mini "Paris is the [MASK] of France."
+    """
+    loaded, tokenizer = load_for_filling(model, engine)
+    found = fill_mask(loaded, tokenizer, sentence, top)
+    if as_json:
+        typer.echo(json.dumps([[{"word": a.word, "chance": a.chance} for a in answers] for answers in found]))
+        return
+    console = Console(highlight=False)
+    for number, answers in enumerate(found, 1):
+        table = Table.grid(padding=(0, 2))
+        for word, chance in answers:
+            table.add_row(f"{chance:6.1%}", Text(word, style="bold"), Text("█" * round(30 * chance), style="green"))
+        if len(found) > 1:
+            console.print(f"mask {number}")
+        console.print(table)
+    pieces = sentence.split("[MASK]")
+    filled = Text(pieces[0])
+    for answers, piece in zip(found, pieces[1:], strict=True):
+        filled.append(answers[0].word, style="bold green").append(piece)
+    console.print(filled, soft_wrap=True)

@@ -1,0 +1,21 @@
+"""`glassbert resume`: go on with a run from its last checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassbert.cli.pretrain import finish
+from glassbert.training.trainer import Trainer
+
+
+def run(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of the run.")]) -> None:
+    """Go on with a run that was interrupted, killed or cut off, from its last checkpoint.
+
+    A run with a budget in steps or tokens ends with the same weights, bit by bit, as if it had never stopped (NumPy
+    with the same number of threads; MLX on a CPU). With a budget in minutes the learning rate follows the clock, and
+    on CUDA sums are added in changing order, so there the run goes on but does not repeat itself.
+    """
+    finish(Trainer.resume(run))

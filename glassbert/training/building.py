@@ -1,0 +1,151 @@
+"""What a run works with: the model, its optimizer and schedule, the step, and the arrays of all that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_rate
+from glassbert.errors import TrainingError
+from glassbert.models.flops import training_flops
+from glassbert.models.model import BertWithHead, Model
+from glassbert.training.costs import Costs
+from glassbert.training.data import TrainingData
+from glassbert.training.ema import EMA
+from glassbert.training.evaluate import Evaluation, evaluate
+from glassbert.training.metrics import quietly
+from glassbert.training.objectives import Objectives
+from glassbert.training.optimizers import make_optimizer
+from glassbert.training.recipes import config_for
+from glassbert.training.schedules import make_schedule
+from glassbert.training.settings import TrainingSettings
+from glassbert.training.step import TrainingStep
+from glassbert.training.workers import Workers
+
+
+class Machinery:
+    """Model, optimizer, schedule, step and moving average of a run."""
+
+    def __init__(self, settings: TrainingSettings, data: TrainingData, workers: Workers | None = None):
+        self.settings = settings
+        self.objectives = Objectives.parse(settings.objective)
+        self.model = build_model(settings, data, self.objectives, workers.threads if workers else None)
+        self.optimizer = make_optimizer(
+            settings.optimizer,
+            self.model,
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            clip=settings.clip,
+        )
+        self.schedule = make_schedule(settings.schedule, warmup=settings.warmup)
+        self.average = EMA(self.model, settings.ema) if settings.ema is not None else None
+        self.step = TrainingStep(
+            self.model,
+            self.optimizer,
+            objective=self.objectives,
+            physical_batch=settings.physical_batch,
+            workers=workers,
+            ema=self.average,
+        )
+        self.costs = Costs(len(data.validation_by_source))
+
+    def inputs(self, batch: Any) -> dict[str, Any]:
+        """A batch as the step takes it."""
+        inputs = batch.as_inputs()
+        if "pair_labels" in self.objectives.needs:
+            inputs["pair_labels"] = batch.pair_labels
+        return inputs
+
+    def evaluate(self, batches: Iterable[Any]) -> Evaluation:
+        """Held-out loss and accuracy, of the moving average where there is one."""
+        with quietly(self.model):
+            inputs = (self.inputs(batch) for batch in batches)
+            if self.average is None:
+                return evaluate(self.model, inputs, objective=self.objectives)
+            with self.average.swapped(self.model):
+                return evaluate(self.model, inputs, objective=self.objectives)
+
+    def use_average(self) -> None:
+        """The averaged weights become the model's own, for good."""
+        assert self.average is not None
+        self.model.parameters, self.average = self.average.parameters, None
+
+    # ---- saving -----------------------------------------------------------------------------------------------------
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        arrays = {f"optimizer/{name}": array for name, array in self.optimizer.state_arrays().items()}
+        return arrays if self.average is None else {**arrays, **self.average.state_arrays()}
+
+    def state_numbers(self) -> dict[str, Any]:
+        return {
+            "optimizer": self.settings.optimizer,
+            "counters": dict(self.optimizer.state_numbers),
+            "dropout_seed": self.model.dropout_seed,
+            "costs": self.costs.seconds,
+        }
+
+    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
+        if numbers["optimizer"] != self.settings.optimizer:
+            raise TrainingError(
+                f"the checkpoint was saved by {numbers['optimizer']}, and the run uses {self.settings.optimizer}"
+            )
+        own = {name.removeprefix("optimizer/"): a for name, a in arrays.items() if name.startswith("optimizer/")}
+        self.optimizer.load_state_arrays(own)
+        if self.average is not None:
+            self.average.load_state_arrays({name: a for name, a in arrays.items() if name.startswith("ema/")})
+        self.load_numbers(numbers)
+
+    def load_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """The counters, as `state_numbers` gave them."""
+        self.optimizer.load_state_numbers(numbers["counters"])
+        self.model.dropout_seed = int(numbers["dropout_seed"])
+        self.costs.seconds.update(numbers["costs"])
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """About how large a checkpoint is."""
+        number = 8 if self.settings.precision == "float64" else 4
+        copies = 1 + len(self.optimizer.state) + (self.average is not None)
+        return self.model.get_parameter_count() * number * copies
+
+    # ---- speed ------------------------------------------------------------------------------------------------------
+
+    def flops_per_token(self, data: TrainingData) -> float:
+        length = self.settings.length
+        rows = data.rows[max(data.rows)]
+        scored = round(rows * length * self.settings.mask_rate)
+        return training_flops(self.model.config, rows, length, scored_rows=scored) / (rows * length)
+
+    def matmul_rate(self) -> float:
+        """Operations a second of this machine's matrix product, in the precision of the run."""
+        engine = self.model.engine
+        if engine.name == "numpy":
+            return 1e9 * measure_matmul_rate(engine.dtype_name, engine.threads, seconds=0.2)
+        return 1e9 * measure_mlx_matmul_rate(engine.dtype_name, seconds=0.2)
+
+
+def build_model(
+    settings: TrainingSettings, data: TrainingData, objectives: Objectives, threads: int | None = None
+) -> Model:
+    """The model of a run, with fresh weights or those of `start_from`; `threads` where the settings say nothing."""
+    tokenizer = data.tokenizer
+    config = config_for(settings, tokenizer.vocab_size, tokenizer.pad_id)
+    options: dict[str, Any] = {
+        "engine": settings.engine,
+        "dtype": settings.precision,
+        "threads": settings.threads or threads,
+        "seed": settings.seed,
+    }
+    model = BertWithHead(config, objectives.head_type, **options)
+    if settings.start_from:
+        model.load_checkpoint(settings.start_from)
+        bad = [n for n, a in model.parameters.items() if not np.isfinite(model.engine.to_numpy(a)).all()]
+        if bad:
+            raise TrainingError(
+                f"{settings.start_from} has numbers that are not finite, in {bad[0]}; nothing to build on"
+            )
+    model.set_training(True)
+    model.set_checkpointing(settings.gradient_checkpointing)
+    return model

@@ -1,0 +1,198 @@
+"""The training step on MLX: pure functions of arrays, compiled.
+
+A batch in one piece is one compiled function from the old parameters to the new. A batch in several pieces, or shared
+by several workers, is a compiled gradient for each piece, added up on the device, and a compiled update.
+
+Nothing here waits for the device. Whether a step is to be skipped is decided there too (`Optimizer.step_arrays`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+import numpy as np
+
+from glassbert.layers.scope import Cache, Scope
+from glassbert.models.encoder import Batch, encode, encode_backward
+from glassbert.models.heads import pad_rows
+from glassbert.training.curvature import drawing
+from glassbert.training.results import StepResult, Watched
+from glassbert.training.workers import Alone
+
+if TYPE_CHECKING:
+    from glassbert.training.step import Piece, TrainingStep
+
+Tree = dict[str, Any]
+
+
+class CompiledStep:
+    """What `TrainingStep` calls where the engine compiles."""
+
+    def __init__(self, step: TrainingStep):
+        self.step = step
+        self.model, self.optimizer, self.ema = step.model, step.optimizer, step.ema
+        self.objectives, self.head = step.objectives, step.head
+        self._compiled: dict[Any, Any] = {}
+
+    def __call__(self, pieces: list[Piece]) -> StepResult:
+        model, workers = self.model, self.step.workers
+        alone = isinstance(workers, Alone)
+        model.dropout_seed += 1
+        first = workers.rank * len(pieces)
+        keys = [mx.random.key(model.dropout_seed + (first + i << 32)) for i in range(len(pieces))]
+        inputs = [self._arrays(piece) for piece in pieces]
+        asked = mx.array(np.maximum(np.sum([piece.asked for piece in pieces], 0), alone), mx.float32)
+        asked = asked if alone else mx.maximum(workers.sum_(asked), 1)
+        shares = [mx.array(piece.asked, mx.float32) / asked for piece in pieces]
+        if self.step.wants_curvature():
+            scale = mx.sqrt(mx.array(self.objectives.weights, mx.float32) * asked)
+            gradients = self._add_up(inputs, shares, scale, keys, draw=True)["gradients"]
+            self._replace_state(self._observe, workers.sum_gradients(gradients))
+        if alone and len(pieces) == 1:
+            found = self._replace_state(self._whole, inputs[0], keys[0])
+        else:
+            weights = mx.array(self.objectives.weights, mx.float32)
+            added = self._add_up(inputs, shares, weights, keys)
+            losses, sums = workers.sum_(added["losses"]), {k: workers.sum_(v) for k, v in added["sums"].items()}
+            found = self._replace_state(self._update, workers.sum_gradients(added["gradients"]), losses, sums)
+        of = dict(zip(self.objectives.names, asked, strict=True)) if found["sums"] else {}
+        return StepResult(
+            found["loss"],
+            found["norm"],
+            found["skipped"],
+            {name: found["losses"][i] for i, name in enumerate(self.objectives.names)},
+            {name: total / of[name.partition("_")[0]] for name, total in found["sums"].items()},
+            Watched(tuple(model.layout.shapes), **found["squares"]) if found["squares"] else None,
+        )
+
+    def _arrays(self, piece: Piece) -> Tree:
+        batch = self.model.batch_of(piece.checked)
+        answers = {name: self.model.on_engine(pad_rows(prepared)) for name, prepared in piece.prepared.items()}
+        return {"answers": answers, **{name: value for name, value in vars(batch).items() if value is not None}}
+
+    # ---- running compiled functions -------------------------------------------------------------------------------
+
+    def _compile(self, function: Callable[..., Any], *fixed: Any) -> Any:
+        """What is compiled has these settings inside; with others it must be compiled anew."""
+        model, step = self.model, self.step
+        settings = (model.training, model.checkpointing, step.watch, *self.optimizer.settings.items())
+        key = (function.__name__, *fixed, *settings)
+        if key not in self._compiled:
+            self._compiled[key] = mx.compile(partial(function, *fixed))
+        return self._compiled[key]
+
+    def _replace_state(self, function: Callable[..., Any], *inputs: Any) -> Tree:
+        """Call function(state, *inputs) -> (new state, results) with the only reference to the old arrays.
+
+        So their memory may be overwritten. Where the call fails, everything is put back.
+        """
+        model, optimizer, ema = self.model, self.optimizer, self.ema
+        compiled = self._compile(function)
+        average = ema.parameters if ema is not None else {}
+        state = {"parameters": model.parameters, "buffers": optimizer.state, "steps": optimizer._steps, "ema": average}
+        del average
+        rate = mx.array(optimizer.learning_rate)
+        self._hand_out({"parameters": {}, "buffers": {}, "steps": None, "ema": {}})
+        try:
+            new, results = compiled(state, rate, *inputs)
+        except BaseException:
+            self._hand_out(state)
+            raise
+        del state
+        self._hand_out(new)
+        mx.async_eval(new, results)
+        return results
+
+    def _hand_out(self, state: Tree) -> None:
+        self.model.parameters, self.optimizer.state = state["parameters"], state["buffers"]
+        self.optimizer._steps = state["steps"]
+        if self.ema is not None:
+            self.ema.parameters = state["ema"]
+
+    def _add_up(self, inputs: list[Tree], shares: list[Any], weights: Any, keys: list[Any], draw: bool = False) -> Tree:
+        """Gradients, losses and sums over all pieces."""
+        total: Tree = {}
+        for arrays, share, key in zip(inputs, shares, keys, strict=True):
+            compiled = self._compile(self._piece, draw, bool(total))
+            total = compiled(self.model.parameters, arrays, share, weights, key, total)
+            mx.async_eval(total)  # begin, and free what the piece kept, before the next one is prepared
+        return total
+
+    # ---- what is compiled -----------------------------------------------------------------------------------------
+
+    def _whole(self, state: Tree, rate: Any, arrays: Tree, key: Any) -> tuple[Tree, Tree]:
+        weights = [mx.array(weight, mx.float32) for weight in self.objectives.weights.tolist()]
+        gradients, losses, sums = self._gradients(state["parameters"], arrays, weights, key, False)
+        return self._update(state, rate, gradients, mx.stack(losses), sums)
+
+    def _piece(
+        self, draw: bool, more: bool, parameters: Tree, arrays: Tree, share: Any, weights: Any, key: Any, before: Tree
+    ) -> Tree:
+        gradients, losses, sums = self._gradients(parameters, arrays, list(weights * share), key, draw)
+        found: Tree = {
+            "gradients": {name: g.astype(mx.float32) for name, g in gradients.items()},
+            "losses": share * mx.stack(losses),
+            "sums": sums,
+        }
+        if not more:
+            return found
+        added = {name: before["gradients"][name] + g for name, g in found["gradients"].items()}
+        sums = {name: before["sums"][name] + value for name, value in sums.items()}
+        return {"gradients": added, "losses": before["losses"] + found["losses"], "sums": sums}
+
+    def _gradients(
+        self, parameters: Tree, arrays: Tree, dlosses: list[Any], key: Any, draw: bool
+    ) -> tuple[Any, list[Any], Tree]:
+        """Forward and backward: the gradient of Σ dlossesₜ · lossₜ, the losses, and what is measured."""
+        model, engine, config = self.model, self.model.engine, self.model.config
+        source = engine.dropout(key) if model.training else None
+        computing = engine.for_computing(parameters)
+        batch = Batch(**{name: value for name, value in arrays.items() if name != "answers"})
+        cache, gradients = Cache(), engine.gradients(model.layout)
+        hidden = encode(computing, config, batch, cache, source, model.checkpointing)
+        at = Scope(computing, cache, gradients).inside("head")
+        drawn = drawing(engine, mx.random.split(key)[1]) if draw else None
+        answered = self.objectives.loss(
+            self.head, hidden, batch.mask, arrays["answers"], at, source=source, measure=self.step.watch, draw=drawn
+        )
+        dhidden = self.objectives.backward(self.head, dlosses, at).reshape(hidden.shape)
+        encode_backward(dhidden, computing, config, batch, cache, gradients, source, model.checkpointing)
+        gradients.finish()
+        named = zip(self.objectives.names, answered, strict=True)
+        sums = {f"{name}_{what}": total for name, one in named for what, total in one.sums.items()}
+        return dict(gradients), [one.loss.astype(mx.float32) for one in answered], sums
+
+    def _update(self, state: Tree, rate: Any, gradients: Tree, losses: Any, sums: Tree) -> tuple[Tree, Tree]:
+        parameters, count = state["parameters"], state["steps"] + 1
+        step = count.astype(mx.float32)
+        weights = self.objectives.weights.tolist()
+        loss = losses[0] if weights == [1.0] else (mx.array(weights, mx.float32) * losses).sum()
+        moved, buffers, norm, fine = self.optimizer.step_arrays(
+            parameters, gradients, state["buffers"], step, rate, loss
+        )
+        new: Tree = {"parameters": moved, "buffers": buffers, "steps": mx.where(fine, count, state["steps"])}
+        new["ema"] = self.ema.moved(state["ema"], moved, step, fine) if self.ema is not None else {}
+        squares = self._squares(parameters, gradients, moved) if self.step.watch else {}
+        results = {
+            "loss": loss, "norm": norm, "skipped": mx.logical_not(fine), "losses": losses, "sums": sums,
+            "squares": squares,
+        }  # fmt: skip
+        return new, results
+
+    def _observe(self, state: Tree, rate: Any, gradients: Tree) -> tuple[Tree, Tree]:
+        buffers = self.optimizer.observed(state["buffers"], gradients)
+        return {**state, "buffers": buffers}, {}
+
+    def _squares(self, parameters: Tree, gradients: Tree, moved: Tree) -> Tree:
+        def each(values: Any) -> Any:
+            return mx.stack([mx.square(value.astype(mx.float32)).sum() for value in values])
+
+        names = list(self.model.layout.shapes)
+        return {
+            "gradient": each(gradients[name] for name in names),
+            "update": each(moved[name] - parameters[name] for name in names),
+            "weight": each(parameters[name] for name in names),
+        }

@@ -1,0 +1,51 @@
+"""What the end of a run will cost, from what the same things cost during it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from glassbert.training.data import HELD_OUT_BATCH
+from glassbert.training.settings import TrainingSettings
+
+FINAL_SHARE = 0.03  # of a budget in minutes, for the last evaluation
+
+
+class Costs:
+    """Seconds of an evaluated row, of a save and of a report, as they were measured last."""
+
+    def __init__(self, sources: int = 0) -> None:
+        self.sources = sources  # that are evaluated one by one at the end
+        self.seconds = {"row": 0.0, "save": 0.0, "report": 0.0, "step": 0.0}
+
+    @contextmanager
+    def measuring(self, name: str, units: int = 1) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.seconds[name] = (time.monotonic() - began) / units
+
+    def of_the_end(self, settings: TrainingSettings) -> float:
+        """An evaluation to choose the weights, a larger one, a checkpoint, the model's folder, the report."""
+        rows = settings.evaluation_rows + self.final_rows(settings) + self.sources * self.source_rows(settings)
+        cost = self.seconds
+        return rows * cost["row"] + 1.5 * cost["save"] + cost["report"] + 0.5 * cost["step"]
+
+    def final_rows(self, settings: TrainingSettings) -> int:
+        """Rows of the last evaluation: fewer than asked for where they would take more than a share of the minutes."""
+        if settings.minutes is None or not self.seconds["row"]:
+            return settings.final_evaluation_rows
+        affordable = int(FINAL_SHARE * 60 * settings.minutes / self.seconds["row"])
+        return min(settings.final_evaluation_rows, max(settings.evaluation_rows, affordable))
+
+    def last_moment(self, settings: TrainingSettings) -> float:
+        """When the last evaluation must be over, in seconds on the clock: model and report come after it."""
+        if settings.minutes is None:
+            return math.inf
+        return 60 * settings.minutes - 0.5 * self.seconds["save"] - self.seconds["report"]
+
+    def source_rows(self, settings: TrainingSettings) -> int:
+        """Rows of the last evaluation for every source, in whole batches: together about as many as for all."""
+        batches = self.final_rows(settings) // (HELD_OUT_BATCH * max(1, self.sources))
+        return HELD_OUT_BATCH * max(1, batches)

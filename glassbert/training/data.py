@@ -1,0 +1,186 @@
+"""The text of a run: rows to train on for every length of the curriculum, and rows that are never trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from glassbert.errors import TextError, TrainingError
+from glassbert.training.feed import Source
+from glassbert.training.settings import TrainingSettings
+
+HELD_OUT_BATCH = 64  # rows
+MOST_SOURCES = 16  # that are evaluated one by one
+PAIRS = {"nsp": "next", "sop": "order"}
+MASKINGS: dict[str, dict[str, Any]] = {
+    "tokens": {},
+    "words": {"whole_words": True},
+    "spans": {"spans": (3.8, 10)},
+}
+
+
+@dataclass
+class TrainingData:
+    """Sources of batches by length, held-out batches, and what a receipt says about them."""
+
+    tokenizer: Any
+    sources: Mapping[int, Source]  # by length; the longest is the run's own
+    rows: Mapping[int, int]  # of a logical batch, by length
+    validation: Source
+    fingerprint: str
+    description: dict[str, Any] = field(default_factory=dict)
+    short_share: float = 0.0
+    validation_rows: int = HELD_OUT_BATCH
+    seconds_to_build: float = 0.0
+    validation_by_source: Mapping[str, Source] = field(default_factory=dict)
+
+    def length_at(self, progress: float) -> int:
+        """The curriculum: short rows first."""
+        return min(self.sources) if progress < self.short_share else max(self.sources)
+
+    def tokens_of(self, length: int) -> int:
+        """Positions of a logical batch, padding included."""
+        return self.rows[length] * length
+
+    def rows_for(self, workers: Any) -> dict[int, slice | None]:
+        """The rows of every batch that this worker computes."""
+        if workers is None or workers.size == 1:
+            return dict.fromkeys(self.sources)
+        shares: dict[int, slice | None] = {}
+        for length, rows in self.rows.items():
+            if rows % workers.size:
+                raise TrainingError(f"a batch of {rows} rows cannot be shared evenly by {workers.size} workers")
+            share = rows // workers.size
+            shares[length] = slice(workers.rank * share, (workers.rank + 1) * share)
+        return shares
+
+    def held_out(self, rows: int, source: str | None = None) -> Iterator[Any]:
+        """The first `rows` held-out rows, of all sources or of one, in batches, always with the same masks."""
+        validation = self.validation if source is None else self.validation_by_source[source]
+        for index in range(min(-(-rows // self.validation_rows), len(validation))):
+            yield validation.batch(0, index)
+
+
+def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
+    """The text of a run, ready to be read."""
+    from glassbert.text.masking import Masking
+
+    corpus, seconds = open_or_build(settings, run)
+    masking = Masking(settings.mask_rate, **MASKINGS[settings.masking])
+    lengths = [settings.length] if settings.short_length is None else [settings.short_length, settings.length]
+    rows = {length: settings.batch * settings.length // length for length in lengths}
+    batches_of = partial(generator_for(settings), corpus, corpus.tokenizer)
+    return TrainingData(
+        corpus.tokenizer,
+        {length: batches_of(length, rows[length], seed=settings.data_seed, masking=masking) for length in lengths},
+        rows,
+        # Held-out rows have the plain masks of every other run, whatever this one trains with.
+        batches_of(settings.length, HELD_OUT_BATCH, split="validation"),
+        fingerprint=fingerprint_of(corpus),
+        description=describe(corpus),
+        short_share=settings.short_share if settings.short_length is not None else 0.0,
+        seconds_to_build=seconds,
+        validation_by_source=by_source(corpus, partial(batches_of, settings.length, HELD_OUT_BATCH)),
+    )
+
+
+def by_source(corpus: Any, batches_of: Callable[..., Source]) -> dict[str, Source]:
+    """Held-out rows of every source that has some, where there are several."""
+    names = [Path(source["name"]).name for source in corpus.manifest.get("sources", [])]
+    found = {}
+    for number, name in enumerate(names if 1 < len(names) <= MOST_SOURCES else ()):
+        with suppress(TextError):  # no document of this source is held out
+            found[name] = batches_of(split="validation", sources=[number])
+    return found
+
+
+def generator_for(settings: TrainingSettings) -> Callable[..., Source]:
+    """Packed rows, or pairs of sentences where the objective asks about pairs."""
+    from glassbert.text.generator import MLMDataGenerator
+    from glassbert.text.pairs import PairDataGenerator
+    from glassbert.training.objectives import Objectives
+
+    names = Objectives.parse(settings.objective).names
+    tasks = [PAIRS[name] for name in names if name in PAIRS]
+    if len(tasks) > 1:
+        raise TrainingError(
+            f"the objective {settings.objective!r} asks two questions about one pair; choose nsp or sop"
+        )
+    if tasks:
+        return partial(PairDataGenerator, task=tasks[0])
+    return partial(MLMDataGenerator, packing=settings.packing)
+
+
+def open_or_build(settings: TrainingSettings, run: Path) -> tuple[Any, float]:
+    """The corpus in the folder that the settings name; or one built of the text files they name, inside the run's
+    folder; or one of the built-in texts, beside the runs, where the next run finds it again. And how long that took.
+    """
+    from glassbert.text.corpus import Corpus
+
+    paths = [Path(path) for path in settings.corpus]
+    if len(paths) == 1 and (paths[0] / "manifest.json").exists():
+        corpus = Corpus.open(paths[0])
+        if settings.tokenizer:
+            from glassbert.text import load_tokenizer
+
+            corpus.check_tokenizer(load_tokenizer(settings.tokenizer))
+        return corpus, 0.0
+    place = run / "corpus" if paths else run.parent / "corpora" / f"built-in-{settings.vocabulary}"
+    if (place / "manifest.json").exists():
+        return Corpus.open(place), 0.0
+    began = time.monotonic()
+    return build(settings, place), time.monotonic() - began
+
+
+def build(settings: TrainingSettings, place: Path) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    from glassbert.text.corpus import build_corpus
+
+    screen = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), console=screen, transient=True, disable=not screen.is_terminal
+    ) as bar:
+        task = bar.add_task("Building the corpus", total=None)
+
+        def progress(now: Any) -> None:
+            bar.update(
+                task, description=f"Building the corpus: {now.stage}", completed=now.done, total=now.total or None
+            )
+
+        return build_corpus(
+            list(settings.corpus),
+            place,
+            settings.tokenizer or None,
+            vocab_size=settings.vocabulary,
+            progress=progress,
+            validation=0.01 if settings.corpus else 0.05,  # the built-in texts are few
+        )
+
+
+def fingerprint_of(corpus: Any) -> str:
+    """What the rows of a corpus depend on: its tokens and its tokenizer."""
+    content = [corpus.manifest["tokenizer"]["fingerprint"], corpus.manifest["splits"]]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def describe(corpus: Any) -> dict[str, Any]:
+    """The data manifest, as far as a receipt needs it."""
+    manifest = corpus.manifest
+    return {
+        "folder": str(corpus.folder),
+        "tokenizer": {key: manifest["tokenizer"][key] for key in ("vocab_size", "fingerprint")},
+        "sources": manifest.get("sources", []),
+        "splits": {
+            name: {"documents": split.documents, "sentences": split.sentences, "tokens": split.tokens}
+            for name, split in corpus.splits.items()
+        },
+    }

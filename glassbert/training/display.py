@@ -1,0 +1,226 @@
+"""What people see of a run: a live picture in a terminal, a few plain lines anywhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Protocol
+
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from glassbert.training.forecast import Forecast
+
+BARS = "▁▂▃▄▅▆▇█"
+CURVE = 48  # columns
+ANSWERS = 5
+PLAIN_SHARE = 0.05  # of the run between two plain lines
+
+
+@dataclass
+class Status:
+    """A run at one moment."""
+
+    title: str = ""
+    step: int = 0
+    progress: float = 0.0
+    seconds: float = 0.0
+    left: float | None = None
+    tokens: int = 0
+    loss: float | None = None
+    smoothed: float | None = None
+    curve: list[float] = field(default_factory=list)
+    held_out: list[tuple[float, float]] = field(default_factory=list)  # loss and accuracy of every evaluation
+    tokens_per_second: float | None = None
+    matmul_share: float | None = None
+    gradient_norm: float | None = None
+    learning_rate: float | None = None
+    sentence: str = ""
+    answers: list[tuple[str, float]] = field(default_factory=list)
+    history: list[tuple[float, str]] = field(default_factory=list)  # progress, and the best answer then
+    forecast: Forecast | None = None
+    skipped: int = 0
+
+
+class Display(Protocol):
+    """Somebody who is told how the run goes."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def update(self, status: Status, *, last: bool = False) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+
+def display_for(console: Console | None = None) -> Display:
+    """The live picture where there is a terminal, plain lines where there is none."""
+    console = console or Console(stderr=True)
+    return LiveDisplay(console) if console.is_terminal and not console.is_dumb_terminal else PlainDisplay(console)
+
+
+class NoDisplay:
+    """For the workers beside the first, and for programs that want silence."""
+
+    def __enter__(self) -> NoDisplay:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def update(self, status: Status, *, last: bool = False) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        pass
+
+
+class PlainDisplay(NoDisplay):
+    """A line every twentieth of the run."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        self._next = 0.0
+
+    def update(self, status: Status, *, last: bool = False) -> None:
+        if status.progress >= self._next or last:
+            self._next = (int(status.progress / PLAIN_SHARE) + 1) * PLAIN_SHARE
+            self.say(plain_line(status))
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveDisplay(NoDisplay):
+    """A picture that is drawn anew in its place. Drawing happens only in `update`, never in a thread of its own."""
+
+    def __init__(self, console: Console):
+        self.console = console
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> LiveDisplay:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._live.stop()
+
+    def update(self, status: Status, *, last: bool = False) -> None:
+        self._live.update(picture(status), refresh=True)
+
+    def say(self, text: str) -> None:
+        self.console.print(Text(text))
+
+
+def plain_line(status: Status) -> str:
+    words = [f"{status.progress:4.0%}", f"step {status.step:,}"]
+    if status.smoothed is not None:
+        words.append(f"loss {status.smoothed:.3f}")
+    if status.held_out:
+        words.append(f"held-out {status.held_out[-1][0]:.3f}, accuracy {status.held_out[-1][1]:.1%}")
+    if status.tokens_per_second:
+        words.append(f"{status.tokens_per_second:,.0f} tokens/s")
+    if status.answers:
+        words.append(f"[MASK] = {status.answers[0][0]} ({status.answers[0][1]:.0%})")
+    if status.forecast:
+        words.append(f"forecast {status.forecast.low:.2f} to {status.forecast.high:.2f}")
+    if status.skipped:
+        words.append(f"{status.skipped} steps skipped")
+    if status.left is not None:
+        words.append(f"{duration(status.left)} left")
+    return "  ".join(words)
+
+
+def picture(status: Status) -> Panel:
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", no_wrap=True, min_width=9)
+    rows.add_column()
+    left = "" if status.left is None else f"   {duration(status.left)} left"
+    rows.add_row("progress", ProgressBar(total=1.0, completed=status.progress, width=CURVE))
+    rows.add_row("", f"{status.progress:.0%}   step {status.step:,}   {duration(status.seconds)} gone{left}")
+    rows.add_row("loss", _loss(status))
+    if status.curve:
+        rows.add_row("", Text(sparkline(status.curve, CURVE), style="cyan"))
+    rows.add_row("held-out", _held_out(status))
+    if status.forecast is not None:
+        low, high = status.forecast.low, status.forecast.high
+        rows.add_row("forecast", f"{status.forecast.loss:.2f} at the end, between {low:.2f} and {high:.2f}")
+    rows.add_row("speed", _speed(status))
+    parts: list[Any] = [rows]
+    if status.sentence:
+        parts += ["", _answers(status)]
+    if status.skipped:
+        parts.append(Text(f"{status.skipped} steps were skipped: their gradient was not finite", style="yellow"))
+    title = Text(f" {status.title} ", style="bold")
+    return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, border_style="dim", width=78)
+
+
+def _loss(status: Status) -> Text:
+    if status.loss is None or status.smoothed is None:
+        return Text("–")
+    text = Text.assemble((f"{status.smoothed:.3f}", "bold cyan"), f"   now {status.loss:.3f}")
+    if status.gradient_norm is not None:
+        text.append(f"   gradient norm {status.gradient_norm:.2f}")
+    if status.learning_rate is not None:
+        text.append(f"   rate {status.learning_rate:.1e}")
+    return text
+
+
+def _held_out(status: Status) -> Text:
+    if not status.held_out:
+        return Text("–")
+    loss, accuracy = status.held_out[-1]
+    text = Text.assemble((f"{loss:.3f}", "bold green"), f"   accuracy {accuracy:.1%}")
+    if len(status.held_out) > 1:
+        text.append(f"   at first {status.held_out[0][0]:.2f}")
+    return text
+
+
+def _speed(status: Status) -> str:
+    if not status.tokens_per_second:
+        return "–"
+    words = f"{status.tokens_per_second:,.0f} tokens/s   {status.tokens / 1e6:,.2f} M tokens"
+    return words + (f"   {status.matmul_share:.0%} of the matmul rate" if status.matmul_share else "")
+
+
+def _answers(status: Status) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True, min_width=9)
+    table.add_column(no_wrap=True)
+    table.add_row("question", Text(status.sentence, style="italic"))
+    for i, (word, chance) in enumerate(status.answers[:ANSWERS]):
+        bar = Text("█" * round(24 * chance), style="green" if i == 0 else "dim green")
+        table.add_row("", Text.assemble((f"{word:<16.16}", "bold" if i == 0 else ""), f"{chance:6.1%}  ", bar))
+    path = changes(status.history)
+    if len(path) > 1:
+        table.add_row("so far", Text(" → ".join(path[-6:]), style="dim", overflow="ellipsis"))
+    return table
+
+
+def changes(history: list[tuple[float, str]]) -> list[str]:
+    """The best answers in their order, each once for as long as it stayed the best."""
+    words = [word for _, word in history]
+    return [word for i, word in enumerate(words) if i == 0 or words[i - 1] != word]
+
+
+def sparkline(values: list[float], width: int) -> str:
+    """A curve in one line of text: at most `width` columns, each the mean of its share of the values."""
+    columns = min(width, len(values))
+    edges = [len(values) * i // columns for i in range(columns + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
+    low, high = min(means), max(means)
+    spread = (high - low) or 1.0
+    return "".join(BARS[min(len(BARS) - 1, int((mean - low) / spread * len(BARS)))] for mean in means)
+
+
+def duration(seconds: float) -> str:
+    """95 as 1:35, 3,700 as 1:01:40."""
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"

@@ -1,0 +1,72 @@
+"""Workers over MLX's own backends: GPUs and Macs, `mlx.launch -n 2 glassbert pretrain ...`.
+
+Sums are lazy like everything in MLX, so they can stand inside a compiled step, and each begins as soon as what it sums
+has been computed. Small gradients travel together, in the order in which backward completes them.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from glassbert.errors import TrainingError
+from glassbert.training.workers import WorkerLost, Workers
+
+BUCKET = 4 * 2**20  # bytes
+LOST = ("[ring]", "[nccl]", "nccl error", "[jaccl]", "peer")  # in what MLX says when a fellow is gone
+
+
+class MlxWorkers(Workers):
+    """The processes of MLX's global group, each with an MLX engine."""
+
+    def __init__(self, backend: str = "any"):
+        try:
+            self._group = mx.distributed.init(strict=True, backend=backend)
+        except (RuntimeError, ValueError) as error:
+            raise TrainingError(f"MLX's distributed backend {backend} does not start: {error}") from error
+        self.rank, self.size = self._group.rank(), self._group.size()
+        self.name = f"{self.size} processes over MLX ({backend})"
+
+    def sum_(self, array: Any) -> Any:
+        return mx.distributed.all_sum(array, group=self._group)
+
+    def sum_gradients(self, gradients: Mapping[str, Any]) -> dict[str, Any]:
+        summed: dict[str, Any] = {}
+        for names in buckets({name: gradient.nbytes for name, gradient in gradients.items()}):
+            flat = mx.concatenate([gradients[name].reshape(-1) for name in names])
+            ends = np.cumsum([gradients[name].size for name in names])[:-1].tolist()
+            for name, part in zip(names, mx.split(self.sum_(flat), ends), strict=True):
+                summed[name] = part.reshape(gradients[name].shape)
+        return {name: summed[name] for name in gradients}
+
+    def total(self, numbers: np.ndarray) -> np.ndarray:
+        return np.array(self.sum_(mx.array(numbers)))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.wait_for_all()
+        elif isinstance(error, RuntimeError) and any(word in str(error).lower() for word in LOST):
+            raise WorkerLost(
+                f"worker {self.rank} on {socket.gethostname()} has lost a fellow: {error}. The last checkpoint is whole"
+            ) from error
+
+
+def buckets(sizes: Mapping[str, int], at_least: int = BUCKET) -> Iterator[list[str]]:
+    """Names in their order, in groups of at least so many bytes; the last group may be smaller."""
+    group: list[str] = []
+    filled = 0
+    for name, size in sizes.items():
+        group.append(name)
+        filled += size
+        if filled >= at_least:
+            yield group
+            group, filled = [], 0
+    if group:
+        yield group

@@ -1,0 +1,75 @@
+"""Filling masks: the words that a masked language model would put in place of [MASK]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glassbert.errors import InputError
+from glassbert.models.model import Model
+
+MASK = "[MASK]"
+
+
+class Answer(NamedTuple):
+    word: str
+    chance: float
+
+
+def fill_mask(model: Model, tokenizer: Any, sentence: str, top: int = 5) -> list[list[Answer]]:
+    """For every [MASK] of the sentence the `top` likeliest words, each with its chance."""
+    if MASK not in sentence:
+        raise InputError(f"the sentence must contain {MASK}, as in 'Paris is the {MASK} of France.'")
+    ids = question(tokenizer, sentence)
+    limit = model.config.max_position_embeddings
+    if ids.shape[1] > limit:
+        raise InputError(f"the sentence has {ids.shape[1]} tokens, and the model reads {limit}; shorten it")
+    return answers(model, tokenizer, ids, top)
+
+
+def question(tokenizer: Any, sentence: str) -> np.ndarray:
+    """The ids [1, T] of a sentence in which [MASK] is one token."""
+    pieces = sentence.split(MASK)
+    ids: list[int] = [tokenizer.cls_id]
+    for i, piece in enumerate(pieces):
+        ids += [tokenizer.mask_id] * (i > 0)
+        ids += list(tokenizer.encode(piece, special_tokens=False).ids) if piece.strip() else []
+    return np.array([[*ids, tokenizer.sep_id]])
+
+
+def answers(model: Model, tokenizer: Any, ids: np.ndarray, top: int = 5) -> list[list[Answer]]:
+    from glassbert.training.metrics import quietly
+
+    with quietly(model):
+        output = model.predict(ids)
+        scores_of = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head answers two questions
+        logits = model.engine.to_numpy(scores_of)[0].astype(np.float64)  # [T, V]
+    found = []
+    for place in np.flatnonzero(ids[0] == tokenizer.mask_id):
+        scores = logits[place]
+        scores[list(tokenizer.special_ids)] = -np.inf  # [UNK] and [SEP] are answers to another question
+        chances = np.exp(scores - scores.max())
+        chances /= chances.sum()
+        best = np.argsort(-chances)[:top]
+        found.append([Answer(_readable(tokenizer.id_to_token(int(i))), float(chances[i])) for i in best])
+    return found
+
+
+def _readable(token: str | None) -> str:
+    return "?" if token is None else token.replace("Ġ", "").replace("▁", "")
+
+
+def load_for_filling(path: str | Path, engine: str = "auto") -> tuple[Model, Any]:
+    """A masked language model and its tokenizer: of a run (finished or not), or of any folder that holds both."""
+    from glassbert.checkpoints import load
+    from glassbert.text import load_tokenizer
+
+    path = Path(path)
+    model = load(path, engine=engine, head="mlm")
+    for folder in (path / "model", path, path / "tokenizer", *(parent / "tokenizer" for parent in path.parents[:2])):
+        if (folder / "tokenizer.json").exists() or (folder / "vocab.txt").exists():
+            return model, load_tokenizer(folder)
+    raise InputError(f"there is no tokenizer with the model in {path}: neither tokenizer.json nor vocab.txt")

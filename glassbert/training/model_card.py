@@ -1,0 +1,93 @@
+"""The model card: what somebody who finds the folder should know, as README.md beside the weights."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from glassbert.files import replacing
+from glassbert.training.history import History
+from glassbert.training.report import repeat_command
+from glassbert.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from glassbert.training.finishing import Result
+
+CARD = """---
+language: en
+library_name: glassbert
+pipeline_tag: fill-mask
+tags: [masked-language-model, bert, glassbert]
+---
+# {name}
+
+A masked language model of {parameters:,} parameters, trained from scratch with GlassBERT: {layers} layers of {hidden},
+{heads} heads, a vocabulary of {vocabulary:,}.
+
+```python
+import glassbert
+
+model = glassbert.load("{folder}")
+```
+
+```
+glassbert fill-mask {folder} "{sentence}"
+```
+
+## How good it is
+
+| held-out documents | |
+|---|---|
+| loss (nats a masked token) | {loss:.4f} |
+| perplexity | {perplexity:,.2f} |
+| masked tokens guessed right | {accuracy:.2%} |
+
+Held-out documents were never trained on. {rate:.0%} of their tokens were masked, always the same ones.
+
+## What it was trained on
+
+{tokens:,} tokens ({steps:,} steps, {minutes:.1f} minutes on {machine}).
+
+| source | documents |
+|---|---|
+{sources}
+
+The text of these sources sets what the model knows and what it repeats: their language, their time, their prejudices.
+A model of this size is for learning, for experiments and as the beginning of a fine-tuned one; do not ask it for facts.
+
+## How to repeat it
+
+```
+{command}
+```
+
+Settings, versions, machine and data manifest are in the run's `settings.json` and `report.html`.
+"""
+
+
+def write_model_card(run: RunFolder, result: Result) -> None:
+    history = History.read(run)
+    config = history.receipt["model"]["config"]
+    sources = history.receipt["data"].get("sources") or [{"name": "not recorded"}]
+    card = CARD.format(
+        name=run.name,
+        folder=run.model,
+        parameters=history.receipt["model"]["parameters"],
+        layers=config["num_hidden_layers"],
+        hidden=config["hidden_size"],
+        heads=config["num_attention_heads"],
+        vocabulary=config["vocab_size"],
+        sentence=history.settings["sentence"] or "The [MASK] is blue.",
+        loss=result.loss if result.loss is not None else math.nan,
+        perplexity=result.perplexity if result.perplexity is not None else math.nan,
+        accuracy=result.accuracy if result.accuracy is not None else math.nan,
+        rate=0.15,
+        tokens=result.tokens,
+        steps=result.steps,
+        minutes=result.seconds / 60,
+        machine=history.receipt["machine"]["processor"],
+        sources="\n".join(f"| {source['name']} | {source.get('documents', '')} |" for source in sources),
+        command=repeat_command(history),
+    )
+    with replacing(run.model / "README.md") as file:
+        file.write(card)

@@ -1,0 +1,185 @@
+"""Muon: for a matrix the size of a step is its largest singular value, so let all of them be about one.
+
+    m = μ m + (1 - μ) g
+    u = (1 - μ) g + μ m                   the gradient once more (Nesterov)
+    p = p - lr · (0.2 √max(rows, columns) · orthogonal(u) + λ p)
+
+With u = U S Vᵀ, orthogonal(u) is about U Vᵀ: every direction of the matrix learns at the same speed, also those whose
+gradient is small. No singular values are computed; five rounds of a polynomial push them all towards one:
+
+    x ← a x + (b x xᵀ + c (x xᵀ)²) x       (a, b, c) = (3.4445, -4.7750, 2.0315)
+
+An orthogonal matrix has entries of size 1/√max(rows, columns). The factor 0.2 √max gives steps as large as AdamW's
+usually are, so that one learning rate and one decay serve both. Muon moves the matrices inside the layers, queries,
+keys and values each by themselves; embeddings, heads, norms and biases are no maps between hidden states, and AdamW
+moves them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glassbert.engines.namespace import Array, namespace
+from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
+from glassbert.engines.threads import run_together
+from glassbert.training.optimizers.adamw import AdamW
+from glassbert.training.optimizers.base import Buffers, Span
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+TINY = 1e-7
+
+
+def orthogonal(x: Array, iterations: int) -> Array:
+    """About U Vᵀ for x = U S Vᵀ; x [..., rows, columns]."""
+    xp = namespace(x)
+    a, b, c = COEFFICIENTS
+    tall = x.shape[-2] > x.shape[-1]
+    if tall:
+        x = xp.swapaxes(x, -1, -2)
+    x = x / xp.maximum(xp.sqrt((x * x).sum((-2, -1), keepdims=True)), TINY)  # now no singular value exceeds one
+    for _ in range(iterations):
+        gram = x @ xp.swapaxes(x, -1, -2)  # the small square: [rows, rows]
+        square = gram @ xp.swapaxes(gram, -1, -2)  # = gram²; BLAS halves a product with the transpose
+        square *= c
+        gram *= b
+        gram += square
+        x = a * x + gram @ x
+    return xp.swapaxes(x, -1, -2) if tall else x
+
+
+class Factors(NamedTuple):
+    """AdamW's, and three for the matrices."""
+
+    keep1: Any
+    new1: Any
+    keep2: Any
+    new2: Any
+    rate: Any
+    epsilon: Any
+    shrink: Any
+    momentum: Any
+    new: Any
+    matrix_rate: Any
+
+
+class Muon(AdamW):
+    """The mean gradient for everything; the mean square only for what AdamW moves."""
+
+    name = "muon"
+    standing_still = Factors(1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, momentum=1.0, new=0.0, matrix_rate=0.0)
+
+    def __init__(
+        self,
+        model: Any,
+        learning_rate: float = 2e-3,
+        momentum: float = 0.95,
+        iterations: int = 5,
+        betas: tuple[float, float] = (0.9, 0.98),
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.01,
+        clip: float | None = 1.0,
+    ):
+        self.momentum = momentum
+        self.iterations = iterations
+        shapes = model.layout.shapes
+        self.matrices = {name: _stacked(name, model.config) for name in shapes if _is_matrix(name, shapes[name])}
+        super().__init__(model, learning_rate, betas, epsilon, weight_decay, clip)
+
+    def layout_of(self, buffer: str) -> Layout:
+        return self.layout if buffer == "mean" else Layout({name: self.layout.shapes[name] for name in self._others()})
+
+    def _others(self) -> list[str]:
+        return [name for name in self.layout.shapes if name not in self.matrices]
+
+    def factors(self, xp: Any, step: Any, learning_rate: Any, scale: Any) -> Factors:  # type: ignore[override]
+        adamw = super().factors(xp, step, learning_rate, scale)
+        return Factors(*adamw, self.momentum, (1.0 - self.momentum) * scale, learning_rate)
+
+    # ---- NumPy ----------------------------------------------------------------------------------------------------
+
+    def move(self, parameters: FlatArrays, gradients: FlatGradients, norm: float) -> None:
+        self.steps += 1
+        f = self._factors_for(norm, parameters.flat.dtype.type)
+        spans, threads = self._spans(self._others()), self.engine.threads
+        pieces = [(name, i) for name, count in self.matrices.items() for i in range(count)]
+        shares: list[tuple[list[Span], list[tuple[str, int]]]] = [(spans[i::threads], []) for i in range(threads)]
+        loads = [0.0] * threads
+        arrays = (parameters, gradients.buffer, self.state["mean"])
+        for piece in sorted(pieces, key=self._work, reverse=True):  # the longest first, to whoever has least to do
+            least = loads.index(min(loads))
+            shares[least][1].append(piece)
+            loads[least] += self._work(piece)
+
+        def work(share: tuple[list[Span], list[tuple[str, int]]]) -> None:
+            self._walk(parameters, gradients, f, share[0])
+            for name, i in share[1]:
+                p, g, mean = (array[name].reshape(self._shape(name))[i] for array in arrays)
+                self._move_matrix(p, g, mean, f, self.decayed[name])
+
+        run_together(work, shares)
+
+    def _shape(self, name: str) -> tuple[int, int, int]:
+        rows, columns = self.layout.shapes[name]
+        return self.matrices[name], rows // self.matrices[name], columns
+
+    def _work(self, piece: tuple[str, int]) -> float:
+        _, rows, columns = self._shape(piece[0])
+        return float(min(rows, columns) ** 2 * max(rows, columns))
+
+    def _move_matrix(self, p: np.ndarray, g: np.ndarray, mean: np.ndarray, f: Factors, decayed: bool) -> None:
+        step = f.new * g
+        mean *= f.momentum
+        mean += step
+        step += f.momentum * mean
+        step = orthogonal(step, self.iterations)
+        step *= f.matrix_rate * p.dtype.type(_scale(p.shape))
+        if decayed:
+            p *= f.shrink
+        p -= step
+
+    # ---- MLX ------------------------------------------------------------------------------------------------------
+
+    def _move_arrays(self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, fine: Any) -> tuple[Any, Any]:
+        """Matrices of one shape go through the polynomial together, as one product of many."""
+        xp = self.engine.xp
+        new_p: dict[str, Any] = {}
+        new_state: dict[str, dict[str, Any]] = {buffer: {} for buffer in self.buffers}
+        groups: dict[tuple[int, int], list[tuple[str, Any]]] = {}
+        for name, p in parameters.items():
+            if name not in self.matrices:
+                self._move_array(name, p, gradients[name], state, f, fine, new_p, new_state)
+                continue
+            g = self._taken(gradients[name], fine)
+            mean = new_state["mean"][name] = f.momentum * state["mean"][name] + f.new * g
+            step = (f.new * g + f.momentum * mean).reshape(self._shape(name)).astype(self.engine.compute_dtype)
+            wide = step if step.shape[-2] <= step.shape[-1] else xp.swapaxes(step, -1, -2)
+            groups.setdefault(tuple(wide.shape[-2:]), []).append((name, wide))
+        for group in groups.values():
+            together = orthogonal(xp.concatenate([step for _, step in group]), self.iterations)
+            start = 0
+            for name, step in group:
+                count, rows, columns = self._shape(name)
+                step = together[start : start + count].astype(xp.float32)
+                start += count
+                step = (step if rows <= columns else xp.swapaxes(step, -1, -2)).reshape(rows * count, columns)
+                p = parameters[name]
+                kept = p * f.shrink if self.decayed[name] else p
+                new_p[name] = kept - f.matrix_rate * _scale((rows, columns)) * step
+        return {name: new_p[name] for name in parameters}, new_state
+
+
+def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:
+    return name.startswith("layers.") and len(shape) == 2
+
+
+def _stacked(name: str, config: Any) -> int:
+    """How many maps one parameter holds: query, key and value; the two halves of a gated feed-forward layer."""
+    if name.endswith("attention.qkv.weight"):
+        return 3
+    return 2 if config.gated and name.endswith("ffn.up.weight") else 1
+
+
+def _scale(shape: tuple[int, ...]) -> float:
+    return 0.2 * max(shape) ** 0.5

@@ -1,0 +1,220 @@
+"""The report of a run: one HTML file with the curves, the answers, and a receipt to repeat it.
+
+It is made from the run's folder alone, so it can be written at any time and again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassbert.reports import Page, figures, short
+from glassbert.reports.figures import Series
+from glassbert.training.display import changes, duration
+from glassbert.training.history import History
+from glassbert.training.run_folder import RunFolder
+
+SAMPLES = 14
+
+
+def write_report(run: RunFolder, result: dict[str, Any] | None = None) -> Path:
+    """Write RUN/report.html; `result` is that of a run which is just ending."""
+    history = History.read(run)
+    history.result = result or history.result
+    parameters = history.receipt["model"]["parameters"]
+    engine = history.receipt["engine"]
+    page = Page(
+        f"Run {run.name}",
+        f"{parameters:,} parameters, {history.settings['optimizer']}, {engine['name']} {engine['precision']}; "
+        f"begun {history.receipt['begun'].replace('T', ' ').replace('+00:00', ' UTC')}; {history.state}.",
+    )
+    _facts(page, history)
+    _learning(page, history)
+    _answers(page, history)
+    _inside(page, history)
+    _events(page, history)
+    _receipt(page, history)
+    return page.write(run.report)
+
+
+def _facts(page: Page, history: History) -> None:
+    last, result = history.last, history.result or {}
+    facts: list[tuple[str, Any, str]] = []
+    if history.held_out is not None:
+        loss, accuracy = history.held_out
+        facts.append(("Held-out loss", f"{loss:.3f}", f"perplexity {math.exp(min(loss, 50)):,.1f}"))
+        facts.append(("Masked words right", f"{accuracy:.1%}", "of held-out text"))
+    seconds = result.get("seconds", last["seconds"])
+    facts.append(("Steps", f"{result.get('steps', last['step']):,}", f"{duration(seconds)} of training"))
+    facts.append(("Tokens", short(result.get("tokens", last["tokens"])), _epochs(history)))
+    speeds = history.curve("train", "tokens_per_second")[1]
+    if speeds:
+        facts.append(("Tokens a second", short(float(np.median(speeds))), "median"))
+    page.facts(facts)
+    if not history.result:
+        page.message("note", "This run is not finished.", f"Go on with: `glassbert resume {history.run.path}`")
+
+
+def _epochs(history: History) -> str:
+    tokens = history.receipt["data"].get("splits", {}).get("train", {}).get("tokens")
+    seen = (history.result or history.last).get("tokens", 0)
+    return f"{seen / tokens:.2g} times the text" if tokens else ""
+
+
+def _learning(page: Page, history: History) -> None:
+    page.heading("Learning")
+    steps, losses = history.curve("train", "loss")
+    held_steps, held = history.curve("evaluation", "loss")
+    if not steps and len(held_steps) < 2:
+        page.text("No step has been logged yet.")
+        return
+    curves: dict[str, Series] = {}
+    if len(steps) > 1:
+        curves["_raw"] = Series(steps, losses, faint=True, colour=0)
+        curves["training"] = Series(steps, _smoothed(losses), colour=0)
+    if len(held_steps) > 1:
+        curves["held-out"] = Series(held_steps, held, colour=1)
+    if curves:
+        page.figure(
+            lambda: figures.lines(curves, xlabel="step", ylabel="loss (nats a word)"),
+            "The loss on the text it trains on and on documents it never sees. The same masks at every evaluation.",
+        )
+    with page.columns(2) as (left, right):
+        accuracy = history.curve("evaluation", "accuracy")
+        if len(accuracy[0]) > 1:
+            left.figure(
+                lambda: figures.lines({"accuracy": accuracy}, xlabel="step", ylabel="share right", width=4.6),
+                "How many masked words of held-out text are guessed right.",
+            )
+        rates, norms = history.curve("train", "learning_rate"), history.curve("train", "gradient_norm")
+        if len(rates[0]) > 1:
+            right.figure(
+                lambda: figures.lines(
+                    {"learning rate": Series(rates[0], np.array(rates[1]) / max(rates[1])),
+                     "gradient norm": Series(norms[0], np.array(norms[1]) / max(*norms[1], 1e-12))},
+                    xlabel="step", ylabel="share of the largest", width=4.6,
+                ),
+                f"Largest learning rate {max(rates[1]):.2g}, largest mean gradient norm {max(norms[1]):.2g}.",
+            )  # fmt: skip
+    forecasts = history.kind("forecast")
+    if forecasts and history.held_out:
+        first = forecasts[0]
+        page.text(
+            f"After {first['progress']:.0%} of the run the forecast of the final training loss was {first['loss']:.2f} "
+            f"({first['low']:.2f} to {first['high']:.2f})."
+        )
+    by_source = history.kind("final")[-1].get("by_source") if history.kind("final") else None
+    if by_source:
+        rows = [(name, f"{v['loss']:.3f}", f"{math.exp(v['loss']):,.2f}", f"{v['accuracy']:.1%}") for name, v in
+                by_source.items()]  # fmt: skip
+        page.table(["held-out text of", "loss", "perplexity", "accuracy"], rows)
+    with page.details("Every evaluation") as inside:
+        rows = [(e["step"], f"{e['progress']:.0%}", f"{e['loss']:.4f}", f"{e['accuracy']:.2%}") for e in
+                history.kind("evaluation")]  # fmt: skip
+        inside.table(["step", "of the run", "held-out loss", "accuracy"], rows)
+
+
+def _answers(page: Page, history: History) -> None:
+    samples = history.kind("sample")
+    if not samples:
+        return
+    page.heading("One question, again and again")
+    page.text(f"“{history.settings['sentence']}”")
+    chosen = [samples[i] for i in np.unique(np.geomspace(1, len(samples), SAMPLES).astype(int) - 1)]
+    rows = [
+        (f"{s['progress']:.1%}", f"{s['step']:,}", *(f"{word} ({chance:.1%})" for word, chance in s["answers"][:4]))
+        for s in chosen
+    ]
+    page.table(["of the run", "step", "first choice", "second", "third", "fourth"], rows)
+    words = changes([(s["progress"], s["answers"][0][0]) for s in samples])
+    if len(words) > 1:
+        page.text("First choices in their order: " + " → ".join(words[-20:]))
+
+
+def _inside(page: Page, history: History) -> None:
+    lines = history.kind("inside")
+    if len(lines) < 2:
+        return
+    page.heading("Inside the model")
+    steps = [line["step"] for line in lines]
+    for name, ylabel, caption, log in (
+        ("gradient_norm", "norm", "The norm of the gradient in each part of the model.", True),
+        ("update_ratio", "update / weight", "How far one step moves the weights, over their size.", True),
+        ("attention_entropy", "share of the possible", "Attention entropy: 1 looks everywhere alike, 0 at one token.",
+         False),
+    ):  # fmt: skip
+        curves = {part: (steps, [line[name].get(part, math.nan) for line in lines]) for part in lines[0][name]}
+        page.figure(
+            lambda curves=curves, ylabel=ylabel, log=log: figures.lines(  # type: ignore[misc]
+                curves, xlabel="step", ylabel=ylabel, log_y=log
+            ),
+            caption,
+        )
+
+
+def _events(page: Page, history: History) -> None:
+    events = history.kind("event")
+    skipped = [event for event in events if "skipped" in event["text"]]
+    if skipped:
+        page.warning(
+            f"{len(skipped)} steps were skipped because a number was not finite.",
+            "Try a lower learning rate or a longer warm-up.",
+            samples=[event["text"] for event in skipped[:5]],
+        )
+    elif history.result:
+        page.good("Every step had a finite loss and gradient.")
+
+
+def _receipt(page: Page, history: History) -> None:
+    receipt = history.receipt
+    page.heading("Receipt")
+    page.text("With these settings and this text the run can be repeated.")
+    page.code(repeat_command(history))
+    machine = {**receipt["machine"], "engine": " ".join(str(value) for value in receipt["engine"].values())}
+    page.table(["machine", ""], [(key.replace("_", " "), str(value)) for key, value in machine.items() if value])
+    page.table(["version", ""], list(receipt["versions"].items()))
+    data = receipt["data"]
+    page.table(
+        ["text", "documents", "sentences", "tokens"],
+        [(name, split["documents"], split["sentences"], split["tokens"]) for name, split in
+         data.get("splits", {}).items()],
+        caption=f"Tokenizer of {data.get('tokenizer', {}).get('vocab_size', 0):,} entries",
+    )  # fmt: skip
+    with page.details("Settings") as inside:
+        inside.code(json.dumps(history.settings, indent=2, ensure_ascii=False))
+    with page.details("Model config") as inside:
+        inside.code(json.dumps(receipt["model"]["config"], indent=2))
+    with page.details("Data manifest") as inside:
+        inside.code(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def repeat_command(history: History) -> str:
+    """A command that gives the same settings, by naming what differs from the preset's defaults."""
+    from glassbert.training.settings import TrainingSettings
+
+    asked = history.settings
+    plain = TrainingSettings.from_dict({"preset": asked["preset"], "size": asked["size"]}).to_dict()
+    plain.update(preset=None)
+    words = ["glassbert", "pretrain"]
+    for name, value in {**{k: v for k, v in asked.items() if k != "model"}, **asked["model"]}.items():
+        if value is None or plain.get(name) == value:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            for one in value if isinstance(value, list) else [value]:
+                words += [flag, shlex.quote(str(one))]
+    return " ".join(words)
+
+
+def _smoothed(values: list[float]) -> np.ndarray:
+    """A mean over a window of a fiftieth of the curve."""
+    window = max(1, len(values) // 50)
+    padded = np.concatenate([np.full(window - 1, values[0]), values])
+    return np.convolve(padded, np.ones(window) / window, mode="valid")

@@ -1,0 +1,239 @@
+"""Everything that can be chosen about a run, in one frozen dataclass.
+
+A run's settings are complete: whoever has them and the corpus can repeat the run. What a person gives, in a TOML file
+or as flags of the command, is merged over the defaults of the preset (`glassbert.training.recipes`), and every field
+is checked before anything is read or written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from glassbert.errors import TrainingError
+from glassbert.models.config import EncoderConfig
+
+MASK_SENTENCE = "Paris is the [MASK] of France."
+BUILT_IN_SENTENCE = "This function returns a [MASK] of strings."  # the built-in texts are about Python
+BUDGETS = ("steps", "tokens", "minutes")
+CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name not in ("family", "vocab_size")}
+
+
+def about(default: Any, text: str, panel: str) -> Any:
+    """A field with the sentence that `--help` shows and the heading it stands under."""
+    return field(default=default, metadata={"help": text, "panel": panel})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """The settings of a run. Lengths are in tokens, shares between 0 and 1, intervals in steps."""
+
+    preset: str = about("mini", "The model to begin from: mini, larger, bert-base, modernbert-base, ...", "Model")
+    size: float | None = about(
+        None, "One dial for sizes between the presets: 3 is Mini, 6 Larger, 12 BERT-base.", "Model"
+    )
+    model: Mapping[str, Any] = field(default_factory=dict)  # fields of the config that differ from the preset's
+    dropout: float | None = about(None, "One rate for every dropout of the model.", "Model")
+    start_from: str = about("", "A saved model, or a run, whose weights are the beginning.", "Model")
+
+    corpus: tuple[str, ...] = about(
+        (),
+        "A corpus folder, or text files to build one from (may be repeated). Without it: the built-in texts.",
+        "Text",
+    )
+    tokenizer: str = about("", "A tokenizer folder for text files. Without it one is trained on them.", "Text")
+    vocabulary: int = about(8_192, "Entries of the tokenizer that is trained on text files.", "Text")
+    length: int = about(64, "Tokens in a row.", "Text")
+    short_length: int | None = about(None, "Curriculum: rows of this length first (more of them in a batch).", "Text")
+    short_share: float = about(0.5, "Curriculum: how much of the run has short rows.", "Text")
+    packing: str = about(
+        "sentences", "Where documents are cut: between sentences, or into exact slices of tokens.", "Text"
+    )
+    masking: str = about("tokens", "What is hidden: tokens, words or spans.", "Text")
+    mask_rate: float = about(0.15, "The share of tokens that is hidden.", "Text")
+    final_mask_rate: float | None = about(
+        None, "Curriculum: the share at the end; it moves in a straight line.", "Text"
+    )
+
+    objective: str = about("mlm", "What is learned, as a weighted sum: mlm, mlm+sop, mlm+0.5*nsp.", "Learning")
+    optimizer: str = about("muon", "adamw, lion, sophia, muon or sgd.", "Learning")
+    learning_rate: float = about(3e-3, "The highest learning rate of the schedule.", "Learning")
+    weight_decay: float = about(0.01, "Decoupled decay of weights; norms and biases have none.", "Learning")
+    clip: float | None = about(1.0, "Gradients of a larger norm are scaled down to it; 0 turns it off.", "Learning")
+    schedule: str = about("linear", "constant, linear, cosine, inverse-root or wsd (warm up, stay, decay).", "Learning")
+    warmup: float = about(0.05, "The share of the run in which the learning rate rises.", "Learning")
+    batch: int = about(64, "Rows of a logical batch.", "Learning")
+    physical_batch: int | None = about(
+        None, "Rows computed at a time; their gradients add up to the batch.", "Learning"
+    )
+    ema: float | None = about(None, "Keep a moving average of the weights with this decay, and save it.", "Learning")
+
+    steps: int | None = about(None, "The budget in steps.", "Budget")
+    tokens: int | None = about(None, "The budget in tokens.", "Budget")
+    minutes: float | None = about(None, "The budget in minutes, evaluation and saving included.", "Budget")
+    patience: int | None = about(None, "Stop after so many evaluations without a better loss.", "Budget")
+    max_skipped: int = about(
+        100, "Stop after so many steps without a finite gradient (10 in a row stop too).", "Budget"
+    )
+
+    evaluate_every: int | None = about(None, "Steps between evaluations; without it 20 in a run.", "Watching")
+    evaluation_rows: int = about(512, "Held-out rows of an evaluation during the run.", "Watching")
+    final_evaluation_rows: int = about(4_096, "Held-out rows of the last evaluation.", "Watching")
+    checkpoint_every: int | None = about(None, "Steps between checkpoints; without it 10 in a run.", "Watching")
+    keep: int = about(2, "The last checkpoints to keep; the best is kept as well.", "Watching")
+    sentence: str = about(MASK_SENTENCE, "A sentence with [MASK] that is answered again and again.", "Watching")
+    tensorboard: bool = about(False, "Write TensorBoard files too (needs tensorboardX).", "Watching")
+    wandb: str = about("", "The Weights & Biases project to log to (needs wandb).", "Watching")
+
+    engine: str = about("auto", "auto, numpy or mlx.", "Machine")
+    precision: str = about("float32", "float32; bfloat16 on MLX; float64 on NumPy.", "Machine")
+    threads: int | None = about(None, "Threads of the NumPy engine; without it every core.", "Machine")
+    gradient_checkpointing: bool = about(False, "Less memory for a third more time.", "Machine")
+    seed: int = about(0, "Where the first weights and dropout come from.", "Machine")
+    data_seed: int = about(0, "Where the order of rows and the masks come from.", "Machine")
+
+    def __post_init__(self) -> None:
+        paths: Any = self.corpus or ()
+        object.__setattr__(self, "corpus", (paths,) if isinstance(paths, str) else tuple(paths))
+        for name, (holds, what) in CHECKS.items():
+            value = getattr(self, name)
+            if not (value is None and name in OPTIONAL) and not holds(value):
+                raise TrainingError(f"{name} must be {what}, got {value!r}")
+        if self.clip == 0:
+            object.__setattr__(self, "clip", None)
+        given = [name for name in BUDGETS if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise TrainingError(f"a run has one budget, but {' and '.join(given)} were given; choose one of them")
+        if self.physical_batch is not None and self.physical_batch > self.batch:
+            raise TrainingError(
+                f"physical_batch {self.physical_batch} is larger than the logical batch of {self.batch} rows"
+            )
+        if self.short_length is not None and self.short_length >= self.length:
+            raise TrainingError(f"short_length {self.short_length} must be below length {self.length}")
+        if self.sentence and self.sentence.count("[MASK]") != 1:
+            raise TrainingError(f"the sentence must contain [MASK] exactly once, as in {MASK_SENTENCE!r}")
+        _known(self.model, CONFIG_FIELDS, "the model")
+
+    @property
+    def budget(self) -> tuple[str, float]:
+        """Which budget the run has, and how much of it; five minutes where none was given."""
+        for name in BUDGETS:
+            if (amount := getattr(self, name)) is not None:
+                return name, float(amount)
+        return "minutes", 5.0
+
+    def mask_rate_at(self, progress: float) -> float:
+        if self.final_mask_rate is None:
+            return self.mask_rate
+        return self.mask_rate + progress * (self.final_mask_rate - self.mask_rate)
+
+    def replace(self, **changes: Any) -> Self:
+        _known(changes, _FIELDS, "the settings")
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "corpus": list(self.corpus), "model": dict(self.model)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from fields of this class and of the model's config, over the defaults of the preset."""
+        from glassbert.training.recipes import defaults_for
+
+        values = {name.replace("-", "_"): value for name, value in values.items()}
+        _known(values, {**_FIELDS, **CONFIG_FIELDS}, "the settings")
+        model = {**values.pop("model", {}), **{name: values.pop(name) for name in list(values) if name not in _FIELDS}}
+        defaults = defaults_for(values.get("preset", "mini"), values.get("size"))
+        if values.get("optimizer", defaults["optimizer"]) != defaults["optimizer"]:
+            defaults["learning_rate"] = LEARNING_RATES.get(values["optimizer"], 1e-3)
+        if not values.get("corpus"):
+            defaults["sentence"] = BUILT_IN_SENTENCE
+        return cls(**{**defaults, **values, "model": model})
+
+
+LEARNING_RATES = {"adamw": 2e-3, "lion": 3e-4, "sophia": 5e-4, "muon": 3e-3, "sgd": 0.1}
+PACKINGS = ("sentences", "tokens")
+SCHEDULES = ("constant", "linear", "cosine", "inverse-root", "wsd")
+MASKINGS = ("tokens", "words", "spans")
+ENGINES = ("auto", "numpy", "mlx")
+PRECISIONS = ("float32", "bfloat16", "float64")
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The fields of a TOML file; a [model] table holds those of the model's config."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TrainingError(f"the settings {path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TrainingError(f"{path} is not TOML: {error}") from error
+
+
+def _integer(low: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= low
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _between(low: float, high: float) -> Callable[[Any], bool]:
+    return lambda value: _number(value) and low < value < high
+
+
+def _one_of(*choices: str) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: value in choices, f"one of {', '.join(choices)}"
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("preset", "start_from", "tokenizer", "objective", "sentence", "wandb"), (_text, "text")),
+    **dict.fromkeys(("tensorboard", "gradient_checkpointing"), (_flag, "true or false")),
+    **dict.fromkeys(
+        ("batch", "physical_batch", "steps", "tokens", "patience", "max_skipped", "evaluate_every", "checkpoint_every",
+         "evaluation_rows", "final_evaluation_rows", "keep", "threads"),
+        (_integer(1), "a whole number of at least 1"),
+    ),
+    **dict.fromkeys(("seed", "data_seed"), (_integer(0), "a whole number of at least 0")),
+    **dict.fromkeys(("length", "short_length"), (_integer(8), "a whole number of at least 8")),
+    **dict.fromkeys(("mask_rate", "final_mask_rate", "short_share"), (_between(0, 1), "between 0 and 1")),
+    "ema": (_between(0, 1), "between 0 and 1, like 0.999"),
+    "vocabulary": (_integer(64), "a whole number of at least 64"),
+    "minutes": (_between(0, math.inf), "a number above 0"),
+    "size": (_between(0.5, 100), "between 1 and 100 (3 is Mini, 6 Larger, 12 BERT-base)"),
+    "learning_rate": (_between(0, math.inf), "a number above 0"),
+    "weight_decay": (lambda value: _number(value) and value >= 0, "a number of at least 0"),
+    "clip": (lambda value: _number(value) and value >= 0, "a number of at least 0"),
+    "dropout": (lambda value: _number(value) and 0 <= value < 1, "in [0, 1)"),
+    "warmup": (lambda value: _number(value) and 0 <= value < 1, "in [0, 1)"),
+    "optimizer": _one_of(*LEARNING_RATES),
+    "schedule": _one_of(*SCHEDULES),
+    "masking": _one_of(*MASKINGS),
+    "packing": _one_of(*PACKINGS),
+    "engine": _one_of(*ENGINES),
+    "precision": _one_of(*PRECISIONS),
+    "corpus": (lambda value: all(isinstance(path, str) for path in value), "a path or a list of paths"),
+    "model": (lambda value: isinstance(value, Mapping), "a table of config fields"),
+}  # fmt: skip
+_FIELDS = {f.name: f for f in dataclasses.fields(TrainingSettings)}
+OPTIONAL = {name for name, f in _FIELDS.items() if "None" in str(f.type)}
+
+
+def _known(given: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f". There are {', '.join(sorted(known))}."
+            raise TrainingError(f"{where} has no field {name!r}{hint}")

@@ -1,0 +1,238 @@
+"""The parts of a run, each by itself: clock, pace, allowance, log, forecast, metrics, display."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from glassbert.errors import TrainingError
+from glassbert.training.clock import Allowance, Budget, Clock, Pace, times_in_a_run
+from glassbert.training.display import (
+    LiveDisplay,
+    PlainDisplay,
+    Status,
+    changes,
+    duration,
+    picture,
+    plain_line,
+    sparkline,
+)
+from glassbert.training.forecast import forecast
+from glassbert.training.log import RunLog, read_log
+from glassbert.training.metrics import entropy
+from glassbert.training.run_folder import RunFolder, new_run_folder
+from glassbert.training.sinks import TensorBoard
+
+
+class Hand:
+    """A clock that is moved by hand."""
+
+    def __init__(self):
+        self.time = 100.0
+
+    def __call__(self):
+        return self.time
+
+
+def test_a_resumed_clock_goes_on_counting():
+    hand = Hand()
+    clock = Clock(12.0, hand)
+    hand.time += 3
+    assert clock.elapsed == 15.0
+
+
+def test_progress_by_steps_tokens_and_minutes():
+    assert Budget("steps", 10).progress(5, 0, 0.0) == 0.5
+    assert Budget("tokens", 1000).progress(0, 250, 0.0) == 0.25
+    budget = Budget("minutes", 2, begun=10.0)
+    budget.reserve = 10.0
+    assert budget.progress(0, 0, 60.0) == 0.5
+    assert budget.progress(0, 0, 110.0) == 1.0  # ten seconds are left for the end
+
+
+def test_progress_never_goes_back_when_the_reserve_changes():
+    budget = Budget("minutes", 1, begun=0.0)
+    budget.reserve = 30.0
+    assert budget.progress(0, 0, 15.0) == 0.5
+    budget.reserve = 0.0
+    assert budget.progress(0, 0, 15.0) == 0.5
+
+
+def test_a_reserve_larger_than_the_budget_ends_the_run_at_once():
+    budget = Budget("minutes", 0.1, begun=1.0)
+    budget.reserve = 10.0
+    assert budget.progress(0, 0, 1.0) == 1.0
+
+
+def test_the_learning_rate_is_read_in_the_middle_of_a_step():
+    assert Budget("steps", 10).middle_of_step(0.2, 2, 0, 0, 0.0) == pytest.approx(0.25)
+    assert Budget("minutes", 1).middle_of_step(0.2, 2, 0, 0, last_stride=0.02) == pytest.approx(0.21)
+    assert Budget("minutes", 1).middle_of_step(0.0, 0, 0, 0, last_stride=0.0) > 0
+
+
+def test_pace_by_steps_and_by_share():
+    assert [step for step in range(1, 10) if Pace(3, 0).due(step, 0, 0)] == [3, 6, 9]
+    pace = Pace(None, 4)
+    assert [i for i in range(1, 11) if pace.due(i, (i - 1) / 10, i / 10)] == [3, 5, 8, 10]
+
+
+def test_short_runs_are_evaluated_rarely():
+    assert times_in_a_run("steps", 60, 1, 20) == 2
+    assert times_in_a_run("steps", 10_000, 1, 20) == 20
+    assert times_in_a_run("tokens", 64 * 500, 64, 20) == 10
+
+
+def test_an_allowance_spends_no_more_than_its_share():
+    hand = Hand()
+    clock, allowance, spent = Clock(0.0, hand), Allowance(0.02), 0.0
+    for _ in range(10_000):
+        hand.time += 0.05
+        if allowance.permits(clock.elapsed):
+            with allowance.spending(clock):
+                hand.time += 0.3
+                spent += 0.3
+    assert 0.01 < spent / clock.elapsed <= 0.0201
+
+
+def test_a_log_is_cut_where_its_checkpoint_was(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = RunLog(path)
+    log.write("train", 1, 0.1, loss=2.0)
+    position = log.settle()
+    log.write("train", 2, 0.2, loss=float("nan"))
+    log.close()
+    assert [line["loss"] for line in read_log(path)] == [2.0, "nan"]
+    log = RunLog(path, position)
+    log.write("train", 2, 0.3, loss=1.5)
+    log.close()
+    assert [line["loss"] for line in read_log(path)] == [2.0, 1.5]
+    with pytest.raises(TrainingError, match="shorter than its checkpoint says"):
+        RunLog(path, 10_000)
+
+
+def test_a_half_written_line_is_passed_over(tmp_path):
+    (tmp_path / "log").write_bytes(b'{"kind": "train"}\n{"kind": "tra')
+    assert list(read_log(tmp_path / "log")) == [{"kind": "train"}]
+
+
+def test_sinks_get_nested_numbers(tmp_path):
+    class Heard(list):
+        def numbers(self, step, values):
+            self.append((step, values))
+
+        def close(self):
+            pass
+
+    heard = Heard()
+    RunLog(tmp_path / "log", sinks=[heard]).write("inside", 3, 0.0, gradient_norm={"layers.0": 1.5}, text="x", ok=True)
+    assert heard == [(3, {"inside/gradient_norm/layers.0": 1.5})]
+
+
+def test_tensorboard_writes_or_says_what_to_install(tmp_path):
+    try:
+        import tensorboardX  # noqa: F401
+    except ImportError:
+        with pytest.raises(TrainingError, match="pip install"):
+            TensorBoard(tmp_path)
+        return
+    board = TensorBoard(tmp_path)
+    board.numbers(1, {"train/loss": 2.0})
+    board.close()
+    assert list(tmp_path.glob("events*"))
+
+
+def test_the_forecast_finds_a_power_law_and_its_range_holds_it():
+    rng = np.random.default_rng(0)
+    progress = np.linspace(0.001, 1.0, 2000)
+    truth = 3.0 + 1.2 * progress**-0.35
+    noisy = truth + rng.normal(0, 0.05, len(progress))
+    early = progress <= 0.1
+    assert forecast(progress[progress < 0.05], noisy[progress < 0.05]) is None
+    found = forecast(progress[early], noisy[early])
+    assert found.low <= truth[-1] <= found.high and found.high - found.low < 2.0
+    later = forecast(progress[progress <= 0.6], noisy[progress <= 0.6])
+    assert abs(later.loss - truth[-1]) < 0.1 and later.high - later.low < found.high - found.low
+
+
+def test_a_forecast_survives_numbers_that_are_not_finite():
+    progress = np.linspace(0.001, 0.2, 100)
+    losses = 5 - progress
+    losses[50] = math.inf
+    assert math.isfinite(forecast(progress, losses).loss)
+
+
+def test_entropy_of_attention():
+    even = np.full((1, 1, 4, 4), 0.25)
+    assert entropy(even) == pytest.approx(1.0)
+    assert entropy(np.eye(4)[None, None]) == 0.0
+    masked = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    assert entropy(masked) == pytest.approx(1.0)  # the row that sees nobody does not count
+
+
+STATUS = Status(
+    title="mini", step=120, progress=0.4, seconds=61.0, left=90.0, tokens=500_000, loss=4.2, smoothed=4.3,
+    curve=[9.0, 7.0, 5.0], held_out=[(9.0, 0.0), (4.4, 0.31)], tokens_per_second=51_000.0, matmul_share=0.6,
+    gradient_norm=0.8, learning_rate=1e-3, sentence="Paris is the [MASK] of France.", answers=[("capital", 0.6)],
+    history=[(0.0, "the"), (0.1, "the"), (0.4, "capital")], skipped=2,
+)  # fmt: skip
+
+
+def test_the_picture_shows_what_was_promised():
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(picture(STATUS))
+    shown = console.export_text()
+    for part in ("40%", "1:30 left", "4.300", "now 4.200", "4.400", "31.0%", "51,000 tokens/s",
+                 "60% of the matmul rate", "gradient norm 0.80", "capital", "the → capital", "2 steps were skipped",
+                 ):  # fmt: skip
+        assert part in shown, part
+
+
+def test_the_first_picture_has_nothing_to_show_yet():
+    console = Console(width=100, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(picture(Status()))
+    with LiveDisplay(console) as display:
+        display.update(Status())
+
+
+def test_plain_lines_come_every_twentieth(capsys):
+    display = PlainDisplay(Console())
+    for step in range(101):
+        display.update(Status(step=step, progress=step / 100))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 21
+    assert "held-out 4.400, accuracy 31.0%" in plain_line(STATUS)
+
+
+def test_small_words():
+    assert duration(95) == "1:35" and duration(3700) == "1:01:40"
+    assert changes([(0, "a"), (1, "a"), (2, "b"), (3, "a")]) == ["a", "b", "a"]
+    assert sparkline([3.0, 2.0, 1.0, 0.0], 4) == "█▆▃▁"
+    assert len(sparkline([float(i) for i in range(100)], 20)) == 20
+    assert sparkline([1.0], 10) == "▁"
+
+
+def test_a_run_folder_says_what_is_wrong_with_it(tmp_path):
+    with pytest.raises(TrainingError, match="there is no run"):
+        RunFolder.existing(tmp_path / "none")
+    with pytest.raises(TrainingError, match="it has no settings"):
+        RunFolder.existing(tmp_path)
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(TrainingError, match="cannot be used"):
+        RunFolder.existing(tmp_path).read_settings()
+    (tmp_path / "settings.json").write_text(json.dumps({"settings": {"steps": 1}}))
+    assert RunFolder.existing(tmp_path).read_settings()["settings"] == {"steps": 1}
+
+
+def test_checkpoints_are_found_by_their_whole_names(tmp_path):
+    run = RunFolder(tmp_path)
+    for name in ("step-00000003", "step-00000012", ".writing-step-00000020", "step-x"):
+        (run.checkpoints / name).mkdir(parents=True)
+    assert run.steps() == [3, 12]
+
+
+def test_new_runs_get_names_of_their_own(tmp_path):
+    first = new_run_folder(tmp_path, "mini")
+    first.path.mkdir()
+    assert new_run_folder(tmp_path, "mini").path != first.path

@@ -1,0 +1,74 @@
+"""Schedules: where they begin, how they go, and that the clock can drive them."""
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from glassbert.errors import TrainingError
+from glassbert.training.schedules import SCHEDULES, Piecewise, make_schedule
+
+POINTS = [i / 200 for i in range(201)]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_warms_up_and_stays_between_0_and_1(name):
+    schedule = make_schedule(name, warmup=0.1)
+    assert schedule(0.0) == 0.0
+    assert schedule(0.05) == pytest.approx(0.5)
+    assert schedule(0.1) == pytest.approx(1.0)
+    assert all(0 <= schedule(p) <= 1 for p in POINTS)
+    assert all(a >= b - 1e-12 for a, b in pairwise([schedule(p) for p in POINTS if p >= 0.1]))
+    assert schedule(-1.0) == schedule(0.0) and schedule(7.0) == schedule(1.0)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_without_warm_up_they_begin_at_the_top(name):
+    assert make_schedule(name)(0.0) == pytest.approx(1.0)
+
+
+def test_their_values():
+    assert make_schedule("constant")(0.7) == 1.0
+    assert make_schedule("linear", warmup=0.2)(0.6) == pytest.approx(0.5)
+    assert make_schedule("cosine")(0.25) == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
+    assert make_schedule("inverse-root", warmup=0.04)(0.64) == pytest.approx(0.25)
+    wsd = make_schedule("wsd", warmup=0.1, decay=0.4)
+    assert wsd(0.6) == 1.0 and wsd(0.7) == pytest.approx(0.5) and wsd(1.0) == 0.0
+    assert [make_schedule(name)(1.0) for name in ("linear", "cosine", "wsd")] == pytest.approx([0, 0, 0], abs=1e-12)
+
+
+def test_a_floor_is_where_the_decay_ends():
+    schedule = make_schedule("cosine", warmup=0.1, floor=0.1)
+    assert schedule(1.0) == pytest.approx(0.1) and schedule(0.1) == pytest.approx(1.0) and schedule(0.0) == 0.0
+
+
+def test_the_wall_clock_ends_a_run_as_its_steps_do():
+    """A fast and a slow machine go through the same factors when progress is measured in seconds."""
+    schedule, budget = make_schedule("wsd", warmup=0.05), 300.0
+    for seconds_a_step in (0.5, 3.0):
+        seen = [schedule(i * seconds_a_step / budget) for i in range(round(budget / seconds_a_step) + 1)]
+        assert seen[0] == 0.0 and max(seen) == 1.0 and seen[-1] == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("cosin", {}, r"no schedule 'cosin'; did you mean 'cosine'\? There are constant, linear"),
+        ("linear", {"warmup": 1.5}, r"warmup is a share of the run, in \[0, 1\), got 1.5"),
+        ("linear", {"floor": "low"}, "floor is a share"),
+        ("cosine", {"decay": 0.1}, "the schedule 'cosine' has no setting 'decay'"),
+    ],
+)
+def test_bad_schedules(name, settings, message):
+    with pytest.raises(TrainingError, match=message):
+        make_schedule(name, **settings)
+
+
+def test_a_curriculum_in_lines_and_in_steps():
+    rate = Piecewise(((0.0, 0.30), (0.5, 0.20), (1.0, 0.15)))
+    assert [rate(p) for p in (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)] == pytest.approx([0.3, 0.25, 0.2, 0.175, 0.15, 0.15])
+    length = Piecewise(((0.0, 64), (0.8, 128)), steps=True)
+    assert [length(p) for p in (-1.0, 0.0, 0.79, 0.8, 1.0)] == [64, 64, 64, 128, 128]
+    for wrong in ((), ((0.1, 1.0),), ((0.0, 1.0), (0.0, 2.0)), ((0.0, 1.0), (1.2, 2.0))):
+        with pytest.raises(TrainingError, match="the places of a curriculum rise from 0 to at most 1"):
+            Piecewise(wrong)

@@ -1,0 +1,110 @@
+"""Settings: one set of fields for Python, TOML and flags; every wrong value is named."""
+
+import pytest
+
+from glassbert.errors import ConfigError, TrainingError
+from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, PRESETS, BertConfig
+from glassbert.training.recipes import config_for, sized
+from glassbert.training.settings import CHECKS, TrainingSettings, read_toml
+
+WRONG = [
+    ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
+    ({"steps": 2.5}, "steps must be a whole number"),
+    ({"steps": True}, "steps must be a whole number"),
+    ({"minutes": -1}, "minutes must be a number above 0"),
+    ({"minutes": float("nan")}, "minutes must be a number above 0"),
+    ({"steps": 5, "minutes": 5}, "steps and minutes were given; choose one"),
+    ({"mask_rate": 1.5}, "mask_rate must be between 0 and 1"),
+    ({"batch": 4, "physical_batch": 8}, "larger than the logical batch of 4"),
+    ({"short_length": 64}, "short_length 64 must be below length 64"),
+    ({"optimizer": "adam"}, "optimizer must be one of adamw, lion"),
+    ({"schedule": "cosin"}, "schedule must be one of constant"),
+    ({"sentence": "no mask here"}, "exactly once"),
+    ({"preset": "mni"}, "did you mean 'mini'"),
+    ({"learning_rte": 1}, "did you mean 'learning_rate'"),
+    ({"hidden_sise": 1}, "did you mean 'hidden_size'"),
+    ({"model": {"vocab_size": 7}}, "the model has no field 'vocab_size'"),
+    ({"ema": 1.0}, "ema must be between 0 and 1"),
+    ({"size": 0.1}, "size must be between 1 and 100"),
+    ({"corpus": [1]}, "corpus must be a path or a list of paths"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), WRONG)
+def test_wrong_values_are_named(given, message):
+    with pytest.raises(TrainingError, match=message):
+        TrainingSettings.from_dict(given)
+
+
+def test_every_field_is_checked():
+    assert set(CHECKS) == set(TrainingSettings.__dataclass_fields__)
+
+
+def test_toml_and_flags_give_the_same_settings(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text('preset = "larger"\nsteps = 7\nlearning-rate = 1e-3\ncorpus = "c"\n[model]\nhidden_size = 96\n')
+    flags = {"preset": "larger", "steps": 7, "learning_rate": 1e-3, "corpus": ["c"], "hidden_size": 96}
+    assert TrainingSettings.from_dict(read_toml(path)) == TrainingSettings.from_dict(flags)
+
+
+def test_settings_survive_json():
+    settings = TrainingSettings.from_dict({"preset": "larger", "tokens": 10, "hidden_size": 96, "corpus": ["a", "b"]})
+    assert TrainingSettings.from_dict(settings.to_dict()) == settings
+
+
+def test_bad_toml_is_a_sentence(tmp_path):
+    (tmp_path / "a.toml").write_text("steps = ")
+    with pytest.raises(TrainingError, match="is not TOML"):
+        read_toml(tmp_path / "a.toml")
+    with pytest.raises(TrainingError, match="cannot be read: No such file"):
+        read_toml(tmp_path / "b.toml")
+
+
+def test_presets_bring_their_own_defaults():
+    assert TrainingSettings.from_dict({"preset": "larger"}).length == 128
+    assert TrainingSettings.from_dict({}).length == 64
+    assert TrainingSettings.from_dict({"clip": 0}).clip is None
+
+
+def test_another_optimizer_brings_its_own_learning_rate():
+    assert TrainingSettings.from_dict({"optimizer": "lion"}).learning_rate == 3e-4
+    assert TrainingSettings.from_dict({"optimizer": "lion", "learning_rate": 1.0}).learning_rate == 1.0
+
+
+def test_the_dial_meets_the_presets():
+    for size, config in (
+        (3, MINI_BERT_CONFIG),
+        (6, LARGER_BERT_CONFIG),
+        (12, BertConfig()),
+        (24, PRESETS["bert-large"]),
+    ):
+        assert sized(size) == {name: getattr(config, name) for name in sized(size)}
+
+
+@pytest.mark.parametrize("size", [1, 1.5, 2, 3.5, 4, 5, 7, 9.3, 15, 30, 99])
+def test_every_place_on_the_dial_is_a_model(size):
+    config = config_for(TrainingSettings(size=size), vocab_size=1000, pad_id=0)
+    assert config.hidden_size % 64 == 0 and 24 <= config.head_size <= 128
+
+
+def test_a_larger_dial_is_a_larger_model():
+    sizes = [sized(size / 2) for size in range(2, 60)]
+    volumes = [s["num_hidden_layers"] * s["hidden_size"] ** 2 for s in sizes]
+    assert volumes == sorted(volumes)
+
+
+def test_the_config_follows_the_settings():
+    settings = TrainingSettings.from_dict({"length": 100, "dropout": 0.2, "activation": "gelu"})
+    config = config_for(settings, vocab_size=321, pad_id=5)
+    assert (config.vocab_size, config.pad_token_id, config.max_position_embeddings) == (321, 5, 100)
+    assert config.hidden_dropout == config.attention_dropout == 0.2 and config.activation == "gelu"
+    with pytest.raises(TrainingError, match="rows of 64 tokens do not fit a model with 32 positions"):
+        config_for(TrainingSettings.from_dict({"max_position_embeddings": 32}), 321, 0)
+    with pytest.raises(ConfigError, match="do not divide"):
+        config_for(TrainingSettings.from_dict({"num_attention_heads": 5}), 321, 0)
+
+
+def test_the_masking_rate_moves_in_a_straight_line():
+    settings = TrainingSettings(mask_rate=0.3, final_mask_rate=0.1)
+    assert [round(settings.mask_rate_at(p), 3) for p in (0.0, 0.5, 1.0)] == [0.3, 0.2, 0.1]
+    assert TrainingSettings().mask_rate_at(0.7) == 0.15

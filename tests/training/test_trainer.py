@@ -1,0 +1,360 @@
+"""A whole run on a toy corpus: it learns, saves, stops when asked, and goes on exactly where it was."""
+
+import importlib.util
+import json
+import math
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import glassbert
+from glassbert.errors import GlassBertError, TrainingError
+from glassbert.training import trainer as trainer_module
+from glassbert.training.diagnose import explain_bad_step
+from glassbert.training.display import NoDisplay
+from glassbert.training.log import read_log
+from glassbert.training.trainer import LargerBERTTrainer, Trainer
+from tests.training.toy import make_corpus, make_trainer
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus") / "toy")
+
+
+@pytest.fixture(autouse=True)
+def quick(request, monkeypatch):
+    """Leave out what takes time and is looked at elsewhere: pictures, and the speed of the machine."""
+    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+    monkeypatch.setattr("glassbert.training.building.measure_mlx_matmul_rate", lambda *rest, **options: 100.0)
+    if "everything" not in request.node.name:
+        monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+
+
+class Stop(Exception):
+    """Stands for a process that is killed."""
+
+
+def killed_at(step, monkeypatch):
+    """From now on, runs die in the middle of this step, before anything is saved."""
+    whole = Trainer.one_step
+
+    def until(self):
+        if self.state.step == step:
+            raise Stop
+        whole(self)
+
+    monkeypatch.setattr(Trainer, "one_step", until)
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def test_a_run_learns_and_leaves_everything_behind(corpus, tmp_path):
+    result = make_trainer(corpus, tmp_path / "run", steps=60, evaluate_every=20).train()
+    lines = list(read_log(tmp_path / "run" / "log.jsonl"))
+    held_out = [line["loss"] for line in lines if line["kind"] == "evaluation"]
+    assert held_out[0] == pytest.approx(math.log(64), abs=0.3)
+    assert result.loss < held_out[0] - 0.3
+    assert result.stopped == "finished" and result.steps == 60 and result.tokens == 60 * 8 * 16
+    assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, 61))
+    assert {"sample", "inside", "final"} <= {line["kind"] for line in lines}
+    for name in ("report.html", "result.json", "settings.json", "model/README.md", "model/tokenizer.json"):
+        assert (tmp_path / "run" / name).exists()
+    model = glassbert.load(tmp_path / "run", engine="numpy")
+    assert model.config.hidden_size == 16
+
+
+def test_a_resumed_run_ends_with_the_same_bits(corpus, tmp_path, monkeypatch):
+    changes = {"ema": 0.9, "dropout": 0.1, "physical_batch": 4, "short_length": 8, "short_share": 0.5,
+               "final_mask_rate": 0.3, "checkpoint_every": 5, "evaluate_every": 7}  # fmt: skip
+    make_trainer(corpus, tmp_path / "whole", **changes).train()
+    with monkeypatch.context() as patch:
+        killed_at(9, patch)
+        with pytest.raises(Stop):
+            make_trainer(corpus, tmp_path / "killed", **changes).train()
+    resumed = Trainer.resume(tmp_path / "killed", display=NoDisplay())
+    resumed.train()
+    one, two = weights(tmp_path / "whole" / "model"), weights(tmp_path / "killed" / "model")
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+
+    def curve(run):
+        return [
+            (x["step"], x["loss"], x["tokens"]) for x in read_log(tmp_path / run / "log.jsonl") if x["kind"] == "train"
+        ]
+
+    assert curve("whole") == curve("killed")
+
+
+def test_a_run_killed_while_saving_goes_on_from_the_checkpoint_before(corpus, tmp_path, monkeypatch):
+    whole = trainer_module.write_checkpoint
+
+    def dies(run, step, *rest):
+        if step == 8:
+            (run.checkpoints / ".writing-step-00000008").mkdir()
+            (run.checkpoints / ".writing-step-00000008" / "model.safetensors").write_bytes(b"half")
+            raise Stop
+        return whole(run, step, *rest)
+
+    monkeypatch.setattr(trainer_module, "write_checkpoint", dies)
+    with pytest.raises(Stop):
+        make_trainer(corpus, tmp_path / "run", checkpoint_every=4).train()
+    monkeypatch.setattr(trainer_module, "write_checkpoint", whole)
+    trainer = Trainer.resume(tmp_path / "run", display=NoDisplay())
+    assert trainer.run.steps()[-1] == 4
+    assert trainer.train().steps == 12
+    assert not list((tmp_path / "run" / "checkpoints").glob(".writing-*"))
+
+
+def test_old_checkpoints_are_pruned_and_the_best_is_kept(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", checkpoint_every=1, evaluate_every=100, keep=2)
+    trainer.train()
+    assert trainer.run.steps() == [11, 12]  # the last evaluation was the best
+
+
+def test_ctrl_c_saves_and_the_run_goes_on(corpus, tmp_path, monkeypatch):
+    class Asked(trainer_module.Interrupts):
+        def __init__(self):
+            super().__init__()
+            self.looks = 0
+
+        @property
+        def asked(self):
+            self.looks += 1
+            return self.looks > 6
+
+        @asked.setter
+        def asked(self, value):
+            pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer_module, "Interrupts", Asked)
+        result = make_trainer(corpus, tmp_path / "run").train()
+    assert result.stopped == "interrupted" and 0 < result.steps < 12
+    assert not (tmp_path / "run" / "model").exists()
+    assert Trainer.resume(tmp_path / "run", display=NoDisplay()).run.steps()[-1] == result.steps
+    assert Trainer.resume(tmp_path / "run", display=NoDisplay()).train().steps == 12
+
+
+def test_patience_ends_a_run_that_learns_nothing(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", steps=50, learning_rate=1e-12, evaluate_every=2, patience=3)
+    evaluate, losses = trainer.machinery.evaluate, iter([1.0, *[2.0] * 50])
+    trainer.machinery.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+    result = trainer.train()
+    del evaluate
+    assert result.stopped == "early" and result.steps == 6
+
+
+def test_a_bad_step_is_skipped_counted_and_explained(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run")
+    step, calls = trainer.machinery.step, []
+
+    def sabotaged(**inputs):
+        calls.append(1)
+        table = trainer.model.parameters["embeddings.token"]
+        if len(calls) == 4:
+            healthy, table[:] = table.copy(), 1e30
+            result = step(**inputs)
+            table[:] = healthy
+            return result
+        return step(**inputs)
+
+    sabotaged.watch = False
+    trainer.machinery.step = sabotaged
+    assert trainer.train().skipped == 1
+    events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
+    assert events and events[0].startswith("Step 4 was skipped: loss nan")
+
+
+def test_too_many_bad_steps_end_the_run_with_its_checkpoint_whole(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", steps=50, checkpoint_every=3)
+    one_step = trainer.one_step
+
+    def poisoned():
+        one_step()
+        if trainer.state.step == 7:
+            trainer.model.parameters["layers.0.ffn.up.weight"][0, 0] = np.nan
+
+    trainer.one_step = poisoned
+    with pytest.raises(TrainingError, match="The checkpoint of step 6 is whole"):
+        trainer.train()
+    events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
+    assert "the parameter layers.0.ffn.up.weight" in events[0]
+    assert all(np.isfinite(array).all() for array in weights(trainer.run.checkpoint(6)).values())
+
+
+def test_a_finished_run_is_not_resumed(corpus, tmp_path):
+    make_trainer(corpus, tmp_path / "run").train()
+    with pytest.raises(TrainingError, match="is finished"):
+        Trainer.resume(tmp_path / "run")
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(corpus, tmp_path):
+    make_trainer(corpus, tmp_path / "run").train()
+    before = (tmp_path / "run" / "result.json").read_text()
+    with pytest.raises(TrainingError, match="already holds a run"):
+        make_trainer(corpus, tmp_path / "run").train()
+    assert (tmp_path / "run" / "result.json").read_text() == before
+
+
+def test_two_processes_cannot_write_to_one_run(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run")
+    with trainer.run.locked(), pytest.raises(TrainingError, match=r"another process .process"):
+        make_trainer(corpus, tmp_path / "run").train()
+
+
+def test_another_corpus_or_model_is_refused_on_resume(corpus, tmp_path, monkeypatch):
+    killed_at(2, monkeypatch)
+    with pytest.raises(Stop):
+        make_trainer(corpus, tmp_path / "run").train()
+    path = tmp_path / "run" / "settings.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "fingerprint": "other"}))
+    with pytest.raises(TrainingError, match="not the one it began with"):
+        Trainer.resume(tmp_path / "run")
+    content["settings"]["model"]["hidden_size"] = 32
+    path.write_text(json.dumps(content))
+    with pytest.raises(TrainingError, match="hidden_size 16, and its settings now give 32"):
+        Trainer.resume(tmp_path / "run")
+
+
+def test_a_disk_without_space_is_noticed_before_the_run(corpus, tmp_path, monkeypatch):
+    trainer = make_trainer(corpus, tmp_path / "run")
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr("glassbert.training.run_folder.shutil.disk_usage", lambda path: usage)
+    with pytest.raises(TrainingError, match="free some space"):
+        trainer.train()
+
+
+def test_a_disk_that_fills_up_costs_no_checkpoint(corpus, tmp_path, monkeypatch):
+    import errno
+
+    from glassbert.training import checkpointing
+
+    trainer = make_trainer(corpus, tmp_path / "run", checkpoint_every=4)
+    save_file = checkpointing.save_file
+
+    def full(tensors, path, *rest):
+        if "00000008" in str(path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save_file(tensors, path, *rest)
+
+    monkeypatch.setattr(checkpointing, "save_file", full)
+    with pytest.raises(TrainingError, match=r"the disk is full; the checkpoint of step 4 is whole.*glassbert resume"):
+        trainer.train()
+    monkeypatch.setattr(checkpointing, "save_file", save_file)
+    assert Trainer.resume(tmp_path / "run", display=NoDisplay()).train().steps == 12
+
+
+def test_weights_that_are_not_finite_are_no_beginning(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run")
+    trainer.model.parameters["final_norm.weight"][:] = np.inf
+    trainer.model.save(tmp_path / "bad")
+    with pytest.raises(TrainingError, match=r"final_norm\.weight"):
+        make_trainer(corpus, tmp_path / "run", start_from=str(tmp_path / "bad"))
+
+
+def test_a_run_may_start_from_another(corpus, tmp_path):
+    make_trainer(corpus, tmp_path / "one").train()
+    second = make_trainer(corpus, tmp_path / "two", start_from=str(tmp_path / "one"))
+    before = glassbert.load(tmp_path / "one", engine="numpy").parameters["embeddings.token"]
+    np.testing.assert_array_equal(second.model.parameters["embeddings.token"], before)
+
+
+def test_the_larger_trainer_has_the_larger_preset(corpus, tmp_path):
+    trainer = LargerBERTTrainer(None, tmp_path / "run", corpus=str(corpus), steps=1, batch=4, length=32, hidden_size=48)
+    assert trainer.model.config.num_hidden_layers == 6 and trainer.settings.preset == "larger"
+
+
+def test_a_wall_clock_budget_is_kept(corpus, tmp_path):
+    """The clock is made of steps here: a second each, so that the run must end after about sixty of them."""
+    trainer = make_trainer(corpus, tmp_path / "run", steps=None, minutes=1)
+    trainer.budget.reserve = 0.0
+    clock = type("Clock", (), {"elapsed": property(lambda self: float(trainer.state.step))})()
+    trainer.machinery.costs.of_the_end = lambda settings: 6.0
+    make_clock = trainer_module.Clock
+    trainer_module.Clock = lambda elapsed, began: clock
+    try:
+        result = trainer.train()
+    finally:
+        trainer_module.Clock = make_clock
+    assert result.steps == 54
+    rates = [line["learning_rate"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
+    assert rates[-1] < 0.1 * max(rates)  # the schedule ends when the time does
+
+
+def test_the_best_checkpoint_is_kept_and_its_weights_are_chosen(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", checkpoint_every=2, evaluate_every=4, keep=1)
+    losses = iter([9.0, 1.0, 2.0, 3.0, 1.0])  # before the first step, at 4, at 8, at the end, and of what was chosen
+    trainer.machinery.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+    assert trainer.train().weights == "best"
+    assert trainer.run.steps() == [4, 12]
+    chosen = weights(trainer.run.model)
+    for name, array in weights(trainer.run.checkpoint(4)).items():
+        np.testing.assert_array_equal(array, chosen[name])
+
+
+def test_the_first_bad_number_is_named(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", num_hidden_layers=2)
+    inputs = trainer.machinery.inputs(trainer.data.sources[16].batch(0, 0))
+    seed = trainer.model.dropout_seed
+    assert "nothing that a second computation" in explain_bad_step(trainer.model, inputs)
+    trainer.model.parameters["layers.1.ffn.up.weight"][:] = 1e38
+    found = explain_bad_step(trainer.model, inputs)
+    assert found.startswith("the activation layers.1.ffn.") and "reached" in found
+    trainer.model.parameters["layers.0.attention.output.bias"][3] = np.nan
+    assert explain_bad_step(trainer.model, inputs) == "the parameter layers.0.attention.output.bias"
+    assert trainer.model.dropout_seed == seed
+
+
+def test_a_run_may_ask_about_sentence_order_too(corpus, tmp_path):
+    pairs = {"objective": "mlm+0.5*sop", "length": 96, "max_position_embeddings": 96, "batch": 4, "type_vocab_size": 2}
+    result = make_trainer(corpus, tmp_path / "run", **pairs).train()
+    assert result.stopped == "finished"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="MLX is not installed")
+def test_mlx_goes_on_exactly_too(corpus, tmp_path, monkeypatch):
+    changes = {"engine": "mlx", "optimizer": "muon", "steps": 6, "checkpoint_every": 2, "threads": None, "ema": 0.9}
+    make_trainer(corpus, tmp_path / "whole", **changes).train()
+    with monkeypatch.context() as patch:
+        killed_at(5, patch)
+        with pytest.raises(Stop):
+            make_trainer(corpus, tmp_path / "killed", **changes).train()
+    Trainer.resume(tmp_path / "killed", display=NoDisplay()).train()
+    one, two = weights(tmp_path / "whole" / "model"), weights(tmp_path / "killed" / "model")
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+
+
+def test_a_resumed_run_says_what_has_changed(corpus, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        killed_at(3, patch)
+        with pytest.raises(Stop):
+            make_trainer(corpus, tmp_path / "run").train()
+    path = tmp_path / "run" / "settings.json"
+    content = json.loads(path.read_text())
+    content["engine"]["threads"] = 64
+    path.write_text(json.dumps(content))
+    Trainer.resume(tmp_path / "run", display=NoDisplay()).train()
+    events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
+    assert events[1] == "Not bit by bit the run it would have been: threads was 64 and is 2."
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(corpus, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(GlassBertError, match="cannot write"):
+        make_trainer(corpus, tmp_path / "file" / "run").train()
+
+
+def test_a_damaged_checkpoint_is_named(corpus, tmp_path, monkeypatch):
+    killed_at(3, monkeypatch)
+    with pytest.raises(Stop):
+        make_trainer(corpus, tmp_path / "run", checkpoint_every=2).train()
+    path = tmp_path / "run" / "checkpoints" / "step-00000002" / "training.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(TrainingError, match="is not as it was written"):
+        Trainer.resume(tmp_path / "run", display=NoDisplay()).train()

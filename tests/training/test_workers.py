@@ -1,0 +1,95 @@
+"""What workers agree on, and that their shares of a batch make up the whole."""
+
+import numpy as np
+import pytest
+
+from glassbert.errors import TrainingError
+from glassbert.models.config import MINI_BERT_CONFIG
+from glassbert.models.model import BertWithHead
+from glassbert.training.optimizers import AdamW
+from glassbert.training.step import TrainingStep
+from glassbert.training.workers import Alone, Workers
+from tests.training.workers_in_threads import together
+
+ROWS, LENGTH, VOCABULARY = 8, 12, 40
+CONFIG = MINI_BERT_CONFIG.replace(
+    hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=VOCABULARY,
+    max_position_embeddings=LENGTH, hidden_dropout=0.1,
+)  # fmt: skip
+
+
+def batches(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The first rows ask nearly everything and the last row asks nothing: shares of very different weight."""
+    rng = np.random.default_rng(2)
+    found = []
+    for _ in range(count):
+        ids = rng.integers(5, VOCABULARY, (ROWS, LENGTH))
+        asked = rng.random(ids.shape) < np.linspace(0.9, 0.02, ROWS)[:, None]
+        asked[-1] = False
+        found.append((ids, np.where(asked, ids, -100)))
+    return found
+
+
+def make_model(dtype: str = "float64") -> BertWithHead:
+    model = BertWithHead(CONFIG, "mlm", engine="numpy", dtype=dtype, threads=1, seed=1)
+    model.set_training(True)
+    return model
+
+
+def train(workers: Workers) -> tuple[list[float], np.ndarray]:
+    model = make_model()
+    step = TrainingStep(model, AdamW(model, 1e-2), workers=workers)
+    share = ROWS // workers.size
+    rows = slice(workers.rank * share, (workers.rank + 1) * share)
+    losses = [float(step(ids[rows], labels[rows]).loss) for ids, labels in batches(4)]
+    return losses, model.parameters.flat.copy()
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_shares_of_different_weight_make_the_whole_batch(size):
+    losses, weights = train(Alone())
+    for found in together(size, train):
+        np.testing.assert_allclose(found[0], losses, rtol=1e-12)
+        np.testing.assert_allclose(found[1], weights, rtol=0, atol=1e-12)
+
+
+def test_everybody_hears_the_leaders_text():
+    assert together(3, lambda workers: workers.share(f"runs/mini-{workers.rank} é")) == ["runs/mini-0 é"] * 3
+    assert together(2, lambda workers: workers.share("")) == ["", ""]
+    assert Alone().share("runs/mini") == "runs/mini"
+
+
+def test_decisions_take_the_leaders_numbers_to_the_last_bit_and_anybodys_flag():
+    decided = together(3, lambda w: w.decide([0.1 + w.rank, -1e300], [w.rank == 2, False]))
+    assert decided == [([0.1, -1e300], [True, False])] * 3
+    assert Alone().decide([1 / 3], [True]) == ([1 / 3], [True])
+
+
+def test_the_leader_works_first():
+    order: list[int] = []
+    assert together(3, lambda w: w.leader_first(lambda: order.append(w.rank) or w.rank)) == [0, 1, 2]
+    assert order[0] == 0
+
+
+def test_gather_keeps_the_order_of_ranks():
+    assert together(3, lambda w: w.gather(bytes([w.rank, 255]))) == [[b"\0\xff", b"\1\xff", b"\2\xff"]] * 3
+
+
+def test_different_weights_are_noticed_and_named():
+    def drift(workers: Workers) -> None:
+        model = make_model("float32")
+        workers.check_equal(model, "at the start")
+        if workers.rank:
+            model.parameters["final_norm.weight"][3] += 1e-7
+        workers.check_equal(model, "at step 7")
+
+    for error in together(3, drift):
+        assert isinstance(error, TrainingError)
+        assert str(error).startswith("workers 1, 2 have other weights than worker 0 at step 7")
+
+
+def test_one_process_needs_nobody():
+    with Alone() as workers:
+        assert workers.leads and workers.size == 1
+        workers.wait_for_all()
+        workers.check_equal(make_model(), "now")
