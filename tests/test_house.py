@@ -9,8 +9,9 @@ import glassbert
 
 PACKAGE = Path(glassbert.__file__).parent
 ORDER = [
-    "engines", "ops", "layers", "models", "checkpoints", "reports", "metrics", "text", "training", "tasks", "proof", "cli",
-]  # fmt: skip
+    *("engines", "ops", "layers", "models", "checkpoints"),
+    *("reports", "metrics", "text", "training", "tasks", "proof", "cli"),
+]
 KERNELS = {"numpy_kernels.py", "mlx_kernels.py", "compiled.py"}  # an engine's kernels stand in for operations
 
 
