@@ -4,6 +4,7 @@
     python -m benchmarks.inference       sentence embeddings on the CPU
     python -m benchmarks.long_context    ModernBERT at 8,192 tokens on the CPU
     python -m benchmarks.gpu             a training step in bfloat16 on a GPU
+    python -m benchmarks.memory          memory of a training step beside what `model.describe()` predicts
     python -m benchmarks.tokenizer       encoding beside `tokenizers`, and whether both agree
     python -m benchmarks.vocabulary      vocabularies learned by us and by `tokenizers`
     python -m benchmarks.corpus SOURCES  building a corpus beside `tokenizers` alone, and its memory

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.models.flops import forward_flops
-from glassbert.models.memory import MASKED_SHARE, activation_numbers
+from glassbert.models.memory import MASKED_SHARE, training_numbers
 
 BATCH_SIZES = (1, 8, 32, 128)
 
@@ -95,7 +95,7 @@ def _memory_table(model: Any, length: int) -> Table:
     head = model.head.kind if model.head else None
     for batch in BATCH_SIZES:
         kept, less = (
-            activation * sum(activation_numbers(model.config, batch, length, head, checkpointing).values())
+            activation * training_numbers(model.config, batch, length, head, checkpointing, model.engine.threads)
             for checkpointing in (False, True)
         )
         table.add_row(str(batch), *(mebibytes(x) for x in (kept, 4 * weights + kept, 4 * weights + less)))

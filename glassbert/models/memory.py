@@ -1,7 +1,8 @@
 """How much memory a training step needs, from the config alone.
 
-What counts is what a forward pass keeps until backward has used it. The list below names it piece by piece, in numbers
-per token; `tests/models/test_memory.py` compares it with what a real cache holds.
+Most of it is what a forward pass keeps until backward has used it. The list below names it piece by piece, in numbers
+per token; `tests/models/test_memory.py` compares it with what a real cache holds, and `benchmarks/memory.py` compares
+the whole with the memory of a process.
 """
 
 from __future__ import annotations
@@ -51,3 +52,25 @@ def activation_numbers(
         transform = 4 * size if config.head_transform else 0
         result["head"] = rows * (2 * config.vocab_size + size + transform)  # the scores, and their gradient
     return result
+
+
+def working_numbers(config: EncoderConfig, batch: int, length: int, threads: int = 1) -> float:
+    """Numbers that backward holds for a while beside what forward kept.
+
+    They are the gradients inside one block (of the wide hidden state, of q, k and v, of the context and of what goes
+    around and through the block), the slope of an activation other than ReLU, and the gradients of the layers that
+    every thread beside the first collects.
+    """
+    size, wide = config.hidden_size, config.intermediate_size
+    up = wide * (2 if config.gated else 1)
+    slope = 0 if config.activation == "relu" else 2 * wide
+    block = 4 * size * size + (up + wide) * size
+    return batch * length * (up + slope + 6 * size) + (threads - 1) * config.num_hidden_layers * block
+
+
+def training_numbers(
+    config: EncoderConfig, batch: int, length: int, head: str | None, checkpointing: bool = False, threads: int = 1
+) -> float:
+    """Numbers of a training step beside weights, gradients and the optimizer's."""
+    kept = activation_numbers(config, batch, length, head, checkpointing)
+    return sum(kept.values()) + working_numbers(config, batch, length, min(threads, batch))

@@ -1,0 +1,110 @@
+"""Does a training step need the memory that `model.describe()` predicts?
+
+    python -m benchmarks.memory [--json]
+
+Each model trains a few steps in a process of its own; measured is the highest resident memory above that before the
+model was made. Predicted are weights, gradients, the optimizer's buffers, what forward keeps and what backward works
+with.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from benchmarks.batches import masked_batches
+from benchmarks.common import (
+    MIB,
+    Table,
+    Worker,
+    begin_anew,
+    describe_machine,
+    peak_memory,
+    progress,
+    rounded,
+    show_json,
+)
+
+STEPS = 4
+# preset, changes of its config, rows, tokens, optimizer, checkpointing
+CASES: dict[str, tuple[str, dict[str, Any], int, int, str, bool]] = {
+    "Mini, B 32": ("mini", {}, 32, 64, "adamw", False),
+    "Mini, B 128": ("mini", {}, 128, 64, "adamw", False),
+    "Mini, B 64, Muon": ("mini", {}, 64, 64, "muon", False),
+    "Mini, B 128, checkpointing": ("mini", {}, 128, 64, "adamw", True),
+    "Mini with GELU and tied head, T 128": (
+        "mini", {"activation": "gelu", "tie_word_embeddings": True, "max_position_embeddings": 128}, 32, 128, "adamw",
+        False,
+    ),
+    "4 layers of 256, B 64": (
+        "mini", {"hidden_size": 256, "num_hidden_layers": 4, "intermediate_size": 1024}, 64, 64, "lion", False,
+    ),
+    "Larger, B 8": ("larger", {}, 8, 128, "adamw", False),
+    "Larger, B 32": ("larger", {}, 32, 128, "adamw", False),
+    "BERT-base, B 4": ("bert-base", {}, 4, 128, "adamw", False),
+}  # fmt: skip
+
+
+class Trained:
+    """A model that trains a few steps, and the memory it took."""
+
+    def measure(self, name: str) -> tuple[float, float]:
+        """Bytes predicted and measured."""
+        from glassbert.models.config import PRESETS
+        from glassbert.models.memory import training_numbers
+        from glassbert.models.model import Model
+        from glassbert.training.optimizers import make_optimizer
+        from glassbert.training.step import TrainingStep
+
+        preset, changes, rows, length, optimizer_name, checkpointing = CASES[name]
+        config = PRESETS[preset].replace(**changes)
+        tiny = config.replace(
+            vocab_size=100, hidden_size=32, num_attention_heads=2, intermediate_size=32, num_hidden_layers=1
+        )
+        self._train(Model(tiny, "mlm", engine="numpy"), 4, length, optimizer_name, TrainingStep, make_optimizer)
+        before = begin_anew()
+        model = Model(config, "mlm", engine="numpy")
+        model.set_checkpointing(checkpointing)
+        optimizer = self._train(model, rows, length, optimizer_name, TrainingStep, make_optimizer)
+        measured = peak_memory() - before
+        weights = 4 * model.get_parameter_count()
+        buffers = sum(array.nbytes for kept in optimizer.state.values() for array in kept.values())
+        working = 4 * training_numbers(config, rows, length, "mlm", checkpointing, model.engine.threads)
+        return 2 * weights + buffers + working, measured
+
+    @staticmethod
+    def _train(model: Any, rows: int, length: int, optimizer_name: str, step_class: Any, make: Any) -> Any:
+        batches = masked_batches(model.config.vocab_size, rows, length, STEPS)
+        model.set_training(True)
+        step = step_class(model, make(optimizer_name, model))
+        for batch in batches:
+            step(batch.input_ids, batch.labels)
+        return step.optimizer
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args(arguments)
+    machine, described = describe_machine()
+    table = Table("Memory of a training step", ["model", "predicted", "measured", "measured / predicted"], left=1)
+    found = {}
+    for name in CASES:
+        progress(name)
+        worker = Worker("benchmarks.memory:Trained")
+        try:
+            predicted, measured = worker.call("measure", name)
+        finally:
+            worker.close()
+        found[name] = rounded(measured / predicted)
+        table.rows.append(
+            [name, f"{predicted / MIB:,.0f} MiB", f"{measured / MIB:,.0f} MiB", f"{measured / predicted:.2f}"]
+        )
+    table.notes = [machine]
+    table.show()
+    if options.json:
+        show_json({"measured_over_predicted": found, "machine": described})
+
+
+if __name__ == "__main__":
+    main()
