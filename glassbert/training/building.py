@@ -58,6 +58,22 @@ class Machinery:
             inputs["pair_labels"] = batch.pair_labels
         return inputs
 
+    def rehearse(self, batch: Any) -> None:
+        """Make a step with and without a look inside, and take both back: an engine that compiles has then done so.
+
+        Without this, compiling would eat the warm-up of a run whose learning rate follows the clock.
+        """
+        model, optimizer, average, step = self.model, self.optimizer, self.average, self.step
+        parameters, state, steps = model.parameters, optimizer.state, optimizer.steps
+        attempts, seed = optimizer.attempts, model.dropout_seed
+        averaged = average.parameters if average is not None else None
+        for step.watch in (True, False):
+            float(step(**self.inputs(batch)).loss)
+        model.parameters, optimizer.state, optimizer.steps = parameters, state, steps
+        optimizer.attempts, model.dropout_seed = attempts, seed
+        if average is not None:
+            average.parameters = averaged
+
     def evaluate(self, batches: Iterable[Any]) -> Evaluation:
         """Held-out loss and accuracy, of the moving average where there is one."""
         with quietly(self.model):

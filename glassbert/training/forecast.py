@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 FIRST = 0.1  # of the run: earlier there is nothing to fit
+RECENT = 6.0  # the stretch that is fitted: from a sixth of what is done to now
 BINS = 40
 POWERS = np.linspace(0.05, 1.5, 59)
 FLOORS = np.linspace(0.0, 0.98, 50)  # as a share of the lowest loss seen
@@ -31,7 +32,8 @@ class Forecast(NamedTuple):
 def forecast(progress: Sequence[float], losses: Sequence[float], warmup: float = 0.0) -> Forecast | None:
     """The loss at progress 1 from pairs of progress and training loss; None where there is too little to go by."""
     p, loss = np.asarray(progress, np.float64), np.asarray(losses, np.float64)
-    good = np.isfinite(loss) & (p > max(0.005, 0.5 * min(warmup, FIRST)))
+    # The first steep descent follows no power law, so only the last stretch in log progress counts.
+    good = np.isfinite(loss) & (p > max(0.005, 0.5 * min(warmup, FIRST), p[-1] / RECENT if len(p) else 0.0))
     p, loss = p[good], loss[good]
     if len(p) < 12 or p[-1] < FIRST * 0.99:
         return None

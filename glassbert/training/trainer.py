@@ -146,6 +146,9 @@ class Trainer:
             self.feed = stack.enter_context(Feed(self.data.sources, self.state.taken, rows, threads))
             if self.state.step == 0:
                 rehearse(self)
+                if self.model.engine.compiles:
+                    length = self.data.length_at(0.0)
+                    self.machinery.rehearse(self.data.sources[length].batch(0, 0, rows=rows[length]))
             if self.state.begun is None:
                 self.state.begun = self.clock.elapsed
             self.budget.begun = self.state.begun

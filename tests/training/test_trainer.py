@@ -330,6 +330,28 @@ def test_mlx_goes_on_exactly_too(corpus, tmp_path, monkeypatch):
         np.testing.assert_array_equal(array, two[name])
 
 
+@pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="MLX is not installed")
+def test_a_rehearsed_step_leaves_no_trace(corpus, tmp_path):
+    changes = {"engine": "mlx", "optimizer": "muon", "threads": None, "ema": 0.9, "dropout": 0.1}
+    trainer = make_trainer(corpus, tmp_path / "run", **changes)
+    machinery = trainer.machinery
+
+    def everything():
+        arrays = {
+            **machinery.state_arrays(),
+            **{f"model/{n}": np.array(a) for n, a in trainer.model.parameters.items()},
+        }
+        return arrays, machinery.state_numbers()
+
+    before, numbers = everything()
+    machinery.rehearse(trainer.data.sources[16].batch(0, 0))
+    after, numbers_after = everything()
+    assert numbers == numbers_after and before.keys() == after.keys()
+    for name, array in before.items():
+        np.testing.assert_array_equal(array, after[name], err_msg=name)
+    assert not machinery.step.watch
+
+
 def test_a_resumed_run_says_what_has_changed(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         killed_at(3, patch)
