@@ -1,12 +1,4 @@
-"""Thirty-two sentences to begin with, and a WordPiece vocabulary trained on them."""
-
-from __future__ import annotations
-
-import numpy as np
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
-
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-PAD, UNKNOWN, CLS, SEP, MASK = range(5)
+"""Thirty-two sentences: enough for a model to learn by heart, and for a first look at everything."""
 
 SENTENCES = (
     "Paris is the capital of France.",
@@ -42,26 +34,3 @@ SENTENCES = (
     "The teacher drew a circle on the board and asked for its center.",
     "Many small steps, taken in the right direction, make a long journey.",
 )
-
-
-def train_tokenizer(sentences: tuple[str, ...] = SENTENCES, vocabulary: int = 1_000) -> Tokenizer:
-    """A WordPiece tokenizer as BERT has it: lower case, `##` for the inside of words, special tokens first."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # type: ignore[call-arg]
-    tokenizer.normalizer = normalizers.BertNormalizer()  # type: ignore[assignment]
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
-    tokenizer.decoder = decoders.WordPiece()  # type: ignore[assignment]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocabulary, special_tokens=list(SPECIAL_TOKENS), show_progress=False, min_frequency=1
-    )
-    tokenizer.train_from_iterator(sentences, trainer)
-    return tokenizer
-
-
-def padded_batch(tokenizer: Tokenizer, sentences: tuple[str, ...], length: int) -> tuple[np.ndarray, np.ndarray]:
-    """ids and attention mask, [sentences, longest], each row as [CLS] ... [SEP]."""
-    rows = [[CLS, *tokenizer.encode(text).ids[: length - 2], SEP] for text in sentences]
-    longest = max(len(row) for row in rows)
-    ids = np.full((len(rows), longest), PAD)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = row
-    return ids, (ids != PAD).astype(np.int64)

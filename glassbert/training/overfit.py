@@ -7,25 +7,12 @@ does not, however long it tries.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from glassbert.models.model import Model
 from glassbert.training.optimizers import AdamW
 from glassbert.training.step import TrainingStep
-
-
-def mask_some(ids: np.ndarray, mask_id: int, special: int, share: float = 0.15, seed: int = 0) -> tuple[Any, Any]:
-    """ids with a share of the words (ids of at least `special`) replaced by [MASK], and labels: -100 but for those."""
-    rng = np.random.default_rng(seed)
-    masked, labels = ids.copy(), np.full(ids.shape, -100)
-    for row in range(len(ids)):
-        words = np.flatnonzero(ids[row] >= special)
-        chosen = rng.choice(words, max(1, round(share * len(words))), replace=False)
-        labels[row, chosen] = ids[row, chosen]
-        masked[row, chosen] = mask_id
-    return masked, labels
 
 
 def overfit_one_batch(

@@ -2,7 +2,7 @@
 
 CHECKS is the whole of it: a row names a measure, the value from which it is worth a note, a warning or a problem, what
 that means, and the remedy. The limits were set so that seven kinds of healthy English (novels, encyclopedia, textbooks,
-speeches, dictionary, manuals, single sentences) stay well within them.
+speeches, dictionary, manuals, single sentences) earn a note at most.
 """
 
 from __future__ import annotations
