@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from glassbert.models.config import EncoderConfig
+from glassbert.models.heads import HEADS
 from glassbert.models.model import Model
 
 CORE = "core"  # no head
@@ -25,8 +26,8 @@ READ_BY_HEADS = {
     "tie_word_embeddings": ("mlm", "pretraining"),
     "head_transform": ("mlm", "pretraining"),
     "decoder_bias": ("mlm", "pretraining"),
-    "head_bias": ("mlm", "pretraining", "sequence", "token"),
-    "classifier_pooling": ("sequence",),
+    "head_bias": ("mlm", "pretraining", "sequence", "token", "span"),
+    "classifier_pooling": ("sequence", "embedding"),
     "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist, and those tell
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
@@ -41,7 +42,8 @@ class Description:
     config: EncoderConfig
     head: str = CORE
     num_labels: int = 0
-    loss: str | None = None
+    loss: str | None = None  # where the head has a choice
+    loss_options: dict[str, Any] = field(default_factory=dict)
     carried: dict[str, Any] = field(default_factory=dict)
 
 
@@ -49,8 +51,13 @@ def describe(model: Model) -> Description:
     carried = model.carried_fields
     if model.head is None:
         return Description(model.config, carried=carried)
-    loss = model.head.loss_name if model.head.kind == "sequence" else None
-    return Description(model.config, model.head.kind, model.head.num_labels, loss, carried)
+    head = model.head
+    loss = head.loss_name if has_choice_of_loss(head.kind) else None
+    return Description(model.config, head.kind, head.num_labels, loss, head.loss_options.to_dict(), carried)
+
+
+def has_choice_of_loss(head: str) -> bool:
+    return head in HEADS and len(HEADS[head].losses) > 1
 
 
 def differences(one: EncoderConfig, other: EncoderConfig) -> Iterator[tuple[str, Any, Any]]:

@@ -46,7 +46,6 @@ class Family:
     renamed: Mapping[str, str] = field(default_factory=dict)  # ends of names in old files
     not_weights: tuple[str, ...] = ()  # patterns of buffers that are no parameters
     pretraining_only: tuple[str, ...] = ()  # weights that a file may carry beside any head
-    other_heads: tuple[str, ...] = ()  # weights of heads that we do not have
     # A switch of our config that a file without a head does not tell, but this tensor does.
     told_by_tensor: Mapping[str, str] = field(default_factory=dict)
 
@@ -101,6 +100,7 @@ BERT = Family(
         "mlm": "BertForMaskedLM",
         "sequence": "BertForSequenceClassification",
         "token": "BertForTokenClassification",
+        "span": "BertForQuestionAnswering",
         "pretraining": "BertForPreTraining",
     },
     also_opens={},
@@ -130,6 +130,8 @@ BERT = Family(
         "pretraining_untied": {**BERT_UNTIED, **BERT_PAIR},
         "sequence": CLASSIFIER,
         "token": CLASSIFIER,
+        "span": {"head.classifier.{part}": one("qa_outputs.{part}")},
+        "embedding": {},  # here and below: they have no class with this head
     },
     rules=(
         *SHARED_RULES,
@@ -146,7 +148,6 @@ BERT = Family(
     renamed={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
     not_weights=("embeddings.position_ids", "embeddings.token_type_ids"),
     pretraining_only=("pooler.dense.{part}", "cls.seq_relationship.{part}"),
-    other_heads=("qa_outputs.{part}",),
     told_by_tensor={"pooler": "pooler.dense.weight"},
 )
 
@@ -170,6 +171,7 @@ MODERNBERT = Family(
         "mlm": "ModernBertForMaskedLM",
         "sequence": "ModernBertForSequenceClassification",
         "token": "ModernBertForTokenClassification",
+        "span": "ModernBertForQuestionAnswering",
     },
     also_opens={},
     core_prefix="model.",
@@ -192,6 +194,8 @@ MODERNBERT = Family(
         "pretraining_untied": MODERN_UNTIED,
         "sequence": {**MODERN_TRANSFORM, **CLASSIFIER},
         "token": {**MODERN_TRANSFORM, **CLASSIFIER},
+        "span": {**MODERN_TRANSFORM, **CLASSIFIER},
+        "embedding": {},
     },
     rules=(
         *SHARED_RULES,
@@ -213,9 +217,9 @@ MODERNBERT = Family(
         rope_theta("local_rope_theta", LOCAL),
     ),
     # The published files say position_embedding_type "absolute", which transformers never reads for this family.
-    honoured={**NEVER_OURS, "rope_scaling": (None, {})},
+    honoured={**NEVER_OURS, "rope_scaling": (None, {}), "classifier_pooling": (None, "cls", "mean")},
     must_agree=dict.fromkeys(
-        ("mlm", "pretraining", "sequence", "token"), ((("classifier_activation", "hidden_activation"), "gelu"),)
+        ("mlm", "pretraining", "sequence", "token", "span"), ((("classifier_activation", "hidden_activation"), "gelu"),)
     ),
     token_ids={"bos_token_id": 50_281, "cls_token_id": 50_281, "eos_token_id": 50_282, "sep_token_id": 50_282},
     not_weights=("*rotary_emb*inv_freq",),

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any, TypeVar
 
-from glassbert.checkpoints.description import CORE, MAY_DIFFER, Description, differences, has_no_effect
+from glassbert.checkpoints.description import (
+    CORE,
+    MAY_DIFFER,
+    Description,
+    differences,
+    has_choice_of_loss,
+    has_no_effect,
+)
 from glassbert.checkpoints.families import FAMILIES, Family
 from glassbert.checkpoints.fields import read_fields, write_fields
 from glassbert.checkpoints.names import Entry, fill_names, fill_table, one
@@ -95,14 +102,16 @@ class HuggingFaceFormat:
         for name, told_by in family.told_by_tensor.items():
             if head == CORE:
                 values[name] = told_by in tensors
-        values.update(_extra_fields(fields))
+        extras, loss_options = _extra_fields(fields)
+        values.update(extras)
         problem = fields.get("problem_type")
         if problem is not None and problem not in list(LOSS_OF_PROBLEM):
             raise CheckpointError(f"problem_type is {problem!r}; it must be one of {', '.join(LOSS_OF_PROBLEM)}")
         loss = LOSS_OF_PROBLEM.get(problem) if head == "sequence" and problem is not None else None
         ours = {key for rule in family.rules for key in rule.theirs} | WRITTEN_ANEW | set(family.honoured)
         carried = {key: value for key, value in fields.items() if key not in ours}
-        return Description(family.config_class.from_dict(values), head, _count_labels(fields), loss, carried)
+        config = family.config_class.from_dict(values)
+        return Description(config, head, _count_labels(fields), loss, loss_options, carried)
 
     def write(self, described: Description) -> dict[str, Any]:
         family, config = self.family, described.config
@@ -115,7 +124,11 @@ class HuggingFaceFormat:
         if described.loss is not None:
             fields["problem_type"] = next(key for key, loss in LOSS_OF_PROBLEM.items() if loss == described.loss)
         told = set() if described.head != CORE else set(family.told_by_tensor)
-        extras = {name: value for name, value, _ in differences(config, self._read_back(fields)) if name not in told}
+        extras: dict[str, Any] = {
+            name: value for name, value, _ in differences(config, self._read_back(fields)) if name not in told
+        }
+        if described.loss_options:
+            extras["loss_options"] = described.loss_options
         return {**fields, **({"glassbert": extras} if extras else {})}
 
     def _read_back(self, fields: Mapping[str, Any]) -> EncoderConfig:
@@ -126,13 +139,21 @@ class HuggingFaceFormat:
         family, config, head = self.family, described.config, described.head
         too_small = [name for name, least in family.at_least.items() if getattr(config, name) < least]
         found = [f"{name} is {getattr(config, name)}" for name in too_small]
-        for name, value, theirs in differences(config, self._read_back(write_fields(family.rules, config))):
+        if head not in family.architectures:
+            found.append(f"there is no class with the head {head!r}")
+        written = write_fields(family.rules, config)
+        for key, allowed in family.honoured.items():
+            if key in written and written[key] not in allowed:
+                found.append(f"{key} cannot be {written[key]!r} there")
+        for name, value, theirs in differences(config, self._read_back(written)):
             if not has_no_effect(name, config, head):
                 found.append(f"{name} is {value!r} (there: {theirs!r})")
         entries = self.entries(config, head, names)
         found += [f"there is no place for the parameter {name}" for name in names if name not in entries]
         if described.loss == "cross_entropy" and described.num_labels == 1:
             found.append("a classification with one label is not allowed there")
+        if described.loss not in (None, *LOSS_OF_PROBLEM.values()):
+            found.append(f"there is no loss {described.loss!r} there")
         return found
 
     # ---- names ----------------------------------------------------------------------------------------------------
@@ -171,7 +192,7 @@ class HuggingFaceFormat:
         left = set(self.family.pretraining_only)
         if another_head:
             entries = [entry for table in self.family.heads.values() for entry in table.values()]
-            left.update(self.family.other_heads, *(entry.all_names() for entry in entries))
+            left.update(*(entry.all_names() for entry in entries))
         return name in fill_names(left)
 
 
@@ -185,6 +206,7 @@ class NativeFormat:
         "head_type": (str, NoneType),
         "num_labels": (int,),
         "loss": (str, NoneType),
+        "loss_options": (dict,),
         "dtype": (str,),
         "glassbert_version": (str,),
         **dict.fromkeys(LABEL_NAMES, (dict,)),
@@ -205,9 +227,9 @@ class NativeFormat:
         family = FAMILIES.get(str(values.get("family")))
         config_class = family.config_class if family else EncoderConfig
         labels = fields.get("num_labels", 0)
-        loss = fields.get("loss") if head == "sequence" else None
+        loss = fields.get("loss") if has_choice_of_loss(head) else None
         carried = {key: fields[key] for key in LABEL_NAMES if key in fields}
-        return Description(config_class.from_dict(values), head, labels, loss, carried)
+        return Description(config_class.from_dict(values), head, labels, loss, fields.get("loss_options", {}), carried)
 
     def write(self, described: Description) -> dict[str, Any]:
         from glassbert import __version__
@@ -219,6 +241,7 @@ class NativeFormat:
             "head_type": None if described.head == CORE else described.head,
             "num_labels": described.num_labels,
             "loss": described.loss,
+            **({"loss_options": described.loss_options} if described.loss_options else {}),
             **{key: kept[key] for key in LABEL_NAMES if key in kept},
             **described.config.to_dict(),
         }
@@ -271,20 +294,24 @@ def _count_labels(fields: Mapping[str, Any]) -> int:
     return 2 if count is None else count  # transformers' default
 
 
-def _extra_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of ours that transformers has no key for; we keep them under a key of our own, which it ignores."""
+def _extra_fields(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What transformers has no key for and we keep under a key of our own, which it ignores: fields, loss options."""
     extras = fields.get("glassbert") or {}
     if not isinstance(extras, dict):
         raise CheckpointError(f"glassbert must hold config fields, got {extras!r}")
-    for name in extras:
+    values = dict(extras)
+    loss_options = values.pop("loss_options", {})
+    if not isinstance(loss_options, dict):
+        raise CheckpointError(f"glassbert.loss_options must hold options by name, got {loss_options!r}")
+    for name in values:
         if name not in MAY_DIFFER:
             raise CheckpointError(f"glassbert.{name} cannot be set in a checkpoint of Hugging Face's layout")
-    return extras
+    return values, loss_options
 
 
 def _kept(described: Description) -> dict[str, Any]:
     """The carried fields, and names for the labels of this head."""
-    if described.head in (CORE, *SCORES_WORDS):
+    if described.head == CORE or described.num_labels == 0:
         return dict(described.carried)
     names = described.carried.get("id2label")
     if not isinstance(names, dict) or len(names) != described.num_labels:

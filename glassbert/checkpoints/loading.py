@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from glassbert.checkpoints.locate import Checkpoint, open_checkpoint
 from glassbert.checkpoints.matching import Match, match, read_values, some
 from glassbert.errors import CheckpointError, ConfigError, GlassBertError
 from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG
-from glassbert.models.heads import HEADS
+from glassbert.models.heads import HEADS, with_pooling
 from glassbert.models.initialize import initial_values
 from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT, Model, ModernBertCore
 
@@ -25,7 +25,7 @@ CORE_CLASSES: dict[str, type[BertCore] | type[ModernBertCore]] = {"bert": BertCo
 PRESET_CLASSES = ((MINI_BERT_CONFIG, MiniBERT), (LARGER_BERT_CONFIG, LargerBERT))
 CLASSIFIER = "head.classifier."
 NOT_THE_ENCODER = ("head.", "pooler.")
-LABELLED = ("sequence", "token")
+POOLING = ("head.pool.", "pooler.")
 
 
 def load(
@@ -37,15 +37,17 @@ def load(
     head: str | None = None,
     num_labels: int | None = None,
     loss: str | None = None,
+    loss_options: Mapping[str, Any] | None = None,
+    pooling: str | None = None,
     revision: str | None = None,
     seed: int = 0,
 ) -> Model:
     """Open a saved model: a folder, a .safetensors file with config.json beside it, or an id of the Hugging Face hub.
 
-    `head` is "mlm", "sequence", "token", "pretraining" or "core" (no head); without it the model gets the head it was
-    saved with. Where another head is asked for, or another number of labels, the weights that the file cannot give
-    begin at random (from `seed`), and a warning names them. float16 and bfloat16 files are converted; `dtype` says what
-    the model computes in.
+    `head` is "mlm", "sequence", "token", "span", "embedding", "pretraining" or "core" (no head); without it the model
+    gets the head, pooling, loss and options it was saved with. Where another head is asked for, another number of
+    labels, another loss or pooling, the weights that the file cannot give begin at random (from `seed`), and a warning
+    names them. float16 and bfloat16 files are converted; `dtype` says what the model computes in.
     """
     if head is not None and head not in (CORE, *HEADS):
         raise CheckpointError(f"unknown head {head!r}; choose one of {', '.join((CORE, *HEADS))}")
@@ -58,22 +60,19 @@ def load(
         if wanted is None:
             raise CheckpointError(file_format.explain_unknown_head(checkpoint.fields))
         described = file_format.read(checkpoint.fields, wanted, tensors)
-        other_labels = wanted in LABELLED and num_labels not in (None, described.num_labels)
-        new_classifier = wanted != own_head or other_labels
-        described = dataclasses.replace(
-            described,
-            num_labels=described.num_labels if num_labels is None else num_labels,
-            loss=loss or (None if new_classifier else described.loss),
-        )
+        new_head = wanted != own_head
+        described, new_classifier = _as_asked(described, new_head, num_labels, loss, loss_options)
+        described, new_pooling = _pooled_as_asked(described, new_head, pooling)
         model = _build(described, len(tensors), engine=engine, dtype=dtype, threads=threads, seed=seed)
     with _blaming(checkpoint.config_path.parent):
         entries = file_format.entries(described.config, wanted, model.layout.shapes)
         if new_classifier:  # a classifier of other labels is no beginning for these
             entries = {name: entry for name, entry in entries.items() if not name.startswith(CLASSIFIER)}
         matched = match(entries, model.layout.shapes, tensors)
-        may_be_fresh = NOT_THE_ENCODER if wanted != own_head else (CLASSIFIER,) if other_labels else ()
+        may_be_fresh = (*((CLASSIFIER,) if new_classifier else ()), *(POOLING if new_pooling else ()))
+        may_be_fresh = NOT_THE_ENCODER if new_head else may_be_fresh
         fresh = [name for name in matched.missing if name.startswith(may_be_fresh)]
-        _refuse(matched, fresh, described, file_format, checkpoint, another_head=new_classifier)
+        _refuse(matched, fresh, described, file_format, checkpoint, another_head=new_classifier or new_pooling)
     if fresh:
         warnings.warn(
             f"{path_or_hub_id} has no weights for {some(fresh)}; they begin at random and must be trained", stacklevel=2
@@ -85,6 +84,42 @@ def load(
         model.parameters[name] = model.engine.array(values)
     model.carried_fields = described.carried
     return model
+
+
+def _as_asked(
+    saved: Description,
+    new_head: bool,
+    num_labels: int | None,
+    loss: str | None,
+    loss_options: Mapping[str, Any] | None,
+) -> tuple[Description, bool]:
+    """What to build, and whether its classifier is a new one: of another head, number of labels or kind of rank.
+
+    The options of a loss stay with the classifier and the loss they were made for.
+    """
+    other_labels = saved.head in HEADS and HEADS[saved.head].labelled and num_labels not in (None, saved.num_labels)
+    other_loss = loss is not None and loss != saved.loss
+    new_classifier = new_head or other_labels or (other_loss and "ordinal" in (loss, saved.loss))
+    options = {} if new_classifier or other_loss else saved.loss_options
+    described = dataclasses.replace(
+        saved,
+        num_labels=saved.num_labels if num_labels is None else num_labels,
+        loss=loss or (None if new_classifier else saved.loss),
+        loss_options=options if loss_options is None else dict(loss_options),
+    )
+    return described, new_classifier
+
+
+def _pooled_as_asked(saved: Description, new_head: bool, pooling: str | None) -> tuple[Description, bool]:
+    """With the pooling that was asked for, or that a fresh head prefers; and whether it is another one than saved."""
+    head = HEADS.get(saved.head)
+    if pooling is not None and not hasattr(head, "pooling"):
+        raise CheckpointError(f"pooling makes one vector of a sequence, which a head {saved.head!r} does not ask for")
+    pooling = head.default_pooling if head is not None and new_head and pooling is None else pooling
+    if pooling is None:
+        return saved, False
+    config = with_pooling(saved.config, pooling)
+    return dataclasses.replace(saved, config=config), config != saved.config
 
 
 def load_weights(model: Model, folder: str | Path) -> None:
@@ -120,7 +155,9 @@ def _build(described: Description, tensors: int, **options: Any) -> Model:
         for preset, preset_class in PRESET_CLASSES:
             if head == "mlm" and config == preset:
                 return preset_class(config, **options)
-        return BertWithHead(config, head, described.num_labels, loss=described.loss, **options)
+        return BertWithHead(
+            config, head, described.num_labels, loss=described.loss, loss_options=described.loss_options, **options
+        )
     except GlassBertError:
         raise
     except (MemoryError, OverflowError, ValueError) as error:  # sizes beyond memory, or beyond any array

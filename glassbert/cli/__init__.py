@@ -24,6 +24,7 @@ COMMANDS = {
     "resume": "Go on with an interrupted run.",
     "fill-mask": "Let a trained model fill the [MASK] in a sentence.",
     "runs": "List the runs and compare them.",
+    "models": "List the models, heads and recipes, with their numbers of parameters.",
     "check": "Check every hand-written gradient, and that wrong ones are caught.",
     "doctor": "What this machine has, what is misconfigured and what to do about it.",
 }

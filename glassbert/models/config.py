@@ -21,7 +21,7 @@ CHOICES = {
     "norm_position": ("post", "pre"),
     "activation": ("relu", "gelu", "gelu_tanh"),
     "initializer": ("normal", "truncated", "depth_scaled"),
-    "classifier_pooling": ("cls", "mean"),
+    "classifier_pooling": ("cls", "mean", "max", "attention"),
 }
 
 

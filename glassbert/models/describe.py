@@ -104,7 +104,7 @@ def _memory_table(model: Any, length: int) -> Table:
 
 def _arithmetic_table(model: Any, batch: int, length: int) -> Table:
     head = model.head.kind if model.head else None
-    labels = model.head.num_labels if model.head else 0
+    labels = model.head.outputs if model.head else 0
     rows = round(batch * length * MASKED_SHARE) if head in ("mlm", "pretraining") else None
     flops = forward_flops(model.config, batch, length, head=head, num_labels=labels, scored_rows=rows)
     total = sum(flops.values())

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from glassbert.errors import ConfigError
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, PRESETS, BertConfig, ModernBertConfig
+from glassbert.models.config import (
+    LARGER_BERT_CONFIG,
+    PRESETS,
+    BertConfig,
+    EncoderConfig,
+    ModernBertConfig,
+)
+from glassbert.models.heads import HEADS, LOSS_OPTIONS, with_pooling
 from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT, Model, ModernBertCore
 
 MODELS: dict[str, Callable[..., Model]] = {
@@ -21,37 +29,45 @@ MODELS: dict[str, Callable[..., Model]] = {
     "larger-bert": LargerBERT,
 }
 
+DEFAULT_CONFIGS: dict[str, EncoderConfig] = {
+    "bert_with_head": BertConfig.get_base_config(),
+    "modernbert_with_head": ModernBertConfig.get_base_config(),
+}
+
 HEAD_TYPES: dict[str, dict[str, Any]] = {
     "mlm": {"head_type": "mlm"},
     "pretraining": {"head_type": "pretraining"},
     "token": {"head_type": "token"},
+    "span": {"head_type": "span"},
+    "embedding": {"head_type": "embedding"},
     "sequence": {"head_type": "sequence"},
     "binary": {"head_type": "sequence", "num_labels": 1, "loss": "binary_cross_entropy"},
     "multiclass": {"head_type": "sequence", "loss": "cross_entropy"},
     "multilabel": {"head_type": "sequence", "loss": "binary_cross_entropy"},
-    "regression": {"head_type": "sequence", "num_labels": 1, "loss": "mean_squared_error"},
+    "regression": {"head_type": "sequence", "loss": "mean_squared_error"},
+    "ordinal": {"head_type": "sequence", "loss": "ordinal"},
 }
-
-REGISTRY: dict[str, Callable[..., Model]] = {
-    "mini-bert": MiniBERT,
-    "larger-bert": LargerBERT,
-    "larger-bert-tied": lambda **options: LargerBERT(LARGER_BERT_CONFIG.replace(tie_word_embeddings=True), **options),
-    "bert-base": lambda **options: BertWithHead(BertConfig.get_base_config(), "mlm", **options),
-    "bert-large": lambda **options: BertWithHead(BertConfig.get_large_config(), "mlm", **options),
-    "modernbert-base": lambda **options: BertWithHead(ModernBertConfig.get_base_config(), "mlm", **options),
-    "modernbert-large": lambda **options: BertWithHead(ModernBertConfig.get_large_config(), "mlm", **options),
-    "modernbert-binary": lambda **options: create_model("modernbert_with_head", head_type="binary", **options),
-    "titanic-bert": lambda **options: create_model(
-        "bert_with_head", head_type="binary", config=MINI_BERT_CONFIG, **options
-    ),
-}
+USUAL_LABELS = {"regression": 1}  # where the user need not say
 
 
-def create_model(name: str, *, head_type: str | None = None, num_labels: int | None = None, **options: Any) -> Model:
+def create_model(
+    name: str,
+    *,
+    head_type: str | None = None,
+    num_labels: int | None = None,
+    pooling: str | None = None,
+    **options: Any,
+) -> Model:
     """An encoder by name ("bert", "modernbert") or with a head ("bert_with_head", "modernbert_with_head").
 
-    `head_type` is "mlm", "pretraining", "token", "binary", "multiclass", "multilabel" or "regression"; `config` takes
-    another config, or the name of a preset.
+    head_type   "mlm", "pretraining", "token", "span", "binary", "multiclass", "multilabel", "regression", "ordinal" or
+                "embedding" (and "sequence", whose `loss` you name)
+    num_labels  classes, labels, ranks, or the numbers that a regression gives (1)
+    pooling     "cls" (through BERT's pooler where the config has one), "mean", "max" or "attention"
+    config      another config, or the name of a preset
+
+    Options of the loss come by their names: class_weights, positive_weights, label_smoothing, focal_gamma, temperature,
+    target_mean, target_scale. All of it is saved with the model.
     """
     make = MODELS.get(name)
     if make is None:
@@ -64,12 +80,43 @@ def create_model(name: str, *, head_type: str | None = None, num_labels: int | N
         if head_type not in HEAD_TYPES:
             raise ConfigError(_unknown("head type", head_type, HEAD_TYPES))
         options = {**HEAD_TYPES[head_type], **options}
+        num_labels = USUAL_LABELS.get(head_type) if num_labels is None else num_labels
+        pooling = pooling or HEADS[options["head_type"]].default_pooling
     if num_labels is not None:
         fixed = HEAD_TYPES.get(head_type or "", {}).get("num_labels")
         if fixed is not None and num_labels not in (fixed, fixed + 1):
             raise ConfigError(f"a {head_type} head has one output; num_labels {num_labels} does not fit")
         options.setdefault("num_labels", num_labels)
+    if pooling is not None:
+        if head_type is None or not hasattr(HEADS[options["head_type"]], "pooling"):
+            raise ConfigError(f"pooling makes one vector of a sequence, which a head {head_type!r} does not ask for")
+        options["config"] = with_pooling(options.get("config") or DEFAULT_CONFIGS[name], pooling)
+    loss_options = {option: options.pop(option) for option in LOSS_OPTIONS if option in options}
+    if loss_options:
+        options["loss_options"] = loss_options
     return make(**options)
+
+
+# What a recipe says can be said differently: create_from_registry("sst5-bert", pooling="attention").
+on_bert = partial(create_model, "bert_with_head")
+on_modernbert = partial(create_model, "modernbert_with_head")
+REGISTRY: dict[str, Callable[..., Model]] = {
+    "mini-bert": MiniBERT,
+    "larger-bert": LargerBERT,
+    "larger-bert-tied": partial(LargerBERT, config=LARGER_BERT_CONFIG.replace(tie_word_embeddings=True)),
+    "bert-base": partial(on_bert, head_type="mlm"),
+    "bert-large": partial(on_bert, head_type="mlm", config="bert-large"),
+    "modernbert-base": partial(on_modernbert, head_type="mlm"),
+    "modernbert-large": partial(on_modernbert, head_type="mlm", config="modernbert-large"),
+    "titanic-bert": partial(on_bert, head_type="binary", config="mini"),
+    "sst5-bert": partial(on_bert, head_type="ordinal", num_labels=5, pooling="mean", config="mini"),
+    "bert-binary": partial(on_bert, head_type="binary"),
+    "bert-qa": partial(on_bert, head_type="span"),
+    "bert-embedding": partial(on_bert, head_type="embedding"),
+    "modernbert-binary": partial(on_modernbert, head_type="binary"),
+    "modernbert-regression": partial(on_modernbert, head_type="regression", pooling="mean"),
+    "modernbert-embedding": partial(on_modernbert, head_type="embedding", loss="contrastive"),
+}
 
 
 def create_from_registry(name: str, **options: Any) -> Model:

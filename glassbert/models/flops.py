@@ -35,8 +35,8 @@ def forward_flops(
 ) -> dict[str, int]:
     """Operations of one forward pass over `batch` rows of `length` tokens, by component, summed over the layers.
 
-    `head` is None, "mlm", "token", "sequence" or "pretraining". `scored_rows` is how many tokens the MLM head scores:
-    in training the masked ones; None means all.
+    `head` is None, "mlm", "token", "span", "sequence", "embedding" or "pretraining". `scored_rows` is how many tokens
+    the MLM head scores: in training the masked ones; None means all.
     """
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
@@ -56,8 +56,8 @@ def forward_flops(
         flops["head.decoder"] = 2 * rows * size * config.vocab_size
     if head in ("sequence", "pretraining") and config.pooler:
         flops["pooler"] = 2 * batch * size * size
-    if head in ("sequence", "token", "pretraining"):
-        rows = tokens if head == "token" else batch
+    if head in ("sequence", "token", "span", "pretraining"):
+        rows = tokens if head in ("token", "span") else batch
         labels = 2 if head == "pretraining" else num_labels
         if config.family == "modernbert":
             flops["head.transform"] = flops.get("head.transform", 0) + 2 * rows * size * size

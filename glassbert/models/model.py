@@ -113,6 +113,7 @@ class Model:
         num_labels: int = 0,
         *,
         loss: str | None = None,
+        loss_options: Mapping[str, Any] | None = None,
         engine: Any = "auto",
         dtype: str = "float32",
         threads: int | None = None,
@@ -121,7 +122,7 @@ class Model:
     ):
         self.config = config
         self.engine = get_engine(engine, dtype, threads)
-        self.head: Head | None = make_head(head, config, num_labels, loss) if head is not None else None
+        self.head: Head | None = None if head is None else make_head(head, config, num_labels, loss, loss_options)
         self.training = False
         self.checkpointing = False
         self.dropout_seed = seed
@@ -428,7 +429,7 @@ class ModernBertCore(Model):
 
 
 class BertWithHead(Model):
-    """Any encoder with a head: "mlm", "sequence", "token" or "pretraining"."""
+    """Any encoder with a head: "mlm", "sequence", "token", "span", "embedding" or "pretraining"."""
 
     def __init__(
         self, config: EncoderConfig | None = None, head_type: str = "mlm", num_labels: int = 0, **options: Any

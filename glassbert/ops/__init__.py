@@ -16,6 +16,7 @@ from glassbert.ops.activations import (
 from glassbert.ops.attention import AttentionPattern, attention, attention_backward
 from glassbert.ops.dropout import dropout, dropout_backward
 from glassbert.ops.embedding import embedding, embedding_backward, scatter_rows, take_rows, take_rows_backward
+from glassbert.ops.focal import binary_focal_loss, binary_focal_loss_backward, focal_loss, focal_loss_backward
 from glassbert.ops.layer_norm import layer_norm, layer_norm_backward
 from glassbert.ops.linear import linear, linear_backward
 from glassbert.ops.losses import (
@@ -27,9 +28,27 @@ from glassbert.ops.losses import (
     mean_squared_error,
     mean_squared_error_backward,
 )
-from glassbert.ops.pooling import cls_pool, cls_pool_backward, mean_pool, mean_pool_backward
+from glassbert.ops.ordinal import ordinal_loss, ordinal_loss_backward
+from glassbert.ops.pooling import (
+    attention_pool,
+    attention_pool_backward,
+    cls_pool,
+    cls_pool_backward,
+    max_pool,
+    max_pool_backward,
+    mean_pool,
+    mean_pool_backward,
+)
 from glassbert.ops.residual import residual, residual_backward
 from glassbert.ops.rotary import rotary, rotary_angles, rotary_backward
+from glassbert.ops.similarity import (
+    contrastive_loss,
+    contrastive_loss_backward,
+    cosine_loss,
+    cosine_loss_backward,
+    unit_length,
+    unit_length_backward,
+)
 from glassbert.ops.softmax import softmax, softmax_backward
 from glassbert.ops.tiled_attention import tiled_attention, tiled_attention_backward
 
@@ -39,16 +58,26 @@ __all__ = [
     "AttentionPattern",
     "attention",
     "attention_backward",
+    "attention_pool",
+    "attention_pool_backward",
     "binary_cross_entropy",
     "binary_cross_entropy_backward",
+    "binary_focal_loss",
+    "binary_focal_loss_backward",
     "cls_pool",
     "cls_pool_backward",
+    "contrastive_loss",
+    "contrastive_loss_backward",
+    "cosine_loss",
+    "cosine_loss_backward",
     "cross_entropy",
     "cross_entropy_backward",
     "dropout",
     "dropout_backward",
     "embedding",
     "embedding_backward",
+    "focal_loss",
+    "focal_loss_backward",
     "geglu",
     "geglu_backward",
     "gelu",
@@ -59,10 +88,14 @@ __all__ = [
     "layer_norm_backward",
     "linear",
     "linear_backward",
+    "max_pool",
+    "max_pool_backward",
     "mean_pool",
     "mean_pool_backward",
     "mean_squared_error",
     "mean_squared_error_backward",
+    "ordinal_loss",
+    "ordinal_loss_backward",
     "relu",
     "relu_backward",
     "residual",
@@ -79,4 +112,6 @@ __all__ = [
     "tanh_backward",
     "tiled_attention",
     "tiled_attention_backward",
+    "unit_length",
+    "unit_length_backward",
 ]

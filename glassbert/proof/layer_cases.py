@@ -12,11 +12,9 @@ from glassbert.engines.namespace import Array
 from glassbert.engines.parameters import Layout
 from glassbert.layers import attention, basics, block, embeddings, feed_forward
 from glassbert.layers.attention import Sight
-from glassbert.layers.parameters import Parameter, inside, linear_parameters, norm_parameters
+from glassbert.layers.parameters import Parameter, linear_parameters, norm_parameters
 from glassbert.layers.scope import Cache, Scope
-from glassbert.models import heads
 from glassbert.models.config import BertConfig, EncoderConfig, ModernBertConfig
-from glassbert.models.heads import make_head
 from glassbert.ops import rotary_angles
 from glassbert.proof.attention_cases import pattern_on, tiles
 from glassbert.proof.cases import Fixture, FrozenDropout, case, settings
@@ -35,6 +33,7 @@ TINY_MODERN = ModernBertConfig(
     vocab_size=11, hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=5,
     max_position_embeddings=12, pad_token_id=None, local_window=2, global_attention_every=2, **NO_DROPOUT,
 )  # fmt: skip
+UNTIED = TINY_BERT.replace(tie_word_embeddings=False)
 IDS = [[3, 1, 3, 3, 0], [0, 0, 0, 0, 0], [9, 1, 1, 10, 0]]
 TYPES = [[0, 0, 1, 1, 1], [0, 0, 0, 0, 0], [0, 1, 0, 1, 0]]
 MASK = [[1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0]]  # every thread of two gets a real row
@@ -85,7 +84,7 @@ def layer_fixture(
 
         return y, run_backward
 
-    return Fixture(inputs, function, entries=ENTRIES, **options)
+    return Fixture(inputs, function, **{"entries": ENTRIES, **options})
 
 
 # ---- dense, norm, drop ---------------------------------------------------------------------------------------------
@@ -255,86 +254,4 @@ case("layer", "block", "post-norm, dropout")(
 case("layer", "block", "pre-norm, first norm left out")(lambda rng: block_fixture(rng, TINY_MODERN, 0, {"keys": MASK}))
 case("layer", "block", "pre-norm, local, dropout")(
     lambda rng: block_fixture(rng, TINY_MODERN.replace(**DROPOUT), 1, {"window": 1}, dropout=True)
-)
-
-
-# ---- heads ---------------------------------------------------------------------------------------------------------
-
-
-def head_fixture(
-    rng: Rng, config: EncoderConfig, kind: str, labels: int = 0, rows: Any = None, mask: Any = None, **options: Any
-) -> Fixture:
-    head = heads.PairHead(config) if kind == "pair" else make_head(kind, config, labels)
-    parameters = inside("head", head.parameters())
-    if config.pooler and head.pools:
-        parameters += heads.pooler_parameters(config)
-    if kind in ("mlm", "pretraining") and config.tie_word_embeddings:
-        parameters.append(Parameter("embeddings.token", (config.vocab_size, config.hidden_size), "embedding"))
-
-    def forward(engine, x, at, source):
-        chosen = None if rows is None else engine.integers(np.asarray(rows))
-        real = None if mask is None else engine.integers(np.asarray(mask))
-        output = head.forward(x, real, at.inside("head"), source, chosen)
-        return laid_out(engine, output)
-
-    def backward(engine, dy, at, source):
-        shapes = {"mlm": (3, 5, config.vocab_size) if rows is None else (len(rows), config.vocab_size), "pair": (3, 2)}
-        return head.backward(taken_apart(dy, shapes) if kind == "pretraining" else dy, at.inside("head"))
-
-    return layer_fixture(
-        rng,
-        parameters,
-        forward,
-        backward,
-        (3, 5, config.hidden_size),
-        **options,
-    )
-
-
-def laid_out(engine: Any, output: Any) -> Array:
-    """The outputs of a head with several parts in one row, one after the other."""
-    if not isinstance(output, Mapping):
-        return output
-    return engine.xp.concatenate([part.reshape(-1) for part in output.values()])
-
-
-def taken_apart(dy: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    parts, start = {}, 0
-    for name, shape in shapes.items():
-        size = int(np.prod(shape))
-        parts[name] = dy[start : start + size].reshape(shape)
-        start += size
-    return parts
-
-
-UNTIED = TINY_BERT.replace(tie_word_embeddings=False)
-case("layer", "mlm", "tied, chosen rows")(lambda rng: head_fixture(rng, TINY_BERT, "mlm", rows=[1, 4, 11]))
-case("layer", "mlm", "untied, every row")(lambda rng: head_fixture(rng, UNTIED, "mlm"))
-case("layer", "mlm", "no transform, no decoder bias")(
-    lambda rng: head_fixture(rng, UNTIED.replace(head_transform=False, decoder_bias=False), "mlm", rows=[0, 9])
-)
-case("layer", "token", "dropout")(lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "token", 3, dropout=True))
-case("layer", "token", "modernbert")(lambda rng: head_fixture(rng, TINY_MODERN, "token", 3))
-case("layer", "sequence", "pooler, dropout")(
-    lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "sequence", 3, dropout=True)
-)
-case("layer", "sequence", "modernbert, mean over ragged rows")(
-    lambda rng: head_fixture(rng, TINY_MODERN.replace(classifier_pooling="mean"), "sequence", 2, mask=MASK)
-)
-case("layer", "pair", "pooler, dropout of other classifiers left alone")(
-    lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "pair", dropout=True)
-)
-case("layer", "pair", "modernbert, no pooler")(lambda rng: head_fixture(rng, TINY_MODERN, "pair", mask=MASK))
-case("layer", "pretraining", "tied, chosen rows and every [CLS]")(
-    lambda rng: head_fixture(rng, TINY_BERT, "pretraining", rows=[1, 4, 11])
-)
-case("layer", "pretraining", "untied, every row")(lambda rng: head_fixture(rng, UNTIED, "pretraining"))
-case("layer", "pooler", "tanh")(
-    lambda rng: layer_fixture(
-        rng,
-        heads.pooler_parameters(TINY_BERT),
-        lambda engine, x, at, source: heads.pooler(x, at),
-        lambda engine, dy, at, source: heads.pooler_backward(dy, at),
-        (3, 6),
-    )
 )

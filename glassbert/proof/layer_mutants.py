@@ -6,7 +6,8 @@ import numpy as np
 
 from glassbert.engines.parameters import FlatGradients, ShardGradients
 from glassbert.layers import attention, basics, block, embeddings, feed_forward
-from glassbert.models import encoder, heads, model
+from glassbert.models import encoder, model
+from glassbert.models.heads import embedding, mlm, pooling, pretraining, sequence, tokens
 from glassbert.ops import embedding_backward, linear_backward
 from glassbert.proof.mutants import wrong_in
 
@@ -17,7 +18,8 @@ right_join_qkv = attention.join_qkv
 right_block_again = encoder.block_again
 right_norm_backward = basics.norm_backward
 right_drop_backward = basics.drop_backward
-right_pair_backward = heads.PairHead.backward
+right_pair_backward = sequence.PairHead.backward
+right_pool_backward = pooling.pool_backward
 right_encode_backward = encoder.encode_backward
 
 
@@ -114,7 +116,7 @@ def _(dy, at, name, rate):
 # ---- heads, tied weights -------------------------------------------------------------------------------------------
 
 
-@wrong_in({heads: "linear_backward"}, "tied weights: the decoder's term is forgotten", "bert: mlm, tied")
+@wrong_in({mlm: "linear_backward"}, "tied weights: the decoder's term is forgotten", "bert: mlm, tied")
 def _(dy, x, weight, has_bias=True, out=(None, None)):
     dx, dweight, dbias = linear_backward(dy, x, weight, has_bias)
     return dx, 0.0 * dweight, dbias
@@ -132,24 +134,54 @@ def _(self, name, index, rows):
     self.buffer[name][index] = rows
 
 
-@wrong_in({heads: "tanh_backward"}, "pooler: tanh left out of backward", "pooler", "sequence")
+@wrong_in({pooling: "tanh_backward"}, "pooler: tanh left out of backward", "pooler", "sequence")
 def _(dy, x, y):
     return dy
 
 
-@wrong_in({heads: "take_rows_backward"}, "masked rows: every position gets the mean of the chosen ones", "mlm")
+@wrong_in({mlm: "take_rows_backward"}, "masked rows: every position gets the mean of the chosen ones", "mlm")
 def _(dy, rows, shape):
     return np.broadcast_to(dy.mean(0), shape).copy()
 
 
-@wrong_in({heads.PairHead: "backward"}, "pretraining: the pair's gradient never reaches [CLS]", "bert: pretraining")
+@wrong_in({sequence.PairHead: "backward"}, "pretraining: the pair's gradient never reaches [CLS]", "bert: pretraining")
 def _(self, doutput, at):
     return 0.0 * right_pair_backward(self, doutput, at)
 
 
-@wrong_in({heads: "_sum"}, "pretraining: only the words' gradient goes back", "bert: pretraining")
+@wrong_in({pretraining: "_sum"}, "pretraining: only the words' gradient goes back", "bert: pretraining")
 def _(terms):
     return terms[0] if terms[0].ndim else sum(terms[1:], terms[0])
+
+
+@wrong_in({embedding.EmbeddingHead: "loss_backward"}, "embeddings: the rows of a pair exchange gradients", "embedding")
+def _(self, dloss, at):
+    first, second = self.criterion.backward(dloss, at["loss.cache"])
+    return np.stack([second, first], 1).reshape(at["loss.shape"])
+
+
+@wrong_in(
+    {embedding.EmbeddingHead: "loss_backward"}, "embeddings: pairs laid out one half after the other", "embedding"
+)
+def _(self, dloss, at):
+    return np.concatenate(self.criterion.backward(dloss, at["loss.cache"]))
+
+
+@wrong_in({tokens.SpanHead: "backward"}, "spans: padding learns from an incoming gradient", "span: scores, ragged")
+def _(self, doutput, at):
+    return tokens.TokenHead.backward(self, doutput.swapaxes(1, 2), at)
+
+
+@wrong_in({tokens.SpanHead: "backward"}, "spans: starts and ends mixed up by a reshape", "span")
+def _(self, doutput, at):
+    return tokens.TokenHead.backward(self, doutput.reshape(len(doutput), -1, 2), at)
+
+
+@wrong_in(
+    {sequence: "pool_backward"}, "attention pooling: the head's query never learns", "sequence: ordinal, attention"
+)
+def _(dy, at, how):
+    return right_pool_backward(dy, _without(at, "pool.query"), how)
 
 
 # ---- the whole -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 
 from glassbert.engines.namespace import Array
 from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, EncoderConfig
+from glassbert.models.heads import with_pooling
 from glassbert.models.model import Model
 from glassbert.proof.cases import Fixture, FrozenDropout, case
 from glassbert.proof.layer_cases import (
@@ -51,6 +52,7 @@ class Situation:
     head: str | None = None
     num_labels: int = 0
     loss: str | None = None
+    loss_options: dict[str, Any] | None = None
     ids: Any = field(default_factory=lambda: IDS)
     labels: Any = None
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -59,7 +61,15 @@ class Situation:
     frozen_row: int | None = None
 
     def model(self, engine: Any) -> Model:
-        model = Model(self.config, self.head, self.num_labels, loss=self.loss, engine=engine, initialize=False)
+        model = Model(
+            self.config,
+            self.head,
+            self.num_labels,
+            loss=self.loss,
+            loss_options=self.loss_options,
+            engine=engine,
+            initialize=False,
+        )
         model.set_training(self.training)
         model.set_checkpointing(self.checkpointing)
         engine.dropout = lambda seed: FrozenDropout(engine)
@@ -70,7 +80,7 @@ def model_fixture(rng: Rng, situation: Situation, **options: Any) -> Fixture:
     """A fixture over all parameters of a model. ReLU models get parameters that keep every unit off its kink."""
     from glassbert.engines import get_engine
 
-    specification = Model(situation.config, situation.head, situation.num_labels, initialize=False).specification
+    specification = situation.model(get_engine("numpy", "float64", 1)).specification
     models: dict[int, Model] = {}
     frozen: dict[str, np.ndarray] = {}
 
@@ -151,6 +161,11 @@ register("bert", "pretraining, untied, dropout, two threads, checkpointing", UNT
          labels=MLM_LABELS, inputs={**PADDED, "pair_labels": [0, 1, 1]}, training=True, checkpointing=True,
          threads=2)  # fmt: skip
 register("bert", "token labels", TINY_BERT, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
+register("bert", "ranks, attention pooling, two threads", with_pooling(TINY_BERT, "attention"), "sequence",
+         num_labels=4, loss="ordinal", labels=[3, -100, 1], inputs=PADDED, threads=2)  # fmt: skip
+register("bert", "embedding, contrastive, padding skipped", TINY_BERT.replace(**MEAN), "embedding", loss="contrastive",
+         loss_options={"temperature": 0.5}, ids=[*IDS, [2, 5, 7, 1, 0]], labels=[1] * 4,
+         inputs={"attention_mask": [*MASK, [1, 1, 1, 1, 0]], "skip_padding": True}, on_mlx=False)  # fmt: skip
 register("mini", "mlm, padded", TINY_MINI, "mlm", labels=MLM_LABELS, inputs=PADDED)
 register("larger", "mlm, untied, dropout", TINY_LARGER, "mlm", labels=MLM_LABELS, inputs=PADDED, training=True)
 register("larger", "mlm, tied, checkpointing", TINY_LARGER.replace(tie_word_embeddings=True), "mlm", labels=MLM_LABELS,
@@ -168,6 +183,13 @@ register("modernbert", "sequence, mean pooling", TINY_MODERN.replace(classifier_
          num_labels=3, labels=[2, 0, 1], inputs=PADDED)  # fmt: skip
 register("modernbert", "pretraining, pairs without a pooler", TINY_MODERN, "pretraining", labels=MLM_LABELS,
          inputs={**PADDED, "pair_labels": [1, 0, -100]})  # fmt: skip
+register("modernbert", "spans", TINY_MODERN, "span", ids=[[3, 1, 7, 5, 0], [0] * 5, [9, 1, 4, 10, 0]],
+         labels=[[1, 4], [-100, -100], [2, 0]], inputs=PADDED)  # fmt: skip
+register("modernbert", "embedding, cosine", TINY_MODERN.replace(classifier_pooling="mean"), "embedding",
+         ids=[*IDS, [2, 5, 7, 1, 0]], labels=[0.8, 0.8, -0.3, -0.3])  # fmt: skip
+register("modernbert", "many labels, focal, max pooling", TINY_MODERN.replace(classifier_pooling="max"), "sequence",
+         num_labels=3, loss="binary_cross_entropy", loss_options={"focal_gamma": 1.5},
+         labels=[[1, 0, 1], [1, 1, 0], [0, -100, 0]], inputs=PADDED)  # fmt: skip
 register("modernbert", "token labels", TINY_MODERN, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
 register("causal", "encoder, ragged", TINY_CAUSAL, inputs=PADDED)
 register("causal", "mlm, packed, tiled, tied", TINY_CAUSAL, "mlm", labels=MLM_LABELS, inputs=PACKED, around=tiny_tiles)

@@ -298,62 +298,6 @@ def _(dcontext, q, k, v, context, lse, pattern, keep_tile=None, rate=0.0):
     return plain("tiled_attention_backward")(dcontext, q, k, v, context, lse, pattern, keep_tile, rate)
 
 
-# ---- losses, pooling -----------------------------------------------------------------------------------------------
-
-
-@wrong("cross_entropy_backward", "cross-entropy: not divided by the number of rows")
-def _(dloss, cache):
-    return plain("cross_entropy_backward")(dloss, cache) * cache[-1]
-
-
-@wrong("cross_entropy_backward", "cross-entropy: divided by all rows, ignored ones too")
-def _(dloss, cache):
-    return plain("cross_entropy_backward")(dloss, cache) * cache[-1] / len(cache[0])
-
-
-@wrong("cross_entropy_backward", "cross-entropy: ignored rows have a gradient")
-def _(dloss, cache):
-    probabilities, picked, valid, count = cache
-    return plain("cross_entropy_backward")(dloss, (probabilities, picked, np.ones_like(valid), count))
-
-
-@wrong("cross_entropy_backward", "cross-entropy: the incoming gradient is ignored")
-def _(dloss, cache):
-    return plain("cross_entropy_backward")(np.ones_like(dloss), cache)
-
-
-@wrong("binary_cross_entropy_backward", "logistic loss: the sigmoid is missing")
-def _(dloss, cache):
-    logits, answers, valid, count = cache
-    return np.where(valid, logits - answers, 0) * (dloss / count)
-
-
-@wrong("binary_cross_entropy_backward", "logistic loss: a squared error's slope on top of the sigmoid's")
-def _(dloss, cache):
-    sigmoid = 1.0 / (1.0 + np.exp(-cache[0]))
-    return plain("binary_cross_entropy_backward")(dloss, cache) * sigmoid * (1.0 - sigmoid)
-
-
-@wrong("mean_squared_error_backward", "squared error: the 2 is missing")
-def _(dloss, cache):
-    return 0.5 * plain("mean_squared_error_backward")(dloss, cache)
-
-
-@wrong("mean_pool_backward", "mean pooling: spread over padding as well")
-def _(dy, shape, weights):
-    return np.broadcast_to(dy[:, None] / shape[1], shape).copy()
-
-
-@wrong("mean_pool_backward", "mean pooling: every token gets the whole gradient")
-def _(dy, shape, weights):
-    return (weights[:, :, None] > 0) * dy[:, None]
-
-
-@wrong("cls_pool_backward", "first-token pooling: gradient at the last token")
-def _(dy, shape, cache=None):
-    return plain("cls_pool_backward")(dy, shape)[:, ::-1].copy()
-
-
 # ---- right gradients in disguise: nobody may flag them -------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ several workers) must weigh each part by how much it asks: Σⱼ (nₜⱼ / nₜ
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from glassbert.layers.scope import Scope
 from glassbert.models.heads import Head, HeadPart
 from glassbert.models.inputs import as_array
 from glassbert.ops import IGNORED
+from glassbert.ops.losses import softplus
 
 Draw = Callable[[str, Array, Array], Array]  # (name of the loss, output, targets) -> targets that count instead
 
@@ -143,7 +145,17 @@ def right_signs(output: Array, targets: Array) -> Array:
     return (((output > 0) == (targets > 0.5)) & (targets != IGNORED)).sum()
 
 
-MEASURES = {"cross_entropy": ("accuracy", right_choices), "binary_cross_entropy": ("accuracy", right_signs)}
+def right_ranks(output: Array, targets: Array) -> Array:
+    """How many rows have the right rank: the number of steps k with P(rank > k) above one half."""
+    log_passed = -softplus(-output).cumsum(-1)
+    return ((log_passed > math.log(0.5)).sum(-1) == targets).sum()
+
+
+MEASURES = {
+    "cross_entropy": ("accuracy", right_choices),
+    "binary_cross_entropy": ("accuracy", right_signs),
+    "ordinal": ("accuracy", right_ranks),
+}
 
 OBJECTIVES: dict[str, Objective] = {
     "mlm": AskHead("mlm", "mlm", "labels"),
@@ -151,8 +163,10 @@ OBJECTIVES: dict[str, Objective] = {
     "sop": AskHead("sop", "pair", "pair_labels"),  # are the two in their order, or exchanged? The data decide which
     "sequence": AskHead("sequence", "sequence", "labels"),
     "token": AskHead("token", "token", "labels"),
+    "span": AskHead("span", "span", "labels"),
+    "embedding": AskHead("embedding", "embedding", "labels"),
 }
-NATURAL = {"mlm": "mlm", "pretraining": "mlm+nsp", "sequence": "sequence", "token": "token"}
+NATURAL = {"pretraining": "mlm+nsp"}  # other heads are trained on the objective of their own name
 
 
 class Objectives:
@@ -185,7 +199,7 @@ class Objectives:
         """What is wanted, or what such a head is naturally trained on; checked against the head."""
         if head is None:
             raise InputError("this model has no head, so it has no loss to train on")
-        found = wanted if isinstance(wanted, Objectives) else cls.parse(wanted or NATURAL[head.kind])
+        found = wanted if isinstance(wanted, Objectives) else cls.parse(wanted or NATURAL.get(head.kind, head.kind))
         for objective, _ in found.terms:
             objective.check(head)
         return found

@@ -104,7 +104,7 @@ def test_a_config_is_frozen_and_goes_into_a_dictionary_and_back():
         ({"positions": "sinus"}, "positions must be one of"),
         ({"norm_position": "middle"}, "norm_position"),
         ({"initializer": "xavier"}, "initializer"),
-        ({"classifier_pooling": "max"}, "classifier_pooling"),
+        ({"classifier_pooling": "last"}, "classifier_pooling"),
         ({"gated": 1}, "gated must be true or false, got 1"),
         ({"pad_token_id": 31}, "pad_token_id 31 is no id of a vocabulary of 31"),
         ({"pad_token_id": -1}, "pad_token_id -1"),

@@ -21,6 +21,8 @@ MODERN = ModernBertConfig(
         ("multiclass", 4, 4, "cross_entropy"),
         ("multilabel", 3, 3, "binary_cross_entropy"),
         ("regression", None, 1, "mean_squared_error"),
+        ("regression", 4, 4, "mean_squared_error"),
+        ("ordinal", 5, 4, "ordinal"),
     ],
 )
 @pytest.mark.parametrize(("name", "config"), [("bert_with_head", SMALL), ("modernbert_with_head", MODERN)])
@@ -49,6 +51,13 @@ def test_a_preset_by_name():
 def test_what_cannot_be_made_is_named(arguments, sentence):
     with pytest.raises(ConfigError, match=sentence):
         create_model(**{"config": SMALL, "engine": "numpy", **arguments})
+
+
+def test_what_a_recipe_says_can_be_said_differently():
+    ranks = create_from_registry("sst5-bert", config=SMALL, engine="numpy")
+    assert ranks.head.loss_name == "ordinal" and ranks.head.num_labels == 5 and ranks.head.pooling == "mean"
+    other = create_from_registry("sst5-bert", config=SMALL, pooling="max", num_labels=3, engine="numpy")
+    assert other.head.num_labels == 3 and other.head.pooling == "max"
 
 
 def test_recipes_of_ones_own(monkeypatch):

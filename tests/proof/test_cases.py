@@ -8,8 +8,10 @@ import pkgutil
 import pytest
 
 import glassbert.layers
-from glassbert.models.heads import HEADS
+from glassbert.models.config import CHOICES
+from glassbert.models.heads import HEADS, LOSS_OPTIONS
 from glassbert.ops.registry import KERNELS, OPERATIONS, operation_names, plain, replaced
+from glassbert.proof import head_cases
 from glassbert.proof.cases import KINDS, all_cases
 from glassbert.proof.proof import mlx_in_words
 from glassbert.proof.referee import check_case, gradients_on
@@ -73,6 +75,18 @@ def test_every_operation_and_every_backward_is_run_by_the_cases_of_operations():
 def test_every_layer_and_every_head_has_a_case():
     assert layers_with_a_backward() >= {"dense", "embeddings", "self_attention", "feed_forward", "block"}
     assert layers_with_a_backward() | set(HEADS) <= subjects("layer")
+
+
+def test_every_pooling_and_every_loss_of_a_head_is_crossed_with_the_others():
+    """The tables of head_cases are entered as a product; here it is that they are complete."""
+    assert {config.classifier_pooling for config in head_cases.POOLED.values()} == set(CHOICES["classifier_pooling"])
+    assert {config.pooler for config in head_cases.POOLED.values()} == {True, False}
+    assert {loss for loss, *_ in head_cases.SEQUENCE_LOSSES.values()} == set(HEADS["sequence"].losses)
+    assert {loss for loss, *_ in head_cases.PAIR_LOSSES.values()} == set(HEADS["embedding"].losses)
+    tables = (head_cases.SEQUENCE_LOSSES, head_cases.PAIR_LOSSES)
+    assert {option for table in tables for _, options, *_ in table.values() for option in options} == set(LOSS_OPTIONS)
+    for pooling in head_cases.POOLED:
+        assert all(f"sequence: {name}, {pooling}" in CASES for name in head_cases.SEQUENCE_LOSSES)
 
 
 def test_both_families_and_their_presets_have_cases():

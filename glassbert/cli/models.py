@@ -1,0 +1,102 @@
+"""`glassbert models`: what can be made by name, and how large it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from glassbert.models.factory import HEAD_TYPES, MODELS, REGISTRY, create_from_registry, create_model
+from glassbert.models.model import Model
+
+UNFILLED: dict[str, Any] = {"engine": "numpy", "initialize": False}  # counted, not computed with
+EXAMPLE_LABELS = 3
+
+
+def run(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+) -> None:
+    """Show the models that `create_model` makes, the heads they can have, and the recipes of `create_from_registry`.
+
+    Numbers of parameters are computed from the config; heads are counted on a Mini-BERT, with three labels where the
+    user says how many there are.
+    """
+    tables = {"models": models(), "heads": heads(), "recipes": recipes()}
+    if as_json:
+        typer.echo(json.dumps(tables, indent=2))
+    else:
+        show(Console(), tables)
+
+
+def models() -> list[dict[str, Any]]:
+    return [described(name, create_model(name, **_mlm(name), **UNFILLED)) for name in MODELS]
+
+
+def _mlm(name: str) -> dict[str, Any]:
+    return {"head_type": "mlm"} if name.endswith("_with_head") else {}
+
+
+def heads() -> list[dict[str, Any]]:
+    """Every head type, and what it adds to an encoder."""
+    encoder = create_model("bert", config="mini", **UNFILLED).get_parameter_count()
+    rows = []
+    for name, preset in HEAD_TYPES.items():
+        labels = None if "num_labels" in preset else EXAMPLE_LABELS
+        model = create_model("bert_with_head", head_type=name, num_labels=labels, config="mini", **UNFILLED)
+        assert model.head is not None
+        rows.append({
+            "name": name,
+            "class": type(model.head).__name__,
+            "loss": model.head.loss_name,
+            "pooling": getattr(model.head, "pooling", None),
+            "parameters": model.get_parameter_count() - encoder,
+        })  # fmt: skip
+    return rows
+
+
+def recipes() -> list[dict[str, Any]]:
+    return [described(name, create_from_registry(name, **UNFILLED)) for name in REGISTRY]
+
+
+def described(name: str, model: Model) -> dict[str, Any]:
+    config = model.config
+    return {
+        "name": name,
+        "class": type(model).__name__,
+        "family": config.family,
+        "layers": config.num_hidden_layers,
+        "hidden": config.hidden_size,
+        "size": f"{config.num_hidden_layers} × {config.hidden_size:,}",
+        "head": None if model.head is None else model.head.kind,
+        "loss": None if model.head is None else model.head.loss_name,
+        "parameters": model.get_parameter_count(),
+    }
+
+
+TITLES = {
+    "models": "create_model(name, head_type=..., num_labels=..., ...)",
+    "heads": "head_type, on a Mini-BERT with three labels",
+    "recipes": "create_from_registry(name); register(name, recipe) adds your own",
+}
+
+
+COLUMNS = ("name", "size", "pooling", "head", "loss", "parameters")  # what 80 characters have room for
+
+
+def show(console: Console, tables: dict[str, list[dict[str, Any]]]) -> None:
+    for key, rows in tables.items():
+        table = Table(title=TITLES[key], title_justify="left", title_style="bold", pad_edge=False, box=None)
+        shown = [column for column in COLUMNS if column in rows[0]]
+        for column in shown:
+            table.add_column(column, justify="right" if isinstance(rows[0][column], int) else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*(_cell(row[column]) for column in shown))
+        console.print(table)
+        console.print()
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

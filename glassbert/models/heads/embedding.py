@@ -1,0 +1,70 @@
+"""Sentence embeddings: the pooled vector is the answer, and what is learned is how two of them lie to each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.namespace import Array, namespace
+from glassbert.errors import InputError
+from glassbert.layers.parameters import Parameter
+from glassbert.layers.scope import Scope
+from glassbert.models.heads.head import Head
+from glassbert.models.heads.labels import number_labels
+from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters
+from glassbert.ops import IGNORED
+
+
+class EmbeddingHead(Head):
+    """One vector a row. For the loss rows come in pairs: rows 0 and 1, rows 2 and 3, and so on.
+
+    Both rows of a pair carry its label. "cosine": how similar they are, in [-1, 1]; "contrastive": 1, they belong
+    together, and the partners of other pairs are wrong ones. A pair of the label -100 is left out.
+    """
+
+    kind = "embedding"
+    losses = ("cosine", "contrastive")
+    takes_loss_options = True
+    default_pooling = "mean"
+
+    @property
+    def pooling(self) -> str:
+        return self.config.classifier_pooling
+
+    def parameters(self) -> list[Parameter]:
+        return pool_parameters(self.config, self.pooling)
+
+    def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
+        rows = shape[0]
+        if rows % 2:
+            raise InputError(f"an embedding head learns from pairs of rows, and {rows} rows are an odd number")
+        numbers = number_labels(labels, rows, 1)[:, 0]
+        targets, others = numbers[0::2], numbers[1::2]
+        if (targets != others).any():
+            pair = int(np.argmax(targets != others))
+            raise InputError(f"rows {2 * pair} and {2 * pair + 1} are a pair, so they must carry the same label")
+        known = targets[targets != IGNORED]
+        if self.loss_name == "contrastive" and (known != 1).any():
+            raise InputError("a contrastive loss learns from pairs that belong together: labels must be 1 (or -100)")
+        if known.size and np.abs(known).max() > 1:
+            raise InputError(
+                f"a cosine lies in [-1, 1], and a label is {known[np.argmax(np.abs(known))]:g}; scale the labels first"
+            )
+        return {"targets": targets}
+
+    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Array:
+        return at.note("embedding", pool(hidden, mask, at, self.pooling))  # [B, H]
+
+    def backward(self, doutput: Array, at: Scope) -> Array:
+        return pool_backward(at.note("d_embedding", doutput), at, self.pooling)
+
+    def loss(self, output: Array, targets: Array, at: Scope) -> Array:
+        loss, cache = self.criterion.forward(output[0::2], output[1::2], targets)
+        at.keep("loss.cache", cache)
+        at.keep("loss.shape", output.shape)
+        return at.note("loss", loss)
+
+    def loss_backward(self, dloss: Array, at: Scope) -> Array:
+        first, second = self.criterion.backward(dloss, at["loss.cache"])
+        return namespace(first).stack([first, second], 1).reshape(at["loss.shape"])

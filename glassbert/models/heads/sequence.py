@@ -1,0 +1,103 @@
+"""Heads that answer about a whole sequence, or a pair of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.namespace import Array
+from glassbert.errors import ConfigError, InputError
+from glassbert.layers.basics import dense, dense_backward, drop, drop_backward
+from glassbert.layers.parameters import Parameter, linear_parameters
+from glassbert.layers.scope import Scope
+from glassbert.models.config import EncoderConfig
+from glassbert.models.heads.labels import integer_labels, number_labels
+from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters, pooler, pooler_backward
+from glassbert.models.heads.transform import TransformedHead
+from glassbert.ops import IGNORED
+
+
+class SequenceHead(TransformedHead):
+    """A label, several labels, a rank or numbers for the whole sequence; the loss says which."""
+
+    kind = "sequence"
+    pools = True
+    labelled = True
+    takes_loss_options = True
+    losses = ("cross_entropy", "binary_cross_entropy", "mean_squared_error", "ordinal")
+
+    @property
+    def usual_loss(self) -> str:
+        return "mean_squared_error" if self.num_labels == 1 else "cross_entropy"
+
+    @property
+    def outputs(self) -> int:
+        """Ranks are told apart by steps, of which there is one fewer."""
+        if self.loss_name != "ordinal":
+            return self.num_labels
+        if self.num_labels < 2:
+            raise ConfigError(f"an ordinal head needs num_labels of at least 2, the ranks; got {self.num_labels}")
+        return self.num_labels - 1
+
+    @property
+    def transformed(self) -> bool:  # type: ignore[override]
+        return self.config.family == "modernbert"
+
+    @property
+    def pooling(self) -> str:
+        return self.config.classifier_pooling
+
+    @property
+    def dropout(self) -> float:
+        return self.config.classifier_dropout
+
+    def parameters(self) -> list[Parameter]:
+        classifier = linear_parameters("classifier", self.config.hidden_size, self.outputs, True)
+        return [*pool_parameters(self.config, self.pooling), *self.transform_parameters(), *classifier]
+
+    def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
+        if self.loss_name in ("cross_entropy", "ordinal"):
+            return {"targets": integer_labels(labels, (shape[0],), self.num_labels, "the labels")}
+        numbers = number_labels(labels, shape[0], self.num_labels)
+        known = numbers != IGNORED
+        if self.loss_name == "mean_squared_error":
+            options = self.loss_options
+            mean = 0.0 if options.target_mean is None else np.array(options.target_mean)
+            scale = 1.0 if options.target_scale is None else np.array(options.target_scale)
+            return {"targets": np.where(known, (numbers - mean) / scale, IGNORED)}
+        if (known & ((numbers < 0) | (numbers > 1))).any():
+            raise InputError("labels of a binary or multi-label head must lie in [0, 1] (or be -100, ignored)")
+        return {"targets": numbers}
+
+    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Array:
+        pooled = pool(hidden, mask, at, self.pooling)  # [B, H]
+        if self.config.pooler:
+            pooled = pooler(pooled, at.outermost())
+        x = drop(self.transform(pooled, at), at, "dropout", self.dropout, source)
+        at.keep("classifier.x", x)
+        return at.note("logits", dense(x, at, "classifier"))  # [B, outputs]
+
+    def backward(self, doutput: Array, at: Scope) -> Array:
+        at.note("d_logits", doutput)
+        dx = dense_backward(doutput, at["classifier.x"], at, "classifier")
+        dx = self.transform_backward(drop_backward(dx, at, "dropout", self.dropout), at)
+        if self.config.pooler:
+            dx = pooler_backward(dx, at.outermost())
+        return pool_backward(dx, at, self.pooling)
+
+
+class PairHead(SequenceHead):
+    """Do these two sentences belong together? BERT's second question: [CLS] through the pooler, and two scores.
+
+    Label 0 means that they do: the second follows the first, and (for sentence order) in this order.
+    """
+
+    kind = "pair"
+    needs = ("pair_labels",)
+    takes_loss_options = False
+    pooling = "cls"
+    dropout = 0.0
+
+    def __init__(self, config: EncoderConfig):
+        super().__init__(config, 2, "cross_entropy")

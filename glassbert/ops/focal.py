@@ -1,0 +1,87 @@
+"""Focal loss: what the model knows already counts little, so that rare and hard answers are heard.
+
+    one of many:   L = mean of  -w (1 - p)^γ log p              p: the probability of the right class, w its weight
+    yes or no:     L = mean of  w y f(z) + (1 - y) f(-z)        f(z) = (1 - σ(z))^γ · softplus(-z)
+
+γ = 0 is cross-entropy; a larger one makes the loss smaller and its gradients rarer, not only differently spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glassbert.engines.namespace import Array, namespace
+from glassbert.ops.losses import IGNORED, in_full, sigmoid, softplus
+from glassbert.ops.registry import op
+
+TINY = 1e-30  # instead of 1 - p where p is 1 to the last digit
+
+
+@op
+def focal_loss(
+    logits: Array, targets: Array, gamma: float, weights: Sequence[float] | None = None
+) -> tuple[Array, tuple[Array, ...]]:
+    """logits [N, V], targets [N]; `weights` [V] by class."""
+    xp = namespace(logits)
+    logits = in_full(logits)
+    valid = targets != IGNORED
+    picked = xp.where(valid, targets, 0)
+    count = xp.maximum(valid.sum(), 1)
+    shifted = logits - logits.max(-1, keepdims=True)  # [N, V]
+    log_total = xp.log(xp.exp(shifted).sum(-1, keepdims=True))  # [N, 1]
+    log_p = (xp.take_along_axis(shifted, picked[:, None], -1) - log_total)[:, 0]  # [N]
+    rest = xp.maximum(-xp.expm1(log_p), TINY)  # 1 - p, without cancelling near p = 1
+    weight = xp.where(valid, 1.0, 0.0).astype(logits.dtype)
+    if weights is not None:
+        weight = weight * xp.array(weights).astype(logits.dtype)[picked]
+    loss = ((weight * rest**gamma * -log_p).sum() / count).astype(logits.dtype)
+    columns = xp.arange(logits.shape[-1])
+    belief = xp.exp(shifted - log_total) - (columns == picked[:, None])  # softmax(z) - onehot
+    return loss, (belief, log_p, rest, weight, count)
+
+
+@op
+def focal_loss_backward(dloss: Array, cache: tuple[Array, ...], gamma: float) -> Array:
+    """L depends on z through log p alone, and d log p / dz = onehot - softmax(z):
+
+        dz = w (1 - p)^γ · (1 + γ p (-log p) / (1 - p)) · (softmax(z) - onehot) / count
+
+    The second factor is how the first one moves: forgetting it treats (1 - p)^γ as a constant.
+    """
+    belief, log_p, rest, weight, count = cache
+    xp = namespace(belief)
+    slope = weight * rest**gamma * (1.0 + gamma * xp.exp(log_p) * -log_p / rest)
+    return belief * (slope * (dloss / count).astype(belief.dtype))[:, None]
+
+
+@op
+def binary_focal_loss(
+    logits: Array, targets: Array, gamma: float, positive_weights: Sequence[float] | None = None
+) -> tuple[Array, tuple[Array, ...]]:
+    """One yes-or-no question per entry; `positive_weights` [columns] weigh the answer yes."""
+    xp = namespace(logits)
+    logits = in_full(logits)
+    valid = targets != IGNORED
+    answers = xp.where(valid, targets, 0).astype(logits.dtype)
+    count = xp.maximum(valid.sum(), 1)
+    yes = answers if positive_weights is None else answers * xp.array(positive_weights).astype(logits.dtype)
+    no = 1.0 - answers
+    # 1 - σ(z) = exp(-softplus(z)): a power of it is a factor in the exponent
+    each = yes * xp.exp(-gamma * softplus(logits)) * softplus(-logits)
+    each = each + no * xp.exp(-gamma * softplus(-logits)) * softplus(logits)
+    loss = (xp.where(valid, each, 0).sum() / count).astype(logits.dtype)
+    return loss, (logits, yes, no, valid, count)
+
+
+@op
+def binary_focal_loss_backward(dloss: Array, cache: tuple[Array, ...], gamma: float) -> Array:
+    """σ' = σ (1 - σ) and softplus' = σ, and f(-z) turns the sign:
+
+    f'(z) = -(1 - σ)^γ · (γ σ · softplus(-z) + 1 - σ)
+    """
+    logits, yes, no, valid, count = cache
+    xp = namespace(logits)
+    p = sigmoid(logits)
+    of_yes = -xp.exp(-gamma * softplus(logits)) * (gamma * p * softplus(-logits) + 1.0 - p)
+    of_no = xp.exp(-gamma * softplus(-logits)) * (gamma * (1.0 - p) * softplus(logits) + p)
+    return xp.where(valid, yes * of_yes + no * of_no, 0) * (dloss / count).astype(logits.dtype)

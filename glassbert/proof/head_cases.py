@@ -1,0 +1,168 @@
+"""Cases of the heads: their outputs, and every head with every pooling and every loss it can be trained with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.namespace import Array
+from glassbert.layers.parameters import Parameter, inside
+from glassbert.models.config import EncoderConfig
+from glassbert.models.heads import Head, PairHead, make_head, pooler, pooler_backward, pooler_parameters, with_pooling
+from glassbert.proof.cases import Fixture, case
+from glassbert.proof.layer_cases import DROPOUT, MASK, TINY_BERT, TINY_MODERN, UNTIED, Rng, layer_fixture
+
+
+def head_fixture(
+    rng: Rng, config: EncoderConfig, kind: str, labels: int = 0, rows: Any = None, mask: Any = None, **options: Any
+) -> Fixture:
+    head = PairHead(config) if kind == "pair" else make_head(kind, config, labels)
+    parameters = parameters_of(head)
+    if kind in ("mlm", "pretraining") and config.tie_word_embeddings:
+        parameters.append(Parameter("embeddings.token", (config.vocab_size, config.hidden_size), "embedding"))
+
+    def forward(engine, x, at, source):
+        chosen = None if rows is None else engine.integers(np.asarray(rows))
+        real = None if mask is None else engine.integers(np.asarray(mask))
+        output = head.forward(x, real, at.inside("head"), source, chosen)
+        return laid_out(engine, output)
+
+    def backward(engine, dy, at, source):
+        shapes = {"mlm": (3, 5, config.vocab_size) if rows is None else (len(rows), config.vocab_size), "pair": (3, 2)}
+        return head.backward(taken_apart(dy, shapes) if kind == "pretraining" else dy, at.inside("head"))
+
+    return layer_fixture(
+        rng,
+        parameters,
+        forward,
+        backward,
+        (3, 5, config.hidden_size),
+        **options,
+    )
+
+
+def parameters_of(head: Head) -> list[Parameter]:
+    own = inside("head", head.parameters())
+    return own + pooler_parameters(head.config) if head.config.pooler and head.pools else own
+
+
+def laid_out(engine: Any, output: Any) -> Array:
+    """The outputs of a head with several parts in one row, one after the other."""
+    if not isinstance(output, Mapping):
+        return output
+    return engine.xp.concatenate([part.reshape(-1) for part in output.values()])
+
+
+def taken_apart(dy: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    parts, start = {}, 0
+    for name, shape in shapes.items():
+        size = int(np.prod(shape))
+        parts[name] = dy[start : start + size].reshape(shape)
+        start += size
+    return parts
+
+
+case("layer", "mlm", "tied, chosen rows")(lambda rng: head_fixture(rng, TINY_BERT, "mlm", rows=[1, 4, 11]))
+case("layer", "mlm", "untied, every row")(lambda rng: head_fixture(rng, UNTIED, "mlm"))
+case("layer", "mlm", "no transform, no decoder bias")(
+    lambda rng: head_fixture(rng, UNTIED.replace(head_transform=False, decoder_bias=False), "mlm", rows=[0, 9])
+)
+case("layer", "token", "dropout")(lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "token", 3, dropout=True))
+case("layer", "token", "modernbert")(lambda rng: head_fixture(rng, TINY_MODERN, "token", 3))
+case("layer", "sequence", "pooler, dropout")(
+    lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "sequence", 3, dropout=True)
+)
+case("layer", "sequence", "modernbert, mean over ragged rows")(
+    lambda rng: head_fixture(rng, TINY_MODERN.replace(classifier_pooling="mean"), "sequence", 2, mask=MASK)
+)
+case("layer", "pair", "pooler, dropout of other classifiers left alone")(
+    lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "pair", dropout=True)
+)
+case("layer", "pair", "modernbert, no pooler")(lambda rng: head_fixture(rng, TINY_MODERN, "pair", mask=MASK))
+case("layer", "pretraining", "tied, chosen rows and every [CLS]")(
+    lambda rng: head_fixture(rng, TINY_BERT, "pretraining", rows=[1, 4, 11])
+)
+case("layer", "pretraining", "untied, every row")(lambda rng: head_fixture(rng, UNTIED, "pretraining"))
+case("layer", "span", "scores, ragged and all-padding rows")(
+    lambda rng: head_fixture(rng, TINY_BERT, "span", mask=MASK)
+)
+case("layer", "pooler", "tanh")(
+    lambda rng: layer_fixture(
+        rng,
+        pooler_parameters(TINY_BERT),
+        lambda engine, x, at, source: pooler(x, at),
+        lambda engine, dy, at, source: pooler_backward(dy, at),
+        (3, 6),
+    )
+)
+
+
+# ---- from hidden states to the loss --------------------------------------------------------------------------------
+
+
+def loss_fixture(rng: Rng, head: Head, labels: Any, rows: int = 3) -> Fixture:
+    """The whole way of a head: pooling, scores, loss, and back."""
+    answers = head.prepare_labels(np.asarray(labels), (rows, 5))
+    mask = np.array((MASK + MASK)[:rows])
+
+    def forward(engine, x, at, source):
+        given = {k: (engine.integers if v.dtype.kind in "iu" else engine.array)(v) for k, v in answers.items()}
+        return head.answer(x, engine.integers(mask), given, at.inside("head"), source)
+
+    def backward(engine, dloss, at, source):
+        return head.answer_backward(dloss, at.inside("head"))
+
+    return layer_fixture(rng, parameters_of(head), forward, backward, (rows, 5, head.config.hidden_size), entries=2)
+
+
+POOLED = {
+    "cls through the pooler": TINY_BERT,
+    "cls": TINY_BERT.replace(pooler=False),
+    **{pooling: with_pooling(TINY_BERT, pooling) for pooling in ("mean", "max", "attention")},
+}
+CLASSES, RANKS, YES_OR_NO = [2, 0, -100], [3, 0, 1], [[1, 0, 1], [1, -100, 0], [0, 0, 1]]
+# name -> (loss, its options, number of labels, labels)
+SEQUENCE_LOSSES: dict[str, tuple[str, dict[str, Any], int, Any]] = {
+    "multiclass": ("cross_entropy", {}, 3, CLASSES),
+    "multiclass, class weights, smoothing": (
+        "cross_entropy", {"class_weights": [0.5, 1.0, 3.0], "label_smoothing": 0.1}, 3, CLASSES,
+    ),
+    "multiclass, focal": ("cross_entropy", {"focal_gamma": 2.0, "class_weights": [0.5, 1.0, 3.0]}, 3, CLASSES),
+    "binary": ("binary_cross_entropy", {}, 1, [1, 0, 1]),
+    "binary, focal": ("binary_cross_entropy", {"focal_gamma": 2.0}, 1, [1, 0, 1]),
+    "multilabel, positive weights": ("binary_cross_entropy", {"positive_weights": [2.0, 0.5, 4.0]}, 3, YES_OR_NO),
+    "regression, scaled targets": (
+        "mean_squared_error", {"target_mean": [20.0], "target_scale": [7.0]}, 1, [25, 3, 18],
+    ),
+    "regression, three numbers": ("mean_squared_error", {}, 3, [[0.1, -1.0, 2.0]] * 2 + [[-100, 1.0, 0.5]]),
+    "ordinal": ("ordinal", {}, 4, RANKS),
+}  # fmt: skip
+PAIR_LOSSES: dict[str, tuple[str, dict[str, Any], list[float]]] = {
+    "cosine": ("cosine", {}, [0.9, 0.9, -0.2, -0.2, 0.4, 0.4]),
+    "contrastive": ("contrastive", {"temperature": 0.2}, [1, 1, 1, 1, -100, -100]),
+}
+TOKENS = [[0, 2, -100, 1, 2], [-100] * 5, [2, 2, 0, -100, -100]]
+TOKEN_LOSSES: dict[str, dict[str, Any]] = {
+    "class weights, smoothing": {"class_weights": [0.5, 1.0, 3.0], "label_smoothing": 0.1},
+    "focal": {"focal_gamma": 2.0},
+}
+
+
+def enter(subject: str, situation: str, head: Head, labels: Any, rows: int = 3) -> None:
+    case("layer", subject, situation)(lambda rng: loss_fixture(rng, head, labels, rows))
+
+
+for pooling, config in POOLED.items():
+    for name, (loss, options, count, labels) in SEQUENCE_LOSSES.items():
+        enter("sequence", f"{name}, {pooling}", make_head("sequence", config, count, loss, options), labels)
+    for name, (loss, options, labels) in PAIR_LOSSES.items():
+        if pooling != "cls through the pooler":
+            enter("embedding", f"{name}, {pooling}", make_head("embedding", config, 0, loss, options), labels, 6)
+for name, options in TOKEN_LOSSES.items():
+    enter("token", name, make_head("token", TINY_BERT, 3, None, options), TOKENS)
+enter("sequence", "ordinal, attention, modernbert",
+      make_head("sequence", with_pooling(TINY_MODERN, "attention"), 4, "ordinal"), RANKS)  # fmt: skip
+enter("span", "bert", make_head("span", TINY_BERT), [[1, 3], [-100, -100], [0, 2]])
+enter("span", "modernbert, one end unknown", make_head("span", TINY_MODERN), [[1, 3], [4, -100], [0, 0]])

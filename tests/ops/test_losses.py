@@ -1,0 +1,136 @@
+"""What the losses and poolings are worth, by formulas written out the long way."""
+
+import numpy as np
+import pytest
+
+from glassbert import ops
+from glassbert.ops.registry import plain_operations
+
+RNG = np.random.default_rng(4)
+LOGITS = 2.0 * RNG.standard_normal((5, 4))
+TARGETS = np.array([3, -100, 0, 1, 3])
+KEPT = TARGETS != -100
+WEIGHTS = (0.5, 2.0, 1.0, 3.0)
+
+
+def log_probabilities(logits):
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def of_targets(values):
+    return values[np.flatnonzero(KEPT), TARGETS[KEPT]]
+
+
+def test_class_weights_multiply_each_row_and_the_mean_is_still_over_rows():
+    loss, _ = ops.cross_entropy(LOGITS, TARGETS, weights=WEIGHTS)
+    expected = -(np.array(WEIGHTS)[TARGETS[KEPT]] * of_targets(log_probabilities(LOGITS))).sum() / 4
+    assert loss == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_weighted_loss_is_the_same_however_the_batch_is_cut():
+    whole, _ = ops.cross_entropy(LOGITS, TARGETS, weights=WEIGHTS, smoothing=0.1)
+    parts = [
+        ops.cross_entropy(LOGITS[i], TARGETS[i], weights=WEIGHTS, smoothing=0.1)[0] for i in (slice(3), slice(3, 5))
+    ]
+    assert whole == pytest.approx(np.average(parts, weights=[2, 2]), rel=1e-12)
+
+
+def test_smoothing_spreads_a_share_over_all_classes():
+    loss, _ = ops.cross_entropy(LOGITS, TARGETS, smoothing=0.2)
+    surprise = -log_probabilities(LOGITS)
+    expected = 0.8 * of_targets(surprise).mean() + 0.2 * surprise[KEPT].mean()
+    assert loss == pytest.approx(expected, rel=1e-12)
+
+
+def test_weights_of_one_change_nothing():
+    plain, _ = ops.cross_entropy(LOGITS, TARGETS)
+    assert ops.cross_entropy(LOGITS, TARGETS, weights=(1.0,) * 4)[0] == pytest.approx(plain, rel=1e-12)
+    scores, answers = LOGITS[:, :1], np.array([[1.0], [0.0], [1.0], [-100], [0.4]])
+    logistic, _ = ops.binary_cross_entropy(scores, answers)
+    assert ops.binary_cross_entropy(scores, answers, (1.0,))[0] == pytest.approx(logistic, rel=1e-12)
+    assert ops.binary_focal_loss(scores, answers, 0.0)[0] == pytest.approx(logistic, rel=1e-12)
+    assert ops.focal_loss(LOGITS, TARGETS, 0.0)[0] == pytest.approx(plain, rel=1e-12)
+
+
+def test_focal_loss_by_its_formula():
+    p = np.exp(of_targets(log_probabilities(LOGITS)))
+    loss, _ = ops.focal_loss(LOGITS, TARGETS, 2.0, WEIGHTS)
+    expected = -(np.array(WEIGHTS)[TARGETS[KEPT]] * (1 - p) ** 2 * np.log(p)).mean()
+    assert loss == pytest.approx(expected, rel=1e-12)
+    z, y = LOGITS[:, :2], np.array([[1, 0], [0, 1], [1, 1], [0, 0], [-100, 1]], np.float64)
+    s = 1 / (1 + np.exp(-z))
+    each = -3.0 * y * (1 - s) ** 1.5 * np.log(s) - (1 - y) * s**1.5 * np.log(1 - s)
+    expected = each[y != -100].mean()
+    assert ops.binary_focal_loss(z, y, 1.5, (3.0, 3.0))[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_ordinal_loss_is_the_surprise_at_the_rank():
+    steps = LOGITS[:, :3]
+    passed = np.cumprod(1 / (1 + np.exp(-steps)), -1)
+    above = np.concatenate([np.ones((5, 1)), passed], -1)
+    ranks = above - np.concatenate([passed, np.zeros((5, 1))], -1)
+    assert (ranks > 0).all() and np.allclose(ranks.sum(-1), 1)
+    loss, _ = ops.ordinal_loss(steps, TARGETS)
+    assert loss == pytest.approx(-np.log(of_targets(ranks)).mean(), rel=1e-12)
+
+
+def test_a_rank_further_off_costs_more():
+    """Scores that say rank 1 of 0..4: each further step of the truth adds a question answered wrongly."""
+    sure = np.array([[4.0, -4.0, -4.0, -4.0]])
+    costs = [float(ops.ordinal_loss(sure, np.array([rank]))[0]) for rank in (1, 2, 3, 4)]
+    assert costs == sorted(costs) and costs[-1] > 2 * costs[1]
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e4])
+def test_nothing_overflows(scale):
+    logits, targets = np.array([[scale, -scale, 0.0]] * 3), np.array([0, 1, 2])
+    answers = np.array([[1.0, 1.0, 0.0]] * 3)
+    for forward, backward, given, options, again in (
+        (ops.cross_entropy, ops.cross_entropy_backward, targets, {"smoothing": 0.1}, {}),
+        (ops.focal_loss, ops.focal_loss_backward, targets, {"gamma": 0.5}, {"gamma": 0.5}),
+        (ops.binary_focal_loss, ops.binary_focal_loss_backward, answers, {"gamma": 0.5}, {"gamma": 0.5}),
+        (ops.binary_cross_entropy, ops.binary_cross_entropy_backward, answers, {"positive_weights": (2, 2, 2)}, {}),
+        (ops.ordinal_loss, ops.ordinal_loss_backward, targets, {}, {}),
+    ):
+        loss, cache = forward(logits, given, **options)
+        assert np.isfinite(loss) and np.isfinite(backward(np.float64(1.0), cache, **again)).all()
+
+
+def test_contrastive_loss_by_its_formula_and_pairs_left_out():
+    first, second = RNG.standard_normal((2, 4, 6))
+    a, b = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (first, second))
+    expected = -np.diag(log_probabilities(a @ b.T / 0.2)).mean()
+    assert ops.contrastive_loss(first, second, np.ones(4), 0.2)[0] == pytest.approx(expected, rel=1e-9)
+    kept = [0, 2, 3]
+    without, _ = ops.contrastive_loss(first, second, np.array([1.0, -100, 1, 1]), 0.2)
+    alone, _ = ops.contrastive_loss(first[kept], second[kept], np.ones(3), 0.2)
+    assert without == pytest.approx(alone, rel=1e-12)
+
+
+def test_vectors_of_zeros_have_no_direction_and_no_nan():
+    zeros = np.zeros((2, 3))
+    loss, cache = ops.cosine_loss(zeros, zeros, np.array([1.0, 0.0]))
+    assert loss == pytest.approx(0.5)
+    assert all(np.isfinite(d).all() for d in ops.cosine_loss_backward(np.float64(1), cache))
+
+
+def test_poolings_see_real_tokens_only():
+    x = RNG.standard_normal((3, 4, 5))
+    mask = np.array([[1, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 0]])
+    x[mask == 0] = 1e6
+    largest, _ = ops.max_pool(x, mask)
+    assert np.array_equal(largest[0], x[0, [0, 1, 3]].max(0)) and np.array_equal(largest[1], x[1, 0])
+    query = RNG.standard_normal(5)
+    pooled, (_, weights) = ops.attention_pool(x, mask, query)
+    assert np.allclose(pooled[1], x[1, 0]) and np.allclose(weights.sum(-1), [1, 1, 0])
+    assert not largest[2].any() and not pooled[2].any()
+    mean, _ = ops.mean_pool(x, mask)
+    assert np.allclose(ops.attention_pool(x, mask, 0.0 * query)[0], mean)
+
+
+def test_the_default_path_of_cross_entropy_goes_to_the_engine_and_agrees_with_the_lesson():
+    fast, cache = ops.cross_entropy(LOGITS, TARGETS)
+    assert len(cache) == 5  # the kernel's own
+    with plain_operations():
+        lesson, _ = ops.cross_entropy(LOGITS, TARGETS)
+    assert fast == pytest.approx(lesson, rel=1e-12)
