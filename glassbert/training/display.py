@@ -186,7 +186,9 @@ def _speed(status: Status) -> str:
     if not status.tokens_per_second:
         return "–"
     words = f"{status.tokens_per_second:,.0f} tokens/s   {status.tokens / 1e6:,.2f} M tokens"
-    return words + (f"   {status.matmul_share:.0%} of the matmul rate" if status.matmul_share else "")
+    if status.matmul_share and status.matmul_share <= 1:  # beyond that, something else ran while the rate was measured
+        words += f"   {status.matmul_share:.0%} of the matmul rate"
+    return words
 
 
 def _answers(status: Status) -> Table:

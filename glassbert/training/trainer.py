@@ -92,7 +92,7 @@ class Trainer:
         often = partial(times_in_a_run, *settings.budget, self.data.tokens_of(settings.length))
         self.evaluations = Pace(settings.evaluate_every, often(EVALUATIONS))
         self.checkpoints = Pace(settings.checkpoint_every, often(CHECKPOINTS))
-        self.reporting = Allowance(0.02)
+        self.reporting = Allowance(0.01)
         self.progress = 0.0
         self._stride = 0.0
         self.stopped = ""

@@ -33,9 +33,9 @@ class Watcher:
         self.model, self.tokenizer, self.clock, self.log, self.display = model, tokenizer, clock, log, display
         self.status = Status(title=title, sentence=sentence)
         self.lines = Pace(None, LINES)
-        self.drawing = Allowance(0.01, least=0.25)
+        self.drawing = Allowance(0.005, least=0.25)
         self.asking = Allowance(0.004, least=1.0)
-        self.looking = Allowance(0.01, least=5.0)
+        self.looking = Allowance(0.005, least=5.0)
         self.flops_per_token = 0.0
         self.matmul_rate = 0.0  # operations a second
         self.warmup = 0.0
