@@ -51,14 +51,12 @@ def summary(history: History) -> dict[str, Any]:
         "held_out_loss": loss,
         "accuracy": accuracy,
         "perplexity": None if loss is None else math.exp(min(loss, 50.0)),
-        **{name: history.settings.get(name) for name in differing([history])},
+        **{name: history.settings.get(name) for name in SHOWN},
     }
 
 
 def differing(histories: list[History]) -> list[str]:
-    """The settings worth a column: with several runs, those in which they differ."""
-    if len(histories) == 1:
-        return list(SHOWN)
+    """The settings worth a column: those in which the runs differ."""
     return [n for n in SHOWN if len({json.dumps(history.settings.get(n)) for history in histories}) > 1]
 
 

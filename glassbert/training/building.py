@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from glassbert.training.costs import Costs
 from glassbert.training.data import TrainingData
 from glassbert.training.ema import EMA
 from glassbert.training.evaluate import Evaluation, evaluate
-from glassbert.training.metrics import quietly
 from glassbert.training.objectives import Objectives
 from glassbert.training.optimizers import make_optimizer
 from glassbert.training.recipes import config_for
@@ -76,12 +76,9 @@ class Machinery:
 
     def evaluate(self, batches: Iterable[Any]) -> Evaluation:
         """Held-out loss and accuracy, of the moving average where there is one."""
-        with quietly(self.model):
-            inputs = (self.inputs(batch) for batch in batches)
-            if self.average is None:
-                return evaluate(self.model, inputs, objective=self.objectives)
-            with self.average.swapped(self.model):
-                return evaluate(self.model, inputs, objective=self.objectives)
+        inputs = (self.inputs(batch) for batch in batches)
+        with nullcontext() if self.average is None else self.average.swapped(self.model):
+            return evaluate(self.model, inputs, objective=self.objectives)
 
     def use_average(self) -> None:
         """The averaged weights become the model's own, for good."""

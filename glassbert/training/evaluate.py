@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,9 +75,7 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
                 if "accuracy" in one.sums:
                     right[name] = right.get(name, 0.0) + float(one.sums["accuracy"])
 
-    training = model.training
-    model.set_training(False)
-    try:
+    with quietly(model):
         for batch in batches:
             given = _fields(batch)
             answers = {name: given.pop(name, None) for name in ANSWERS}
@@ -87,8 +86,6 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
             waiting.append((number, run(checked, prepared)))
             settle(IN_FLIGHT)
         settle(0)
-    finally:
-        model.set_training(training)
     if not asked.any():
         raise InputError("there is nothing to evaluate: no batch asks anything")
     mean = losses / np.maximum(asked, 1)
@@ -99,6 +96,18 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
         {name: count / max(of[name], 1) for name, count in right.items()},
         {name: int(count) for name, count in of.items()},
     )
+
+
+@contextmanager
+def quietly(model: Model) -> Iterator[None]:
+    """Without dropout, and without moving the seed that the next step's dropout comes from."""
+    training, seed = model.training, model.dropout_seed
+    model.set_training(False)
+    try:
+        yield
+    finally:
+        model.set_training(training)
+        model.dropout_seed = seed
 
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids")

@@ -10,6 +10,7 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.models.model import Model
+from glassbert.training.evaluate import quietly
 
 MASK = "[MASK]"
 
@@ -41,8 +42,6 @@ def question(tokenizer: Any, sentence: str) -> np.ndarray:
 
 
 def answers(model: Model, tokenizer: Any, ids: np.ndarray, top: int = 5) -> list[list[Answer]]:
-    from glassbert.training.metrics import quietly
-
     with quietly(model):
         output = model.predict(ids)
         scores_of = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head answers two questions

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.models.model import Model
-from glassbert.training import metrics
+from glassbert.training.attention_entropy import attention_entropies
 from glassbert.training.clock import Allowance, Clock, Pace
 from glassbert.training.display import Display, Status
 from glassbert.training.fill_mask import answers, question
@@ -115,7 +115,7 @@ class Watcher:
         self.log.write(
             "inside", self.status.step, self.clock.elapsed, progress=self.status.progress,
             gradient_norm=watched.gradient_norms(), update_ratio=watched.update_ratios(),
-            attention_entropy=metrics.attention_entropies(self.model, inputs),
+            attention_entropy=attention_entropies(self.model, inputs),
             metrics={name: float(value) for name, value in accuracy.items()},
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from glassbert.errors import TrainingError
+from glassbert.training.attention_entropy import entropy
 from glassbert.training.clock import Allowance, Budget, Clock, Pace, times_in_a_run
 from glassbert.training.display import (
     LiveDisplay,
@@ -21,7 +22,6 @@ from glassbert.training.display import (
 )
 from glassbert.training.forecast import forecast
 from glassbert.training.log import RunLog, read_log
-from glassbert.training.metrics import entropy
 from glassbert.training.run_folder import RunFolder, new_run_folder
 from glassbert.training.sinks import TensorBoard
 

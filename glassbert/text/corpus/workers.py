@@ -8,11 +8,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -65,7 +67,8 @@ def make_all(units: Iterable[tuple[Unit, str]], job: Job, workers: int) -> Itera
     waiting: deque[Future[int]] = deque()
     try:
         for unit, digest in chain(begun, units):
-            waiting.append(pool.submit(make, unit, digest, job))
+            with _script_hidden():
+                waiting.append(pool.submit(make, unit, digest, job))
             while len(waiting) > 2 * workers or (waiting and waiting[0].done()):
                 yield waiting.popleft().result()
         while waiting:
@@ -77,6 +80,21 @@ def make_all(units: Iterable[tuple[Unit, str]], job: Job, workers: int) -> Itera
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _script_hidden() -> Iterator[None]:
+    """A spawned process first imports the script that was run, which would build the corpus once more.
+
+    Everything that a worker needs is in this package. Processes are spawned when there is work for them.
+    """
+    script = sys.modules["__main__"]
+    shown = {name: getattr(script, name, None) for name in ("__file__", "__spec__")}
+    vars(script).update(dict.fromkeys(shown))
+    try:
+        yield
+    finally:
+        vars(script).update(shown)
 
 
 def _begin() -> None:

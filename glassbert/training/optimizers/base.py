@@ -82,12 +82,15 @@ class Optimizer(ABC):
         """The new parameter and its new buffers, in the order of `self.buffers`."""
 
     def observe(self, gradients: FlatGradients) -> None:
-        """Hear the gradient whose square estimates the curvature, every `curvature_every` steps (NumPy)."""
-        raise NotImplementedError
+        """Hear the gradient whose square estimates the curvature, every `curvature_every` steps (NumPy).
+
+        Most optimizers do not ask for it and have nothing to remember of it.
+        """
+        return None
 
     def observed(self, state: dict[str, Any], gradients: Buffers) -> dict[str, Any]:
         """The state after hearing it (MLX)."""
-        raise NotImplementedError
+        return state
 
     # ---- NumPy: in place ------------------------------------------------------------------------------------------
 

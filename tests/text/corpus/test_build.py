@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -161,3 +162,19 @@ def test_units_are_read_no_faster_than_they_are_made(tmp_path: Path, monkeypatch
     for _ in workers.make_all(units(), None, 1):  # type: ignore[arg-type]
         assert len(read) <= len(made) + 1
     assert made == list(range(50))
+
+
+def test_a_script_without_a_main_guard_is_run_once(tmp_path: Path) -> None:
+    """Processes that are spawned import the script that started them, unless they are kept from it."""
+    source = write(tmp_path / "text.txt", stories(60))
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from glassbert.text.corpus import blocks, build_corpus, parts\n"
+        "parts.UNIT, blocks.BLOCK = 4000, 2000\n"
+        "print('run')\n"
+        f"build_corpus([{str(source)!r}], 'corpus', vocab_size=150, workers=2, near_duplicates=None)\n"
+        "print('built')\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split()) == (0, ["run", "built"]), done.stderr

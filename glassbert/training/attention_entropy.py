@@ -7,8 +7,7 @@ reports them when it is watched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from glassbert.layers.scope import Cache
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
+from glassbert.training.evaluate import quietly
 
 ROWS = 4
 NOT_INPUTS = ("labels", "pair_labels")
@@ -40,18 +40,6 @@ def entropy(weights: np.ndarray) -> float:
     found = -(weights * np.log(np.maximum(weights, 1e-30))).sum(-1)
     choice = seen > 1
     return float((found[choice] / np.log(seen[choice])).mean()) if choice.any() else 0.0
-
-
-@contextmanager
-def quietly(model: Model) -> Iterator[None]:
-    """Without dropout, and without moving the seed that the next step's dropout comes from."""
-    training, seed = model.training, model.dropout_seed
-    model.set_training(False)
-    try:
-        yield
-    finally:
-        model.set_training(training)
-        model.dropout_seed = seed
 
 
 def _float32(model: Model, array: Any) -> np.ndarray:
