@@ -12,6 +12,7 @@ from glassbert.models.heads import HEADS
 from glassbert.models.model import Model
 
 CORE = "core"  # no head
+NO_LABELS = (CORE, "forecast")  # a horizon is a number of values
 
 TRAINING_ONLY = {
     "embedding_dropout",
@@ -27,7 +28,7 @@ READ_BY_HEADS = {
     "head_transform": ("mlm", "pretraining"),
     "decoder_bias": ("mlm", "pretraining"),
     "head_bias": ("mlm", "pretraining", "sequence", "token", "span"),
-    "classifier_pooling": ("sequence", "embedding"),
+    "classifier_pooling": ("sequence", "embedding", "forecast"),
     "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist, and those tell
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
@@ -77,3 +78,13 @@ def has_no_effect(name: str, config: EncoderConfig, head: str) -> bool:
         return True
     no_local_layer = all(config.window_of(i) is None for i in range(config.num_hidden_layers))
     return name in ONLY_FOR_LOCAL_LAYERS and no_local_layer
+
+
+def kept_fields(described: Description) -> dict[str, Any]:
+    """The carried fields, and names for the labels of this head."""
+    if described.head in NO_LABELS or described.num_labels == 0:
+        return dict(described.carried)
+    names = described.carried.get("id2label")
+    if not isinstance(names, dict) or len(names) != described.num_labels:
+        names = {str(i): f"LABEL_{i}" for i in range(described.num_labels)}
+    return {**described.carried, "id2label": names, "label2id": {label: int(i) for i, label in names.items()}}

@@ -132,6 +132,7 @@ BERT = Family(
         "token": CLASSIFIER,
         "span": {"head.classifier.{part}": one("qa_outputs.{part}")},
         "embedding": {},  # here and below: they have no class with this head
+        "forecast": {},
     },
     rules=(
         *SHARED_RULES,
@@ -196,6 +197,7 @@ MODERNBERT = Family(
         "token": {**MODERN_TRANSFORM, **CLASSIFIER},
         "span": {**MODERN_TRANSFORM, **CLASSIFIER},
         "embedding": {},
+        "forecast": {},
     },
     rules=(
         *SHARED_RULES,

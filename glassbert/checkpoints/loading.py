@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from glassbert.checkpoints.description import CORE, Description, describe, differences, has_no_effect
-from glassbert.checkpoints.formats import Format, format_of_file
+from glassbert.checkpoints.formats import EMBEDDING, Format, format_of_file
 from glassbert.checkpoints.locate import Checkpoint, open_checkpoint
 from glassbert.checkpoints.matching import Match, match, read_values, some
+from glassbert.checkpoints.sentence import pooling_in
 from glassbert.errors import CheckpointError, ConfigError, GlassBertError
 from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG
 from glassbert.models.heads import HEADS, with_pooling
@@ -44,10 +45,13 @@ def load(
 ) -> Model:
     """Open a saved model: a folder, a .safetensors file with config.json beside it, or an id of the Hugging Face hub.
 
-    `head` is "mlm", "sequence", "token", "span", "embedding", "pretraining" or "core" (no head); without it the model
-    gets the head, pooling, loss and options it was saved with. Where another head is asked for, another number of
-    labels, another loss or pooling, the weights that the file cannot give begin at random (from `seed`), and a warning
-    names them. float16 and bfloat16 files are converted; `dtype` says what the model computes in.
+    `head` is "mlm", "sequence", "token", "span", "embedding", "forecast", "pretraining" or "core" (no head); without it
+    the model gets the head, pooling, loss and options it was saved with. Where another head is asked for, another
+    number of labels, another loss or pooling, the weights that the file cannot give begin at random (from `seed`), and
+    a warning names them. float16 and bfloat16 files are converted; `dtype` says what the model computes in.
+
+    A folder of sentence-transformers opens as the encoder that its config.json names; head="embedding" adds the pooling
+    of its modules.
     """
     if head is not None and head not in (CORE, *HEADS):
         raise CheckpointError(f"unknown head {head!r}; choose one of {', '.join((CORE, *HEADS))}")
@@ -62,6 +66,8 @@ def load(
         described = file_format.read(checkpoint.fields, wanted, tensors)
         new_head = wanted != own_head
         described, new_classifier = _as_asked(described, new_head, num_labels, loss, loss_options)
+        if wanted == EMBEDDING and pooling is None:
+            pooling = pooling_in(checkpoint.config_path.parent)
         described, new_pooling = _pooled_as_asked(described, new_head, pooling)
         model = _build(described, len(tensors), engine=engine, dtype=dtype, threads=threads, seed=seed)
     with _blaming(checkpoint.config_path.parent):
@@ -78,7 +84,7 @@ def load(
             f"{path_or_hub_id} has no weights for {some(fresh)}; they begin at random and must be trained", stacklevel=2
         )
     for name, parts in matched.sources.items():
-        model.parameters[name] = model.engine.array(read_values(parts))
+        model.parameters[name] = model.engine.array(file_format.inward(described, name, read_values(parts)))
     beginning = [parameter for parameter in model.specification if parameter.name in fresh]
     for name, values in initial_values(beginning, described.config, seed):
         model.parameters[name] = model.engine.array(values)
@@ -138,7 +144,8 @@ def load_weights(model: Model, folder: str | Path) -> None:
         another_head = file_format.own_head(checkpoint.fields, tensors, ours.head) != ours.head
         _refuse(matched, [], ours, file_format, checkpoint, another_head)
     # Copies, all of them, before the first one is taken over: reading may still fail.
-    arrays = {name: model.engine.array(np.array(read_values(parts))) for name, parts in matched.sources.items()}
+    read = {name: np.array(read_values(parts)) for name, parts in matched.sources.items()}
+    arrays = {name: model.engine.array(file_format.inward(ours, name, values)) for name, values in read.items()}
     for name, array in arrays.items():
         model.parameters[name] = array
 

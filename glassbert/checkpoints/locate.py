@@ -15,10 +15,12 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 SHARDS = "model-*-of-*.safetensors"
+MODULES = "modules.json"  # of sentence-transformers
 SAVING = ".glassbert-saving-"  # a folder with this prefix belongs to a save under way, or to one that was cut off
 
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 OTHER_WEIGHTS = (".h5", ".msgpack", ".onnx", ".ot", ".npz")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -42,6 +44,8 @@ def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> 
         if path.suffix != ".safetensors" and not path.name.endswith(".safetensors.index.json"):
             raise CheckpointError(_how_to_convert(path, path.parent))
         path, weights = path.parent, path
+    if weights is None and not (path / CONFIG).exists():
+        path = _first_module(path)
     config_path = path / CONFIG
     if not config_path.exists():
         cut_off = [] if weights else sorted(path.glob(SAVING + "*"))
@@ -62,16 +66,34 @@ def in_run(path: Path) -> Path:
     return max(path.glob("checkpoints/step-*"), key=lambda step: step.name, default=path)
 
 
+def _first_module(path: Path) -> Path:
+    """Old folders of sentence-transformers keep the encoder in a folder inside."""
+    first = (read_list(path / MODULES) or [None])[0] if (path / MODULES).exists() else None
+    inside = path / str(first["path"]) if isinstance(first, dict) and first.get("path") else path
+    return inside if inside.parent == path and (inside / CONFIG).exists() else path
+
+
 def read_json(path: Path) -> dict[str, Any]:
+    values = _read(path)
+    if not isinstance(values, dict):
+        raise CheckpointError(f"{path} must hold a JSON object, not a {type(values).__name__}")
+    return values
+
+
+def read_list(path: Path) -> list[Any]:
+    values = _read(path)
+    if not isinstance(values, list):
+        raise CheckpointError(f"{path} must hold a JSON list, not a {type(values).__name__}")
+    return values
+
+
+def _read(path: Path) -> Any:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{path} must hold a JSON object, not a {type(values).__name__}")
-    return values
 
 
 def _find_weights(folder: Path) -> Path:
@@ -137,7 +159,8 @@ def _download(name: str, revision: str | None) -> Path:
             f"'hub': pip install 'glassbert[hub]'"
         ) from error
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[CONFIG, WEIGHTS, INDEX, SHARDS]))
+        wanted = [CONFIG, WEIGHTS, INDEX, SHARDS, MODULES, f"*/{CONFIG}", *TOKENIZER_FILES]
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except Exception as error:  # HTTP, network, cache and validation errors share no base class
         raise CheckpointError(
             f"there is no folder {name!r} here, and the Hugging Face hub did not give a model of that name: "

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from glassbert.checkpoints.description import describe
-from glassbert.checkpoints.formats import Format, HuggingFaceFormat, format_of_model
+from glassbert.checkpoints.formats import EMBEDDING, Format, HuggingFaceFormat, format_of_model
+from glassbert.checkpoints.labels import name_labels
 from glassbert.checkpoints.locate import CONFIG, INDEX, SAVING, SHARDS, WEIGHTS
+from glassbert.checkpoints.sentence import write_modules
 from glassbert.engines.namespace import Array
 from glassbert.errors import CheckpointError
 from glassbert.models.model import Model
@@ -43,35 +45,49 @@ def to_huggingface(model: Model, tensors: Mapping[str, Array] | None = None) -> 
             raise CheckpointError(f"{name!r} is no parameter of this model")
         if tuple(array.shape) != model.layout.shapes[name]:
             raise CheckpointError(f"{name!r} must have the shape {model.layout.shapes[name]}, got {tuple(array.shape)}")
-    return {name: np.array(array) for name, array in _in_file(model, file_format, given, copies=tensors is None)}
+    return {name: np.array(array) for name, array in _in_file(model, file_format, given, weights=tensors is None)}
 
 
 def _in_file(
-    model: Model, file_format: Format, tensors: Mapping[str, Array], copies: bool
+    model: Model, file_format: Format, tensors: Mapping[str, Array], weights: bool
 ) -> Iterator[tuple[str, np.ndarray]]:
     described = describe(model)
     prefix = file_format.prefix_for(described.head)
     for ours, entry in file_format.entries(described.config, described.head, tensors, prefix).items():
         array = model.engine.to_numpy(tensors[ours])
+        array = file_format.outward(described, ours, array) if weights else array
         for name, part in zip(entry.theirs, np.split(array, len(entry.theirs)), strict=True):
             yield name, part
-        for name in entry.copies if copies else ():
+        for name in entry.copies if weights else ():
             yield name, array
 
 
-def save_model(model: Model, folder: str | Path, *, max_shard_size: int | str = "5GB") -> None:
+def save_model(
+    model: Model,
+    folder: str | Path,
+    *,
+    labels: Sequence[str] | None = None,
+    tokenizer: Any = None,
+    max_shard_size: int | str = "5GB",
+) -> None:
     """Write config.json and model.safetensors (or shards of at most `max_shard_size` with an index) into `folder`.
 
     The layout is that of Hugging Face wherever it has a class that computes the same, and our own elsewhere. Settings
     that only matter in training and that transformers cannot express (another dropout for the embeddings, an
     initialisation) are kept in config.json under "glassbert". Other files in the folder are left alone.
+
+    A head for embeddings is written as a folder of sentence-transformers. `labels` names the outputs of a head, for
+    whoever opens the model, and the files of `tokenizer` travel along.
     """
+    if labels is not None:
+        name_labels(model, labels)
     folder = Path(folder)
     limit = _bytes(max_shard_size)
     described = describe(model)
     file_format, _ = format_of_model(described, list(model.layout.shapes))
     tensors = {
-        name: np.ascontiguousarray(array) for name, array in _in_file(model, file_format, model.parameters, copies=True)
+        name: np.ascontiguousarray(array)
+        for name, array in _in_file(model, file_format, model.parameters, weights=True)
     }
     dtype = str(next(iter(tensors.values())).dtype)
     fields = {**file_format.write(described), "dtype": dtype}
@@ -89,6 +105,10 @@ def save_model(model: Model, folder: str | Path, *, max_shard_size: int | str = 
         raise CheckpointError(f"the model could not be saved in {folder}: {error}") from error
     for left_behind in folder.glob(SAVING + "*"):
         shutil.rmtree(left_behind, ignore_errors=True)
+    if tokenizer is not None:
+        tokenizer.save(folder)
+    if described.head == EMBEDDING and isinstance(file_format, HuggingFaceFormat):
+        write_modules(folder, described.config)
 
 
 def _write_files(aside: Path, tensors: dict[str, np.ndarray], fields: dict[str, Any], limit: int) -> None:

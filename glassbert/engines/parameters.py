@@ -65,11 +65,29 @@ class Gradients(Mapping[str, Array]):
     """Gradients by the name of their parameter. A parameter used twice collects both contributions.
 
     The first contribution is stored, later ones are added, whoever comes first: a tied weight cannot be forgotten.
+    Where some parameters stand still (`learn_only`), nobody needs to compute their gradients; what comes nevertheless
+    is dropped.
     """
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]):
         self.shapes = shapes
+        self.learning: frozenset[str] | None = None  # the parameters whose gradient is wanted; None: all of them
         self._arrays: dict[str, Array] = {}
+
+    def learn_only(self, names: frozenset[str] | None) -> None:
+        """From now on only these gradients are wanted; None: all of them."""
+        self.learning = names
+
+    def wants(self, name: str) -> bool:
+        return self.learning is None or name in self.learning
+
+    def takes_product(self, name: str) -> bool:
+        """Whether this matrix is a function of others, which learn from dy and x: nobody should form dyᵀ x for it."""
+        return False
+
+    def add_product(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> None:
+        """The gradient dyᵀ x of a matrix as its two factors, and what the pass was computed with."""
+        raise NotImplementedError
 
     def clear(self) -> None:
         """Begin anew for the next step."""
@@ -80,21 +98,23 @@ class Gradients(Mapping[str, Array]):
         return None
 
     def add(self, name: str, value: Array | None) -> None:
-        if value is not None:
+        if value is not None and self.wants(name):
             self._arrays[name] = self._arrays[name] + value if name in self._arrays else value
 
     def add_rows(self, name: str, index: Array, rows: Array) -> None:
         """Add `rows` at `index` of a table. An index may occur more than once only on MLX."""
+        if not self.wants(name):
+            return
         table = self._arrays.get(name)
         if table is None:
             table = namespace(rows).zeros(self.shapes[name], dtype=rows.dtype)
         self._arrays[name] = table.astype(rows.dtype).at[index].add(rows)  # in float32: 16 bits are 200 times slower
 
     def finish(self) -> None:
-        """Give every parameter that took no part a gradient of zeros."""
+        """Give every parameter that learns and took no part a gradient of zeros."""
         some = next(iter(self._arrays.values()))
         for name, shape in self.shapes.items():
-            if name not in self._arrays:
+            if name not in self._arrays and self.wants(name):
                 self._arrays[name] = namespace(some).zeros(shape, dtype=some.dtype)
 
     def __getitem__(self, name: str) -> Array:
@@ -133,6 +153,16 @@ class FlatGradients(Gradients):
     def flat(self) -> np.ndarray:
         return self.buffer.flat
 
+    def learn_only(self, names: frozenset[str] | None) -> None:
+        if names == self.learning:
+            return
+        super().learn_only(names)
+        for name, state in self._state.items():
+            if state is not State.ZERO and not self.wants(name):  # whoever looks or sums finds zeros
+                self.buffer[name].fill(0)
+                self._state[name] = State.ZERO
+                self._touched.pop(name, None)
+
     def clear(self) -> None:
         for name, state in self._state.items():
             if state is State.ROWS:
@@ -144,10 +174,11 @@ class FlatGradients(Gradients):
         self._touched.clear()
 
     def place(self, name: str) -> np.ndarray | None:
-        return self.buffer[name] if self._state[name] in (State.ZERO, State.STALE) else None
+        free = self.wants(name) and self._state[name] in (State.ZERO, State.STALE)
+        return self.buffer[name] if free else None
 
     def add(self, name: str, value: np.ndarray | None) -> None:
-        if value is None:
+        if value is None or not self.wants(name):
             return
         place = self.buffer[name]
         if self._state[name] in (State.ROWS, State.FULL):
@@ -157,6 +188,8 @@ class FlatGradients(Gradients):
         self._state[name] = State.FULL
 
     def add_rows(self, name: str, index: np.ndarray, rows: np.ndarray) -> None:
+        if not self.wants(name):
+            return
         place = self.buffer[name]
         if self._state[name] is State.STALE:
             place.fill(0)
@@ -166,10 +199,12 @@ class FlatGradients(Gradients):
             self._state[name] = State.ROWS
             self._touched.setdefault(name, []).append(index)
 
-    def parts_that_count(self) -> list[np.ndarray]:
-        """Flat arrays that together hold every entry that may not be zero."""
+    def parts_that_count(self, learning: frozenset[str] | None = None) -> list[np.ndarray]:
+        """Flat arrays that together hold every entry that may not be zero, of all parameters or of these."""
         parts = []
         for name, state in self._state.items():
+            if learning is not None and name not in learning:
+                continue
             if state is State.FULL:
                 parts.append(self.buffer[name].reshape(-1))
             elif state is State.ROWS:
@@ -210,7 +245,8 @@ class ShardGradients(FlatGradients):
         self.rows.clear()
 
     def add_rows(self, name: str, index: np.ndarray, rows: np.ndarray) -> None:
-        self.rows.append((name, index, rows))
+        if self.wants(name):
+            self.rows.append((name, index, rows))
 
     def pour_into(self, target: FlatGradients, names: list[str]) -> None:
         for name in names:

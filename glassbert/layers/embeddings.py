@@ -55,14 +55,20 @@ def embeddings_backward(dx: Array, at: Scope, config: Any) -> None:
     assert gradients is not None
     gradients.add_rows(at.name("token"), *embedding_backward(dx, at["ids"], config.pad_token_id))
     if config.positions == "learned":
-        positions = at["positions"]
-        dposition = dx if positions.shape[0] == dx.shape[0] else sum_over_first(dx)[None]  # [B or 1, T, H]
-        gradients.add_rows(at.name("position"), *embedding_backward(dposition, positions))
+        learn_positions(dx, at)
     if config.type_vocab_size:
         if at["types"] is None:
             at.add("token_type", _first_row_only(dx, at.parameter("token_type")))
         else:
             gradients.add_rows(at.name("token_type"), *embedding_backward(dx, at["types"]))
+
+
+def learn_positions(dx: Array, at: Scope) -> None:
+    """What the table of positions learns from the gradient [B, T, H] of a sum that it took part in."""
+    positions = at["positions"]
+    dposition = dx if positions.shape[0] == dx.shape[0] else sum_over_first(dx)[None]  # [B or 1, T, H]
+    assert at.gradients is not None
+    at.gradients.add_rows(at.name("position"), *embedding_backward(dposition, positions))
 
 
 def sum_over_first(x: Array) -> Array:

@@ -135,6 +135,11 @@ class Scope:
     def __getitem__(self, name: str) -> Any:
         return self.cache[self.prefix + name]
 
+    def wants(self, name: str) -> bool:
+        """Whether the gradient of this parameter is wanted; where it stands still, nobody computes one."""
+        assert self.gradients is not None
+        return self.gradients.wants(self.prefix + name)
+
     def place(self, name: str) -> Array | None:
         assert self.gradients is not None
         return self.gradients.place(self.prefix + name)

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from glassbert.errors import ConfigError
+from glassbert.models.series import SeriesConfig
 
 CHOICES = {
     "positions": ("learned", "rotary"),
     "norm_position": ("post", "pre"),
     "activation": ("relu", "gelu", "gelu_tanh"),
     "initializer": ("normal", "truncated", "depth_scaled"),
-    "classifier_pooling": ("cls", "mean", "max", "attention"),
+    "classifier_pooling": ("cls", "mean", "max", "attention", "flatten"),
 }
 
 
@@ -51,6 +52,7 @@ class EncoderConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 0
     pad_token_id: int | None = 0
+    series: SeriesConfig | None = None  # windows of values take the place of token ids
 
     positions: str = "learned"
     global_rope_theta: float = 160_000.0
@@ -123,6 +125,18 @@ class EncoderConfig:
             _is_integer(self.pad_token_id) and 0 <= self.pad_token_id < self.vocab_size
         ):
             raise ConfigError(f"pad_token_id {self.pad_token_id} is no id of a vocabulary of {self.vocab_size}")
+        if self.series is not None:
+            self._require(isinstance(self.series, SeriesConfig), "series", "a SeriesConfig, or None")
+            if self.series.tokens > self.max_position_embeddings:
+                raise ConfigError(
+                    f"a window of {self.series.tokens} patches is longer than the {self.max_position_embeddings} "
+                    "positions of this encoder; with_series(config, series) makes room"
+                )
+        elif self.classifier_pooling == "flatten":
+            raise ConfigError(
+                "flatten lays the tokens of a window side by side, and this encoder reads texts, which differ in "
+                f"length; choose one of {', '.join(CHOICES['classifier_pooling'][:-1])}, or give the config a series"
+            )
         if self.skip_first_norm and self.norm_position != "pre":
             raise ConfigError(
                 "skip_first_norm leaves out the norm before the first attention; a post-norm block has none there"
@@ -153,7 +167,8 @@ class EncoderConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         cls._known(values)
-        return cls(**values)
+        series = values.get("series")
+        return cls(**values) if series is None else cls(**{**values, "series": SeriesConfig.from_dict(series)})
 
     @classmethod
     def _known(cls, values: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ from glassbert.layers.block import block, block_backward, block_parameters
 from glassbert.layers.embeddings import embeddings, embeddings_backward, embeddings_parameters
 from glassbert.layers.parameters import Parameter, inside, norm_parameters
 from glassbert.layers.scope import Cache, Forgetful, Scope
+from glassbert.layers.values import values, values_backward, values_parameters
 from glassbert.models.config import EncoderConfig
 from glassbert.ops import AttentionPattern, rotary_angles
 
@@ -35,26 +36,34 @@ def no_matter(place: str) -> None:
 class Batch:
     """The checked inputs of an encoder, as arrays of its engine."""
 
-    ids: Array  # [B, T]
     positions: Array  # [B or 1, T]
+    ids: Array | None = None  # [B, T]
     types: Array | None = None  # [B, T]
     mask: Array | None = None  # [B, T], 0 where a token must not be seen
     segments: Array | None = None  # [B, T], the document of a token, 0 for padding
     angles: tuple[tuple[Array, Array], tuple[Array, Array]] | None = None  # rotary (cos, sin): global, local
+    windows: Array | None = None  # [B, W], values of a series in place of ids
+
+    @property
+    def size(self) -> int:
+        """How many rows it has."""
+        rows: Array = self.windows if self.ids is None else self.ids
+        return rows.shape[0]
 
     def rows(self, part: slice) -> Batch:
         def cut(x: Array | None) -> Array | None:
             return x if x is None or x.shape[0] == 1 else x[part]
 
         angles = self.angles and tuple((cut(cos), cut(sin)) for cos, sin in self.angles)
-        ids, types, mask, segments = (
-            None if x is None else x[part] for x in (self.ids, self.types, self.mask, self.segments)
+        ids, types, mask, segments, windows = (
+            None if x is None else x[part] for x in (self.ids, self.types, self.mask, self.segments, self.windows)
         )
-        return Batch(ids, cut(self.positions), types, mask, segments, angles)  # type: ignore[arg-type]
+        return Batch(cut(self.positions), ids, types, mask, segments, angles, windows)  # type: ignore[arg-type]
 
 
 def encoder_parameters(config: EncoderConfig) -> list[Parameter]:
-    parameters = inside("embeddings", embeddings_parameters(config))
+    first = embeddings_parameters if config.series is None else values_parameters
+    parameters = inside("embeddings", first(config))
     for i in range(config.num_hidden_layers):
         parameters += inside(f"layers.{i}", block_parameters(config, i))
     if config.final_norm:
@@ -87,9 +96,12 @@ def encode(
     source: Any = None,
     checkpointing: bool = False,
 ) -> Array:
-    """ids [B, T] -> hidden states [B, T, H]. `source` draws dropout masks; without one nothing is dropped."""
+    """ids [B, T] or windows [B, W] -> hidden states [B, T, H]. Without a `source` of masks nothing is dropped."""
     at = Scope(parameters, cache)
-    x = embeddings(batch.ids, batch.positions, batch.types, at.inside("embeddings"), config, source)
+    if config.series is None:
+        x = embeddings(batch.ids, batch.positions, batch.types, at.inside("embeddings"), config, source)
+    else:
+        x = values(batch.windows, batch.positions, at.inside("embeddings"), config, source)
     for i in range(config.num_hidden_layers):
         sight = sight_of(i, batch, config)
         if checkpointing:
@@ -129,13 +141,17 @@ def encode_backward(
     checkpointing: bool = False,
     finished: Finished = no_matter,
 ) -> None:
-    """`encode`, read from the bottom up. Gradients go into `gradients`, keyed by the name of their parameter."""
+    """`encode`, read from the bottom up. Gradients go into `gradients`, keyed by the name of their parameter.
+
+    It ends at the lowest place where something learns: what stands still below needs no gradient.
+    """
     at = Scope(parameters, cache, gradients)
     cache.note("d_output", dx)
-    if config.final_norm:
+    lowest = lowest_that_learns(parameters, config, gradients)
+    if config.final_norm and lowest <= config.num_hidden_layers:
         dx = norm_backward(dx, at, "final_norm")
         finished("final_norm")
-    for i in reversed(range(config.num_hidden_layers)):
+    for i in reversed(range(max(lowest, 0), config.num_hidden_layers)):
         sight = sight_of(i, batch, config)
         scope = at.inside(f"layers.{i}")
         if checkpointing:  # the block left only its input
@@ -143,8 +159,25 @@ def encode_backward(
             scope = scope.inside(f"layers.{i}")
         dx = block_backward(dx, scope, config, sight, source)
         finished(f"layers.{i}")
-    embeddings_backward(dx, at.inside("embeddings"), config)
+    if lowest >= 0:
+        return
+    if config.series is None:
+        embeddings_backward(dx, at.inside("embeddings"), config)
+    else:
+        values_backward(dx, at.inside("embeddings"), config)
     finished("embeddings")
+
+
+def lowest_that_learns(parameters: Mapping[str, Array], config: EncoderConfig, gradients: Gradients) -> int:
+    """The lowest layer with a gradient that is wanted.
+
+    -1 stands for the embeddings, the number of layers for the last norm, and one more for nothing at all.
+    """
+    levels = {"embeddings": -1, "final_norm": config.num_hidden_layers}
+    nothing = config.num_hidden_layers + 1
+    wanted = (name.split(".", 2) for name in parameters if gradients.wants(name))
+    return min((int(parts[1]) if parts[0] == "layers" else levels.get(parts[0], nothing) for parts in wanted),
+               default=nothing)  # fmt: skip
 
 
 def backward_order(config: EncoderConfig) -> list[str]:

@@ -17,6 +17,7 @@ from glassbert.models.config import (
 )
 from glassbert.models.heads import HEADS, LOSS_OPTIONS, with_pooling
 from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT, Model, ModernBertCore
+from glassbert.models.series import SERIES_OPTIONS, SeriesConfig, with_series
 
 MODELS: dict[str, Callable[..., Model]] = {
     "bert": BertCore,
@@ -46,6 +47,7 @@ HEAD_TYPES: dict[str, dict[str, Any]] = {
     "multilabel": {"head_type": "sequence", "loss": "binary_cross_entropy"},
     "regression": {"head_type": "sequence", "loss": "mean_squared_error"},
     "ordinal": {"head_type": "sequence", "loss": "ordinal"},
+    "forecast": {"head_type": "forecast"},
 }
 USUAL_LABELS = {"regression": 1}  # where the user need not say
 
@@ -55,25 +57,33 @@ def create_model(
     *,
     head_type: str | None = None,
     num_labels: int | None = None,
+    horizon: int | None = None,
     pooling: str | None = None,
     **options: Any,
 ) -> Model:
     """An encoder by name ("bert", "modernbert") or with a head ("bert_with_head", "modernbert_with_head").
 
-    head_type   "mlm", "pretraining", "token", "span", "binary", "multiclass", "multilabel", "regression", "ordinal" or
-                "embedding" (and "sequence", whose `loss` you name)
+    head_type   "mlm", "pretraining", "token", "span", "binary", "multiclass", "multilabel", "regression", "ordinal",
+                "embedding" or "forecast" (and "sequence", whose `loss` you name)
     num_labels  classes, labels, ranks, or the numbers that a regression gives (1)
-    pooling     "cls" (through BERT's pooler where the config has one), "mean", "max" or "attention"
+    horizon     how many values a forecast gives
+    pooling     "cls" (through BERT's pooler where the config has one), "mean", "max", "attention"; a forecast also
+                takes "flatten", all tokens side by side
     config      another config, or the name of a preset
 
     Options of the loss come by their names: class_weights, positive_weights, label_smoothing, focal_gamma, temperature,
-    target_mean, target_scale. All of it is saved with the model.
+    target_mean, target_scale, huber_delta. With a `window` the encoder reads series instead of words; patch, stride,
+    centre, divide, shortcut, mean and scale say how (`glassbert.models.series`). All of it is saved with the model.
     """
     make = MODELS.get(name)
     if make is None:
         raise ConfigError(_unknown("model", name, MODELS))
     if isinstance(options.get("config"), str):
         options["config"] = PRESETS.get(options["config"]) or _raise(_unknown("preset", options["config"], PRESETS))
+    given = {option: options.pop(option) for option in SERIES_OPTIONS if option in options}
+    config = options.get("config") or DEFAULT_CONFIGS.get(name) or BertConfig.get_base_config()
+    if given or (head_type == "forecast" and config.series is None):
+        options["config"] = with_series(config, SeriesConfig.from_dict(given))
     if head_type is not None:
         if not name.endswith("_with_head"):
             raise ConfigError(f"{name!r} has no head to choose; 'bert_with_head' and 'modernbert_with_head' have")
@@ -81,6 +91,10 @@ def create_model(
             raise ConfigError(_unknown("head type", head_type, HEAD_TYPES))
         options = {**HEAD_TYPES[head_type], **options}
         num_labels = USUAL_LABELS.get(head_type) if num_labels is None else num_labels
+        if head_type == "forecast":
+            num_labels = _horizon(horizon if num_labels is None else num_labels)
+        elif horizon is not None:
+            raise ConfigError(f"a {head_type} head looks into no future; horizon belongs to 'forecast'")
         pooling = pooling or HEADS[options["head_type"]].default_pooling
     if num_labels is not None:
         fixed = HEAD_TYPES.get(head_type or "", {}).get("num_labels")
@@ -112,6 +126,7 @@ REGISTRY: dict[str, Callable[..., Model]] = {
     "sst5-bert": partial(on_bert, head_type="ordinal", num_labels=5, pooling="mean", config="mini"),
     "bert-binary": partial(on_bert, head_type="binary"),
     "bert-qa": partial(on_bert, head_type="span"),
+    "mini-forecast": partial(on_bert, head_type="forecast", config="mini", window=36, patch=12, horizon=12),
     "bert-embedding": partial(on_bert, head_type="embedding"),
     "modernbert-binary": partial(on_modernbert, head_type="binary"),
     "modernbert-regression": partial(on_modernbert, head_type="regression", pooling="mean"),
@@ -131,6 +146,12 @@ def register(name: str, recipe: Callable[..., Model]) -> None:
     if name in REGISTRY:
         raise ConfigError(f"there is a recipe {name!r} already; choose another name")
     REGISTRY[name] = recipe
+
+
+def _horizon(values: int | None) -> int:
+    if not isinstance(values, int) or isinstance(values, bool) or values < 1:
+        raise ConfigError(f"a forecast needs a horizon of at least 1, the number of values to forecast; got {values!r}")
+    return values
 
 
 def _unknown(what: str, name: str, known: dict[str, Any]) -> str:

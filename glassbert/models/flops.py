@@ -35,8 +35,8 @@ def forward_flops(
 ) -> dict[str, int]:
     """Operations of one forward pass over `batch` rows of `length` tokens, by component, summed over the layers.
 
-    `head` is None, "mlm", "token", "span", "sequence", "embedding" or "pretraining". `scored_rows` is how many tokens
-    the MLM head scores: in training the masked ones; None means all.
+    `head` is None, "mlm", "token", "span", "sequence", "embedding", "forecast" or "pretraining". `scored_rows` is how
+    many tokens the MLM head scores: in training the masked ones; None means all.
     """
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
@@ -49,6 +49,12 @@ def forward_flops(
         "ffn.up": layers * 2 * tokens * size * (2 * wide if config.gated else wide),
         "ffn.down": layers * 2 * tokens * wide * size,
     }
+    if config.series is not None:
+        flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
+    if head == "forecast" and config.series is not None:
+        flat = length if config.classifier_pooling == "flatten" else 1
+        flops["head.output"] = 2 * batch * flat * size * num_labels
+        flops["head.shortcut"] = 2 * batch * config.series.window * num_labels if config.series.shortcut else 0
     if head in ("mlm", "pretraining"):
         rows = tokens if scored_rows is None else scored_rows
         if config.head_transform:

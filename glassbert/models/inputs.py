@@ -1,13 +1,15 @@
-"""Token ids, masks and the like, checked before anything is computed."""
+"""Token ids, masks and the like, or windows of values, checked before anything is computed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.models.config import EncoderConfig
+from glassbert.models.series import SeriesConfig
 
 
 def check_inputs(
@@ -18,7 +20,18 @@ def check_inputs(
     segment_ids: Any = None,
     position_ids: Any = None,
 ) -> dict[str, np.ndarray | None]:
-    """The inputs as integer arrays [B, T], or an `InputError` that names the first thing that does not fit."""
+    """The inputs as integer arrays [B, T], or an `InputError` that names the first thing that does not fit.
+
+    A model of series takes windows of values [B, W] in place of ids, and nothing beside them.
+    """
+    if config.series is not None:
+        beside = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "segment_ids": segment_ids,
+                  "position_ids": position_ids}  # fmt: skip
+        for name, given in beside.items():
+            if given is not None:
+                raise InputError(f"windows of values are all of one length and have no {name}; leave it out")
+        return {"windows": check_windows(config.series, input_ids), "ids": None, "mask": None, "types": None,
+                "segments": None, "positions": np.arange(config.series.tokens)[None]}  # fmt: skip
     ids = _integers("input_ids", input_ids)
     if ids.ndim != 2:
         raise InputError(f"input_ids must have the shape [batch, length], got {list(ids.shape)}")
@@ -59,6 +72,27 @@ def check_inputs(
     elif segments is not None:
         positions = positions_in_segments(segments)
     return {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
+
+
+def check_windows(series: SeriesConfig, values: Any) -> np.ndarray:
+    """Windows [B, W] on the scale of the series, as float64."""
+    windows = as_array("the values", values)
+    if windows.ndim != 2 or windows.shape[1] != series.window:
+        raise InputError(
+            f"this model forecasts from windows of {series.window} values, so it takes the shape "
+            f"[batch, {series.window}], got {list(windows.shape)}"
+        )
+    if not len(windows):
+        raise InputError("no window was given")
+    if windows.dtype.kind not in "iuf":
+        raise InputError(f"the values of a series must be numbers, got {windows.dtype}")
+    return series.scaled(windows, "value of the windows")
+
+
+def shape_of(checked: Mapping[str, Any]) -> tuple[int, int]:
+    """Rows and tokens of checked inputs."""
+    given = checked["ids"] if checked["ids"] is not None else checked["windows"]
+    return len(given), checked["positions"].shape[1]
 
 
 def positions_in_segments(segments: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ from glassbert.models.encoder import (
 )
 from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
 from glassbert.models.initialize import initial_values
-from glassbert.models.inputs import check_inputs
+from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.memory import activation_numbers
 from glassbert.models.pouring import Pouring
 
@@ -76,7 +76,7 @@ class ModelCache(Mapping[str, Any]):
             return values[0]
         if any(value.shape[1:] != values[0].shape[1:] for value in values):
             return values  # parts that were packed differ in length: one value for every part
-        if values[0].ndim and values[0].shape[0] == self.parts[0].batch.ids.shape[0]:
+        if values[0].ndim and values[0].shape[0] == self.parts[0].batch.size:
             return np.concatenate(values)
         return values[0]
 
@@ -143,6 +143,14 @@ class Model:
             parameters += inside("head", self.head.parameters())
         return parameters
 
+    def computing(self, parameters: Mapping[str, Array]) -> Mapping[str, Array]:
+        """What encoder and head compute with: the parameters, in the precision of the arithmetic."""
+        return self.engine.for_computing(parameters)
+
+    def new_gradients(self) -> Gradients:
+        """A place for the gradients of the parameters."""
+        return self.engine.gradients(self.layout)
+
     # ---- forward ----------------------------------------------------------------------------------------------
 
     def forward(
@@ -158,6 +166,7 @@ class Model:
     ) -> tuple[Array, ModelCache]:
         """Hidden states [B, T, H], or the head's output, and the cache of everything in between.
 
+        `input_ids` [B, T]; a model of series takes windows of values [B, W] in their place, here and everywhere.
         `segment_ids` (documents from 1, padding 0) keeps packed documents apart. With `skip_padding` nothing is
         computed for padding, whose hidden states are then zeros (where dropout is off). `trace` keeps every
         intermediate value. Without it, a pass that would keep more than 2 GiB keeps the inputs of its blocks, and
@@ -204,25 +213,28 @@ class Model:
         if self.head is None:
             raise InputError("this model has no head, so it has no loss; BertWithHead(config, head_type=...) has one")
         checked: Any = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
-        prepared = self.head.prepare({"labels": labels, "pair_labels": pair_labels}, checked["ids"].shape)
+        prepared = self.head.prepare({"labels": labels, "pair_labels": pair_labels}, shape_of(checked))
         answers = self.on_engine(pad_rows(prepared) if self.engine.compiles else prepared)
         with using_threads(self.engine.threads):
             hidden, cache = self.run_encoder(checked, Cache(trace), skip_padding)
             cache.has_loss = True
             at = Scope(cache.parameters, cache.head).inside("head")
-            return self.head.answer(hidden, self._mask(checked), answers, at, cache.parts[0].source), cache
+            return self.head.answer(hidden, self.for_head(checked), answers, at, cache.parts[0].source), cache
 
     def on_engine(self, prepared: Mapping[str, np.ndarray]) -> dict[str, Array]:
         """Prepared labels as arrays of the engine."""
         engine = self.engine
-        return {k: (engine.integers if v.dtype.kind in "iu" else engine.array)(v) for k, v in prepared.items()}
+        return {k: (engine.array if v.dtype.kind == "f" else engine.integers)(v) for k, v in prepared.items()}
 
-    def _mask(self, checked: dict[str, Any]) -> Array | None:
-        return None if checked["mask"] is None else self.engine.integers(checked["mask"])
+    def for_head(self, checked: dict[str, Any]) -> Array | None:
+        """What the head is told besides hidden states: which tokens are real, or the windows of a series."""
+        assert self.head is not None
+        given = checked[self.head.told]
+        return None if given is None else self.on_engine({"told": given})["told"]
 
     def _too_much_to_keep(self, checked: dict[str, Any], trace: bool) -> bool:
         """Whether a forward pass that nobody may follow up keeps only the inputs of its blocks."""
-        batch, length = checked["ids"].shape
+        batch, length = shape_of(checked)
         numbers = activation_numbers(self.config, batch, length, head=None)
         size = 8 if self.engine.dtype_name == "float64" else 4
         return self.checkpointing or (not trace and size * sum(numbers.values()) > KEPT_BY_FORWARD)
@@ -238,9 +250,9 @@ class Model:
         """Hidden states of checked inputs, spread over threads. Masks of dropout are drawn, or come from `source`."""
         checkpointing = self.checkpointing if checkpointing is None else checkpointing
         source = self.draw_dropout() if source is DRAWN else source
-        parameters = self.engine.for_computing(self.parameters)
+        parameters = self.computing(self.parameters)
         parts = self._parts(checked, head_cache.like, skip_padding, source)
-        batch, length = checked["ids"].shape
+        batch, length = shape_of(checked)
         shape = (batch, length, self.config.hidden_size)
 
         def work(part: Part) -> Array:
@@ -261,7 +273,7 @@ class Model:
         tokens = checked["mask"].sum(1) if packed else None
         whole = self.batch_of(checked)
         parts = []
-        for rows in self.engine.split(checked["ids"].shape[0], tokens):
+        for rows in self.engine.split(shape_of(checked)[0], tokens):
             drawn = source.from_row(rows.start) if source is not None else None
             if packed and checked["mask"][rows].any():
                 cut = {k: (v[rows] if v is not None and v.shape[0] > 1 else v) for k, v in checked.items()}
@@ -273,17 +285,17 @@ class Model:
 
     def batch_of(self, checked: dict[str, Any]) -> Batch:
         engine = self.engine
-        given = {k: None if v is None else engine.integers(v) for k, v in checked.items()}
+        given = self.on_engine({k: v for k, v in checked.items() if v is not None})
         host = np.dtype("float64" if engine.dtype_name == "float64" else "float32")
         angles = angles_for(checked["positions"], self.config, host)
         if angles is not None:
             angles = tuple((engine.array(cos), engine.array(sin)) for cos, sin in angles)  # type: ignore[assignment]
-        return Batch(given["ids"], given["positions"], given["types"], given["mask"], given["segments"], angles)
+        return Batch(**given, angles=angles)
 
     def _head_forward(self, hidden: Array, checked: dict[str, Any], cache: ModelCache) -> Array:
         assert self.head is not None
         at = Scope(cache.parameters, cache.head).inside("head")
-        return self.head.forward(hidden, self._mask(checked), at, cache.parts[0].source)
+        return self.head.forward(hidden, self.for_head(checked), at, cache.parts[0].source)
 
     def draw_dropout(self) -> Any:
         """Masks for this pass; every pass in training draws new ones."""
@@ -308,7 +320,7 @@ class Model:
                 f"d_output must have the shape of the output, {_in_words(cache.output_shape)}, "
                 f"got {_in_words(_shape(d_output))}"
             )
-        gradients = into if into is not None else self.engine.gradients(self.layout)
+        gradients = into if into is not None else self.new_gradients()
         if into is not None:
             into.clear()
         with using_threads(self.engine.threads):
@@ -333,6 +345,8 @@ class Model:
         """`finished` hears the name of every layer whose gradients are complete, while backward goes on."""
         parts = cache.parts
         shards = self._shards(len(parts) - 1)
+        for shard in shards:
+            shard.learn_only(gradients.learning)
         told = finished
         if isinstance(gradients, FlatGradients) and shards:
             told = Pouring(gradients, shards, backward_order(self.config), finished)
@@ -351,13 +365,15 @@ class Model:
     def _shards(self, count: int) -> list[ShardGradients]:
         """Gradients for the threads beside the first; kept from step to step."""
         while len(self._shard_gradients) < count:
-            names = [p.name for p in encoder_parameters(self.config) if p.name not in TABLES_TOUCHED_IN_ROWS]
-            layout = Layout({name: self.layout.shapes[name] for name in names})
-            self._shard_gradients.append(ShardGradients(layout, self.engine.dtype))
+            self._shard_gradients.append(self._new_shard())
         shards = self._shard_gradients[:count]
         for shard in shards:
             shard.clear()
         return shards
+
+    def _new_shard(self) -> ShardGradients:
+        names = [p.name for p in encoder_parameters(self.config) if p.name not in TABLES_TOUCHED_IN_ROWS]
+        return ShardGradients(Layout({name: self.layout.shapes[name] for name in names}), self.engine.dtype)
 
     # ---- everything else --------------------------------------------------------------------------------------
 
@@ -390,11 +406,15 @@ class Model:
 
         return to_huggingface(self, tensors)
 
-    def save(self, folder: str | Path) -> None:
-        """Write safetensors and config.json, in Hugging Face's layout where it has one for this model."""
+    def save(self, folder: str | Path, **options: Any) -> None:
+        """Write safetensors and config.json, in Hugging Face's layout where it has one for this model.
+
+        labels     names for the outputs of a head, for whoever opens the model
+        tokenizer  a tokenizer whose files travel along
+        """
         from glassbert.checkpoints import save_model
 
-        save_model(self, folder)
+        save_model(self, folder, **options)
 
     def load_checkpoint(self, folder: str | Path) -> None:
         """Take the weights of a saved model of the same config; nothing changes unless all of them fit."""
@@ -429,7 +449,7 @@ class ModernBertCore(Model):
 
 
 class BertWithHead(Model):
-    """Any encoder with a head: "mlm", "sequence", "token", "span", "embedding" or "pretraining"."""
+    """Any encoder with a head: "mlm", "sequence", "token", "span", "embedding", "forecast" or "pretraining"."""
 
     def __init__(
         self, config: EncoderConfig | None = None, head_type: str = "mlm", num_labels: int = 0, **options: Any

@@ -17,6 +17,7 @@ from glassbert.ops.attention import AttentionPattern, attention, attention_backw
 from glassbert.ops.dropout import dropout, dropout_backward
 from glassbert.ops.embedding import embedding, embedding_backward, scatter_rows, take_rows, take_rows_backward
 from glassbert.ops.focal import binary_focal_loss, binary_focal_loss_backward, focal_loss, focal_loss_backward
+from glassbert.ops.huber import huber_loss, huber_loss_backward
 from glassbert.ops.layer_norm import layer_norm, layer_norm_backward
 from glassbert.ops.linear import linear, linear_backward
 from glassbert.ops.losses import (
@@ -28,6 +29,7 @@ from glassbert.ops.losses import (
     mean_squared_error,
     mean_squared_error_backward,
 )
+from glassbert.ops.low_rank import low_rank, low_rank_backward
 from glassbert.ops.ordinal import ordinal_loss, ordinal_loss_backward
 from glassbert.ops.pooling import (
     attention_pool,
@@ -84,10 +86,14 @@ __all__ = [
     "gelu_backward",
     "gelu_tanh",
     "gelu_tanh_backward",
+    "huber_loss",
+    "huber_loss_backward",
     "layer_norm",
     "layer_norm_backward",
     "linear",
     "linear_backward",
+    "low_rank",
+    "low_rank_backward",
     "max_pool",
     "max_pool_backward",
     "mean_pool",

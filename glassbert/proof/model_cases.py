@@ -102,7 +102,8 @@ def model_fixture(rng: Rng, situation: Situation, **options: Any) -> Fixture:
 
     for _attempt in range(50):
         inputs = random_parameters(rng, specification)
-        frozen["row"] = inputs["embeddings.token"][situation.frozen_row or 0].copy()
+        if situation.frozen_row is not None:
+            frozen["row"] = inputs["embeddings.token"][situation.frozen_row].copy()
         if situation.config.activation != "relu" or _distance_to_kink(situation, inputs, get_engine) > KINK_MARGIN:
             break
     return Fixture(inputs, function, entries=ENTRIES, **options)

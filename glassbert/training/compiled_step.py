@@ -78,7 +78,7 @@ class CompiledStep:
     def _compile(self, function: Callable[..., Any], *fixed: Any) -> Any:
         """What is compiled has these settings inside; with others it must be compiled anew."""
         model, step = self.model, self.step
-        settings = (model.training, model.checkpointing, step.watch, *self.optimizer.settings.items())
+        settings = (model.training, model.checkpointing, step.watch, *self.optimizer.compiled_with)
         key = (function.__name__, *fixed, *settings)
         if key not in self._compiled:
             self._compiled[key] = mx.compile(partial(function, *fixed))
@@ -94,10 +94,10 @@ class CompiledStep:
         average = ema.parameters if ema is not None else {}
         state = {"parameters": model.parameters, "buffers": optimizer.state, "steps": optimizer._steps, "ema": average}
         del average
-        rate = mx.array(optimizer.learning_rate)
+        rates = mx.array(optimizer.learning_rates)
         self._hand_out({"parameters": {}, "buffers": {}, "steps": None, "ema": {}})
         try:
-            new, results = compiled(state, rate, *inputs)
+            new, results = compiled(state, rates, *inputs)
         except BaseException:
             self._hand_out(state)
             raise
@@ -123,10 +123,10 @@ class CompiledStep:
 
     # ---- what is compiled -----------------------------------------------------------------------------------------
 
-    def _whole(self, state: Tree, rate: Any, arrays: Tree, key: Any) -> tuple[Tree, Tree]:
+    def _whole(self, state: Tree, rates: Any, arrays: Tree, key: Any) -> tuple[Tree, Tree]:
         weights = [mx.array(weight, mx.float32) for weight in self.objectives.weights.tolist()]
         gradients, losses, sums = self._gradients(state["parameters"], arrays, weights, key, False)
-        return self._update(state, rate, gradients, mx.stack(losses), sums)
+        return self._update(state, rates, gradients, mx.stack(losses), sums)
 
     def _piece(
         self, draw: bool, more: bool, parameters: Tree, arrays: Tree, share: Any, weights: Any, key: Any, before: Tree
@@ -149,14 +149,16 @@ class CompiledStep:
         """Forward and backward: the gradient of Σ dlossesₜ · lossₜ, the losses, and what is measured."""
         model, engine, config = self.model, self.model.engine, self.model.config
         source = engine.dropout(key) if model.training else None
-        computing = engine.for_computing(parameters)
+        computing = model.computing(parameters)
         batch = Batch(**{name: value for name, value in arrays.items() if name != "answers"})
-        cache, gradients = Cache(), engine.gradients(model.layout)
+        cache, gradients = Cache(), model.new_gradients()
+        gradients.learn_only(self.optimizer.learning)
         hidden = encode(computing, config, batch, cache, source, model.checkpointing)
         at = Scope(computing, cache, gradients).inside("head")
+        told = getattr(batch, self.head.told)
         drawn = drawing(engine, mx.random.split(key)[1]) if draw else None
         answered = self.objectives.loss(
-            self.head, hidden, batch.mask, arrays["answers"], at, source=source, measure=self.step.watch, draw=drawn
+            self.head, hidden, told, arrays["answers"], at, source=source, measure=self.step.watch, draw=drawn
         )
         dhidden = self.objectives.backward(self.head, dlosses, at).reshape(hidden.shape)
         encode_backward(dhidden, computing, config, batch, cache, gradients, source, model.checkpointing)
@@ -165,13 +167,13 @@ class CompiledStep:
         sums = {f"{name}_{what}": total for name, one in named for what, total in one.sums.items()}
         return dict(gradients), [one.loss.astype(mx.float32) for one in answered], sums
 
-    def _update(self, state: Tree, rate: Any, gradients: Tree, losses: Any, sums: Tree) -> tuple[Tree, Tree]:
+    def _update(self, state: Tree, rates: Any, gradients: Tree, losses: Any, sums: Tree) -> tuple[Tree, Tree]:
         parameters, count = state["parameters"], state["steps"] + 1
         step = count.astype(mx.float32)
         weights = self.objectives.weights.tolist()
         loss = losses[0] if weights == [1.0] else (mx.array(weights, mx.float32) * losses).sum()
         moved, buffers, norm, fine = self.optimizer.step_arrays(
-            parameters, gradients, state["buffers"], step, rate, loss
+            parameters, gradients, state["buffers"], step, rates, loss
         )
         new: Tree = {"parameters": moved, "buffers": buffers, "steps": mx.where(fine, count, state["steps"])}
         new["ema"] = self.ema.moved(state["ema"], moved, step, fine) if self.ema is not None else {}
@@ -182,7 +184,7 @@ class CompiledStep:
         }  # fmt: skip
         return new, results
 
-    def _observe(self, state: Tree, rate: Any, gradients: Tree) -> tuple[Tree, Tree]:
+    def _observe(self, state: Tree, rates: Any, gradients: Tree) -> tuple[Tree, Tree]:
         buffers = self.optimizer.observed(state["buffers"], gradients)
         return {**state, "buffers": buffers}, {}
 
@@ -192,7 +194,7 @@ class CompiledStep:
 
         names = list(self.model.layout.shapes)
         return {
-            "gradient": each(gradients[name] for name in names),
+            "gradient": each(gradients.get(name, mx.zeros(())) for name in names),
             "update": each(moved[name] - parameters[name] for name in names),
             "weight": each(parameters[name] for name in names),
         }

@@ -21,7 +21,8 @@ import numpy as np
 from glassbert.engines.parameters import FlatArrays
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
-from glassbert.training.optimizers.base import CHUNK, check_fit
+from glassbert.training.optimizers.base import CHUNK
+from glassbert.training.optimizers.checks import check_fit
 
 
 class EMA:

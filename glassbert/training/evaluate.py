@@ -136,10 +136,10 @@ _COMPILED: weakref.WeakKeyDictionary[Model, dict[str, Any]] = weakref.WeakKeyDic
 def _on_device(model: Model, objectives: Objectives) -> Any:
     import mlx.core as mx
 
-    engine, config, head = model.engine, model.config, model.head  # not the model: what is compiled outlives it
+    config, head = model.config, model.head  # not the model: what is compiled outlives it
 
-    def forward(parameters: Any, arrays: dict[str, Any], answers: Mapping[str, Any]) -> Any:
-        computing, batch = engine.for_computing(parameters), Batch(**arrays)
+    def forward(computing: Any, arrays: dict[str, Any], answers: Mapping[str, Any]) -> Any:
+        batch = Batch(**arrays)
         hidden = encode(computing, config, batch, Forgetful())
         at = Scope(computing, Forgetful()).inside("head")
         return [tuple(one) for one in objectives.loss(head, hidden, batch.mask, answers, at, measure=True)]  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ def _on_device(model: Model, objectives: Objectives) -> Any:
     def run(checked: dict[str, Any], prepared: Mapping[str, Any]) -> list[Answered]:
         answers = {name: model.on_engine(pad_rows(one)) for name, one in prepared.items()}
         arrays = {name: value for name, value in vars(model.batch_of(checked)).items() if value is not None}
-        found = function(model.parameters, arrays, answers)
+        found = function(model.computing(model.parameters), arrays, answers)
         mx.async_eval(found)
         return [Answered(loss, sums) for loss, sums in found]
 

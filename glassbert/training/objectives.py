@@ -165,6 +165,7 @@ OBJECTIVES: dict[str, Objective] = {
     "token": AskHead("token", "token", "labels"),
     "span": AskHead("span", "span", "labels"),
     "embedding": AskHead("embedding", "embedding", "labels"),
+    "forecast": AskHead("forecast", "forecast", "labels"),
 }
 NATURAL = {"pretraining": "mlm+nsp"}  # other heads are trained on the objective of their own name
 

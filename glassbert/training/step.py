@@ -20,7 +20,7 @@ from glassbert.engines.threads import run_together, using_threads
 from glassbert.errors import TrainingError
 from glassbert.layers.scope import Cache, Scope
 from glassbert.models.heads import Head
-from glassbert.models.inputs import check_inputs
+from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.model import Model
 from glassbert.training.curvature import drawing
 from glassbert.training.ema import EMA
@@ -105,7 +105,7 @@ class TrainingStep:
 
     def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> list[Piece]:
         """The pieces of a batch; what does not vary with the rows stays whole."""
-        count, length = checked["ids"].shape
+        count, length = shape_of(checked)
         size = self.physical_batch or count
         pieces = []
         for start in range(0, count, size):
@@ -121,7 +121,7 @@ class TrainingStep:
     def _in_place(self, pieces: list[Piece], skip_padding: bool) -> StepResult:
         model, optimizer, workers = self.model, self.optimizer, self.workers
         if self._gradients is None:
-            self._gradients = model.engine.gradients(model.layout)
+            self._gradients = model.new_gradients()
         asked = workers.sum_(np.sum([piece.asked for piece in pieces], 0))
         source = model.draw_dropout()
         if self.wants_curvature():
@@ -160,6 +160,7 @@ class TrainingStep:
     ) -> tuple[np.ndarray, dict[str, float]]:
         """Leave the gradient of Σ weightsₜ · lossₜ in `self._gradients`; gives the losses and what was measured."""
         model, gradients = self.model, self._gradients
+        gradients.learn_only(self.optimizer.learning)
         gradients.clear()
         losses = np.zeros(len(asked))
         measured: dict[str, float] = {}
@@ -177,7 +178,7 @@ class TrainingStep:
                 hidden, cache = model.run_encoder(piece.checked, Cache(), skip_padding, source=drawn)
                 at = Scope(cache.parameters, cache.head, gradients).inside("head")
                 answers = {name: model.on_engine(prepared) for name, prepared in piece.prepared.items()}
-                mask = piece.checked["mask"]
+                mask = model.for_head(piece.checked)
                 answered = self.objectives.loss(
                     self.head, hidden, mask, answers, at, source=drawn, measure=self.watch, draw=draw
                 )

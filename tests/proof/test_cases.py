@@ -10,8 +10,9 @@ import pytest
 import glassbert.layers
 from glassbert.models.config import CHOICES
 from glassbert.models.heads import HEADS, LOSS_OPTIONS
+from glassbert.models.series import CENTRES
 from glassbert.ops.registry import KERNELS, OPERATIONS, operation_names, plain, replaced
-from glassbert.proof import head_cases
+from glassbert.proof import head_cases, series_cases
 from glassbert.proof.cases import KINDS, all_cases
 from glassbert.proof.proof import mlx_in_words
 from glassbert.proof.referee import check_case, gradients_on
@@ -79,14 +80,20 @@ def test_every_layer_and_every_head_has_a_case():
 
 def test_every_pooling_and_every_loss_of_a_head_is_crossed_with_the_others():
     """The tables of head_cases are entered as a product; here it is that they are complete."""
-    assert {config.classifier_pooling for config in head_cases.POOLED.values()} == set(CHOICES["classifier_pooling"])
+    poolings = {config.classifier_pooling for config in head_cases.POOLED.values()}
+    assert poolings | {"flatten"} == set(CHOICES["classifier_pooling"])  # only forecasts may be flattened
     assert {config.pooler for config in head_cases.POOLED.values()} == {True, False}
     assert {loss for loss, *_ in head_cases.SEQUENCE_LOSSES.values()} == set(HEADS["sequence"].losses)
     assert {loss for loss, *_ in head_cases.PAIR_LOSSES.values()} == set(HEADS["embedding"].losses)
-    tables = (head_cases.SEQUENCE_LOSSES, head_cases.PAIR_LOSSES)
+    tables = (head_cases.SEQUENCE_LOSSES, head_cases.PAIR_LOSSES, series_cases.LOSSES)
     assert {option for table in tables for _, options, *_ in table.values() for option in options} == set(LOSS_OPTIONS)
     for pooling in head_cases.POOLED:
         assert all(f"sequence: {name}, {pooling}" in CASES for name in head_cases.SEQUENCE_LOSSES)
+    assert {loss for loss, _ in series_cases.LOSSES.values()} == set(HEADS["forecast"].losses)
+    for pooling in CHOICES["classifier_pooling"]:
+        assert all(f"forecast: {name}, {pooling}" in CASES for name in series_cases.LOSSES)
+    frames = {(f.get("centre", "mean"), f.get("divide", True)) for f in series_cases.FRAMES.values()}
+    assert frames == {(centre, divide) for centre in CENTRES for divide in (True, False)}
 
 
 def test_both_families_and_their_presets_have_cases():

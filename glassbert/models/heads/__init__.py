@@ -12,6 +12,7 @@ from typing import Any
 from glassbert.errors import ConfigError
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads.embedding import EmbeddingHead
+from glassbert.models.heads.forecast import ForecastHead
 from glassbert.models.heads.head import Head, HeadPart
 from glassbert.models.heads.labels import pad_rows
 from glassbert.models.heads.losses import LOSS_OPTIONS, LossOptions
@@ -25,6 +26,7 @@ __all__ = [
     "HEADS",
     "LOSS_OPTIONS",
     "EmbeddingHead",
+    "ForecastHead",
     "Head",
     "HeadPart",
     "LossOptions",
@@ -43,7 +45,11 @@ __all__ = [
 ]
 
 HEADS: dict[str, type[Head]] = {
-    head.kind: head for head in (MaskedLanguageHead, TokenHead, SequenceHead, PretrainingHead, SpanHead, EmbeddingHead)
+    head.kind: head
+    for head in (
+        *(MaskedLanguageHead, TokenHead, SequenceHead, PretrainingHead, SpanHead, EmbeddingHead),
+        ForecastHead,
+    )
 }
 
 
@@ -57,6 +63,8 @@ def make_head(
     if kind not in HEADS:
         raise ConfigError(f"unknown head {kind!r}; choose one of {', '.join(HEADS)}")
     head = HEADS[kind]
+    if not head.flattens and config.classifier_pooling == "flatten" and hasattr(head, "pooling"):
+        raise ConfigError(f"a {kind} head needs one vector a window, so it cannot flatten; choose mean or attention")
     if not head.labelled:
         return head(config, head.own_labels, loss, loss_options)
     if not isinstance(num_labels, int) or num_labels < 1:

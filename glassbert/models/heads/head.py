@@ -23,11 +23,13 @@ class Head(ABC):
 
     kind: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ("labels",)  # what a batch must bring besides its tokens
+    told: ClassVar[str] = "mask"  # what it is given besides hidden states: "mask", which tokens are real, or "windows"
     pools: ClassVar[bool] = False  # whether it looks through the pooler, where the config has one
     labelled: ClassVar[bool] = False  # whether the user says how many labels there are
     own_labels: ClassVar[int] = 0  # how many there are where the user does not
     losses: ClassVar[tuple[str, ...]] = ("cross_entropy",)  # what it can be trained with, the usual one first
     takes_loss_options: ClassVar[bool] = False
+    flattens: ClassVar[bool] = False  # whether it may read all tokens side by side instead of one pooled vector
     default_pooling: ClassVar[str | None] = None  # of a fresh head, where it prefers one
 
     def __init__(

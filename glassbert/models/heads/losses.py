@@ -27,6 +27,8 @@ from glassbert.ops import (
     cross_entropy_backward,
     focal_loss,
     focal_loss_backward,
+    huber_loss,
+    huber_loss_backward,
     mean_squared_error,
     mean_squared_error_backward,
     ordinal_loss,
@@ -45,6 +47,7 @@ class LossOptions:
     label_smoothing   the share of every answer that is spread over all classes   in [0, 1)
     focal_gamma       how little counts what is known already; 0: all the same    at least 0
     temperature       of the contrastive loss: small ones listen to near misses   above 0
+    huber_delta       from which error on a Huber loss grows in a straight line   above 0
     target_mean       what is taken from the targets before they are learned,     one number an output
     target_scale      and by what the rest is divided: small, even targets are learned best
     """
@@ -54,6 +57,7 @@ class LossOptions:
     label_smoothing: float = 0.0
     focal_gamma: float = 0.0
     temperature: float = 0.05
+    huber_delta: float = 1.0
     target_mean: Weights | None = None
     target_scale: Weights | None = None
 
@@ -88,6 +92,7 @@ TAKES: dict[str, tuple[str, ...]] = {
     "cross_entropy": ("class_weights", "label_smoothing", "focal_gamma"),
     "binary_cross_entropy": ("positive_weights", "focal_gamma"),
     "mean_squared_error": ("target_mean", "target_scale"),
+    "huber": ("huber_delta",),
     "ordinal": (),
     "cosine": (),
     "contrastive": ("temperature",),
@@ -99,6 +104,7 @@ LIMITS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "label_smoothing": ("in [0, 1)", lambda x: 0 <= x < 1),
     "focal_gamma": ("of at least 0", lambda x: x >= 0),
     "temperature": ABOVE_ZERO,
+    "huber_delta": ABOVE_ZERO,
     "target_mean": ("that is finite", lambda x: True),
     "target_scale": ABOVE_ZERO,
 }
@@ -126,6 +132,7 @@ CRITERIA: dict[str, Callable[[LossOptions], Criterion]] = {
         partial(binary_cross_entropy, positive_weights=o.positive_weights), binary_cross_entropy_backward
     ),
     "mean_squared_error": lambda o: Criterion(mean_squared_error, mean_squared_error_backward),
+    "huber": lambda o: Criterion(partial(huber_loss, delta=o.huber_delta), huber_loss_backward),
     "ordinal": lambda o: Criterion(ordinal_loss, ordinal_loss_backward),
     "cosine": lambda o: Criterion(cosine_loss, cosine_loss_backward),
     "contrastive": lambda o: Criterion(

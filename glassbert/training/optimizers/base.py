@@ -25,6 +25,8 @@ from glassbert.engines.namespace import Array
 from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
+from glassbert.training.optimizers.checks import CHECKS, check_fit
+from glassbert.training.optimizers.rates import Rates
 
 CHUNK = 131_072  # elements: small enough for the cache, long enough that threads rarely meet at the interpreter's lock
 
@@ -35,7 +37,8 @@ Span = tuple[str, int, int]  # a piece of the flattened parameter of that name
 class Optimizer(ABC):
     """Named buffers beside the parameters, and the step. On NumPy it works in place; on MLX it is a pure function.
 
-    `learning_rate` may be set before every step; the other settings stay as they were given.
+    `learning_rate` may be set before every step, and so may `rates`, a factor on it by the name of a parameter; the
+    other settings stay as they were given.
     """
 
     name: ClassVar[str]
@@ -51,6 +54,7 @@ class Optimizer(ABC):
         self.clip = clip
         self.decayed = {name: len(shape) > 1 for name, shape in self.layout.shapes.items()}  # no norm, no bias
         self.state: dict[str, Any] = {name: self.engine.parameters(self.layout_of(name)) for name in self.buffers}
+        self.rates = None
         self.attempts = 0  # steps begun; `steps` counts those that moved the parameters
         self._steps: Any = self.engine.integers(0) if self.engine.compiles else 0
         self._check()
@@ -66,6 +70,35 @@ class Optimizer(ABC):
     @steps.setter
     def steps(self, value: int) -> None:
         self._steps = self.engine.integers(value) if self.engine.compiles else int(value)
+
+    # ---- who learns, and how fast -----------------------------------------------------------------------------------
+
+    @property
+    def rates(self) -> Mapping[str, float] | None:
+        """A factor on the learning rate by parameter; one that is not named has 1, and one with 0 stands still."""
+        return self._rates.given
+
+    @rates.setter
+    def rates(self, given: Mapping[str, float] | None) -> None:
+        self._rates = Rates(self.layout.shapes, given)
+
+    @property
+    def learning(self) -> frozenset[str] | None:
+        """The parameters that do not stand still; None where all of them learn."""
+        return self._rates.learning
+
+    @property
+    def learning_rates(self) -> float | list[float]:
+        """What a compiled step is given: the learning rate, or that of every group of parameters."""
+        if self.rates is None:
+            return self.learning_rate
+        return [self.learning_rate * factor for factor in self._rates.groups]
+
+    @property
+    def compiled_with(self) -> tuple[Any, ...]:
+        """What a compiled step has inside; with anything else here it must be compiled anew."""
+        groups = () if self.rates is None else tuple(self._rates.group_of.items())
+        return *self.settings.items(), groups
 
     # ---- the formula ----------------------------------------------------------------------------------------------
 
@@ -102,8 +135,9 @@ class Optimizer(ABC):
         return norm
 
     def gradient_norm(self, gradients: FlatGradients) -> float:
-        """√Σ g² over all parameters together."""
-        pieces = [part[i : i + CHUNK] for part in gradients.parts_that_count() for i in range(0, len(part), CHUNK)]
+        """√Σ g² over all parameters that learn, together."""
+        parts = gradients.parts_that_count(self.learning)
+        pieces = [part[i : i + CHUNK] for part in parts for i in range(0, len(part), CHUNK)]
         threads = self.engine.threads
         return math.sqrt(sum(run_together(_sum_of_squares, [pieces[i::threads] for i in range(threads)])))
 
@@ -114,22 +148,25 @@ class Optimizer(ABC):
         work = functools.partial(self._walk, parameters, gradients, f)
         run_together(work, [spans[i::threads] for i in range(threads)])
 
-    def _factors_for(self, norm: float, kind: Any) -> Any:
+    def _factors_for(self, norm: float, kind: Any) -> dict[str, Any]:
+        """The scalars of this step for every parameter that learns."""
         scale = 1.0 if self.clip is None or norm <= self.clip else self.clip / norm
-        factors = self.factors(np, float(self.steps), self.learning_rate, scale)
-        return type(factors)(*(kind(value) for value in factors))
+        step, rate = float(self.steps), self.learning_rate
+        groups = [self.factors(np, step, rate * factor, scale) for factor in self._rates.groups]
+        groups = [type(factors)(*(kind(value) for value in factors)) for factors in groups]
+        return {name: groups[group] for name, group in self._rates.group_of.items()}
 
     def _spans(self, names: Any) -> list[Span]:
-        """The named parameters in chunks."""
-        sizes = {name: math.prod(self.layout.shapes[name]) for name in names}
+        """Those of the named parameters that learn, in chunks."""
+        sizes = {name: math.prod(self.layout.shapes[name]) for name in names if name in self._rates.group_of}
         return [(name, i, min(i + CHUNK, size)) for name, size in sizes.items() for i in range(0, size, CHUNK)]
 
-    def _walk(self, parameters: FlatArrays, gradients: FlatGradients, f: Any, spans: list[Span]) -> None:
+    def _walk(self, parameters: FlatArrays, gradients: FlatGradients, f: Mapping[str, Any], spans: list[Span]) -> None:
         scratch = np.empty(CHUNK, parameters.flat.dtype)
         buffers = [self.state[name] for name in self.buffers]
         for name, start, stop in spans:
             p, g, *rest = (array[name].reshape(-1)[start:stop] for array in (parameters, gradients.buffer, *buffers))
-            self.move_chunk(p, g, rest, f, self.decayed[name], scratch[: stop - start])
+            self.move_chunk(p, g, rest, f[name], self.decayed[name], scratch[: stop - start])
 
     # ---- MLX: a pure function -------------------------------------------------------------------------------------
 
@@ -144,25 +181,40 @@ class Optimizer(ABC):
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]], Any, Any]:
         """New parameters, new state, the norm of the gradient, and whether norm and loss are finite; to be compiled.
 
-        All from MLX arrays. `step` counts from 1. Where norm or loss is not finite, the new values are the old ones.
+        All from MLX arrays. `step` counts from 1; `learning_rate` is one number, or one for each group of `rates`.
+        Where norm or loss is not finite, the new values are the old ones.
         """
         xp = self.engine.xp
-        norm = xp.sqrt(xp.stack([xp.square(g.astype(xp.float32)).sum() for g in gradients.values()]).sum())
+        norm = xp.sqrt(self._squares(gradients))
         fine = xp.isfinite(norm + loss)
         scale = xp.minimum(1.0, self.clip / (norm + 1e-12)) if self.clip is not None else xp.array(1.0)
-        f = self.factors(xp, step, learning_rate, scale)
-        # Every factor is a scalar array, so that the whole update of a parameter compiles to one pass over memory.
-        still = zip(f, self.standing_still, strict=True)
-        f = type(f)(*(xp.array(value) if stop is None else xp.where(fine, value, stop) for value, stop in still))
-        new_p, new_state = self._move_arrays(parameters, gradients, state, f, fine)
+        by_group = learning_rate if learning_rate.ndim else [learning_rate * factor for factor in self._rates.groups]
+        groups = [self._fine_factors(step, rate, scale, fine) for rate in by_group]
+        f = {name: groups[group] for name, group in self._rates.group_of.items()}
+        # What stands still is handed on as it is.
+        new_p, new_state = dict(parameters), {buffer: dict(state[buffer]) for buffer in self.buffers}
+        self._move_arrays(parameters, gradients, state, f, fine, new_p, new_state)
         return new_p, new_state, norm, fine
 
-    def _move_arrays(self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, fine: Any) -> tuple[Any, Any]:
-        new_p: dict[str, Any] = {}
-        new_state: dict[str, dict[str, Any]] = {buffer: {} for buffer in self.buffers}
-        for name, p in parameters.items():
-            self._move_array(name, p, gradients[name], state, f, fine, new_p, new_state)
-        return new_p, new_state
+    def _squares(self, gradients: Buffers) -> Any:
+        """Σ g² over all parameters that learn."""
+        xp = self.engine.xp
+        return xp.stack([xp.square(gradients[name].astype(xp.float32)).sum() for name in self._rates.group_of]).sum()
+
+    def _fine_factors(self, step: Any, learning_rate: Any, scale: Any, fine: Any) -> Any:
+        """The scalars of a step, or those with which nothing moves.
+
+        Every one is a scalar array, so that the whole update of a parameter compiles to one pass over memory.
+        """
+        xp, f = self.engine.xp, self.factors(self.engine.xp, step, learning_rate, scale)
+        still = zip(f, self.standing_still, strict=True)
+        return type(f)(*(xp.array(value) if stop is None else xp.where(fine, value, stop) for value, stop in still))
+
+    def _move_arrays(
+        self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, fine: Any, new_p: Any, new_state: Any
+    ) -> None:
+        for name in f:
+            self._move_array(name, parameters[name], gradients[name], state, f[name], fine, new_p, new_state)
 
     def _move_array(self, name: str, p: Any, g: Any, state: Any, f: Any, fine: Any, new_p: Any, new_state: Any) -> None:
         xp, g = self.engine.xp, self._taken(g, fine)
@@ -214,41 +266,6 @@ class Optimizer(ABC):
 
     def load_state_numbers(self, numbers: Mapping[str, Any]) -> None:
         self.steps, self.attempts = int(numbers["steps"]), int(numbers["attempts"])
-
-
-def check_fit(what: str, wanted: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray]) -> None:
-    """An error that names the first array that is missing, unknown or of another shape."""
-    for name in [*wanted, *arrays]:
-        if name not in arrays:
-            raise TrainingError(f"{what} has no {name!r}; it was saved by another optimizer or for another model")
-        if name not in wanted:
-            raise TrainingError(f"{what} has {name!r}, which belongs to another optimizer or another model")
-        if tuple(arrays[name].shape) != wanted[name]:
-            raise TrainingError(f"{what}: {name!r} has the shape {arrays[name].shape}, and {wanted[name]} is needed")
-
-
-def _number(low: float, high: float = math.inf) -> Any:
-    def fits(value: Any) -> bool:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value < high
-
-    return fits
-
-
-def _betas(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and all(_number(0, 1)(beta) for beta in value)
-
-
-CHECKS: dict[str, tuple[Any, str]] = {
-    "learning_rate": (_number(0), "a number of at least 0"),
-    "weight_decay": (_number(0), "a number of at least 0"),
-    "clip": (lambda value: value is None or (_number(0)(value) and value > 0), "a number above 0, or None"),
-    "betas": (_betas, "a pair of numbers in [0, 1)"),
-    "momentum": (_number(0, 1), "in [0, 1)"),
-    "epsilon": (_number(0), "a number of at least 0"),
-    "gamma": (lambda value: _number(0)(value) and value > 0, "a number above 0"),
-    "every": (lambda value: isinstance(value, int) and value >= 1, "a whole number of at least 1"),
-    "iterations": (lambda value: isinstance(value, int) and value >= 1, "a whole number of at least 1"),
-}
 
 
 def early(xp: Any, beta: float, step: Any) -> Any:

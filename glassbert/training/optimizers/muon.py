@@ -103,7 +103,7 @@ class Muon(AdamW):
         self.steps += 1
         f = self._factors_for(norm, parameters.flat.dtype.type)
         spans, threads = self._spans(self._others()), self.engine.threads
-        pieces = [(name, i) for name, count in self.matrices.items() for i in range(count)]
+        pieces = [(name, i) for name, count in self.matrices.items() if name in f for i in range(count)]
         shares: list[tuple[list[Span], list[tuple[str, int]]]] = [(spans[i::threads], []) for i in range(threads)]
         loads = [0.0] * threads
         arrays = (parameters, gradients.buffer, self.state["mean"])
@@ -116,7 +116,7 @@ class Muon(AdamW):
             self._walk(parameters, gradients, f, share[0])
             for name, i in share[1]:
                 p, g, mean = (array[name].reshape(self._shape(name))[i] for array in arrays)
-                self._move_matrix(p, g, mean, f, self.decayed[name])
+                self._move_matrix(p, g, mean, f[name], self.decayed[name])
 
         run_together(work, shares)
 
@@ -141,19 +141,19 @@ class Muon(AdamW):
 
     # ---- MLX ------------------------------------------------------------------------------------------------------
 
-    def _move_arrays(self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, fine: Any) -> tuple[Any, Any]:
+    def _move_arrays(
+        self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, fine: Any, new_p: Any, new_state: Any
+    ) -> None:
         """Matrices of one shape go through the polynomial together, as one product of many."""
         xp = self.engine.xp
-        new_p: dict[str, Any] = {}
-        new_state: dict[str, dict[str, Any]] = {buffer: {} for buffer in self.buffers}
         groups: dict[tuple[int, int], list[tuple[str, Any]]] = {}
-        for name, p in parameters.items():
+        for name, own in f.items():
             if name not in self.matrices:
-                self._move_array(name, p, gradients[name], state, f, fine, new_p, new_state)
+                self._move_array(name, parameters[name], gradients[name], state, own, fine, new_p, new_state)
                 continue
             g = self._taken(gradients[name], fine)
-            mean = new_state["mean"][name] = f.momentum * state["mean"][name] + f.new * g
-            step = (f.new * g + f.momentum * mean).reshape(self._shape(name)).astype(self.engine.compute_dtype)
+            mean = new_state["mean"][name] = own.momentum * state["mean"][name] + own.new * g
+            step = (own.new * g + own.momentum * mean).reshape(self._shape(name)).astype(self.engine.compute_dtype)
             wide = step if step.shape[-2] <= step.shape[-1] else xp.swapaxes(step, -1, -2)
             groups.setdefault(tuple(wide.shape[-2:]), []).append((name, wide))
         for group in groups.values():
@@ -165,9 +165,8 @@ class Muon(AdamW):
                 start += count
                 step = (step if rows <= columns else xp.swapaxes(step, -1, -2)).reshape(rows * count, columns)
                 p = parameters[name]
-                kept = p * f.shrink if self.decayed[name] else p
-                new_p[name] = kept - f.matrix_rate * _scale((rows, columns)) * step
-        return {name: new_p[name] for name in parameters}, new_state
+                kept = p * f[name].shrink if self.decayed[name] else p
+                new_p[name] = kept - f[name].matrix_rate * _scale((rows, columns)) * step
 
 
 def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:

@@ -97,7 +97,8 @@ class Sophia(Optimizer):
 
     def observed(self, state: dict[str, Any], gradients: Buffers) -> dict[str, Any]:
         xp, keep = self.engine.xp, self.betas[1]
-        norm = xp.stack([xp.square(g.astype(xp.float32)).sum() for g in gradients.values()]).sum()
-        fine, old = xp.isfinite(norm), state["curvature"]
-        new = {name: keep * h + (1.0 - keep) * xp.square(gradients[name].astype(xp.float32)) for name, h in old.items()}
-        return {**state, "curvature": {name: xp.where(fine, h, old[name]) for name, h in new.items()}}
+        fine, curvature = xp.isfinite(self._squares(gradients)), dict(state["curvature"])
+        for name in self._rates.group_of:
+            h = keep * curvature[name] + (1.0 - keep) * xp.square(gradients[name].astype(xp.float32))
+            curvature[name] = xp.where(fine, h, curvature[name])
+        return {**state, "curvature": curvature}

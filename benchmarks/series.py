@@ -1,0 +1,83 @@
+"""How well does the encoder forecast? Three series, the same windows for everybody.
+
+    python -m benchmarks.series [--data ../shared/data] [--seeds 3] [--steps 600] [--only sunspots] [--json]
+
+Passengers by month (12 ahead), lowest temperatures by day (7 ahead) and sunspots by month (12 ahead). The last fifth
+of a series judges; nothing in it is seen in training, and nothing is chosen by it. Ours is `glassbert forecast` as it
+comes: a new encoder of two blocks of 32, its recipe and its steps chosen on the part before the test. Beside it the
+last value (naive), the value one period before (seasonal naive), and autoregression by least squares on the same
+windows, with its ridge chosen on the same part (linear).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from typing import Any
+
+from benchmarks.common import Table, describe_machine, progress, show_json
+from glassbert.finetuning.forecasting import Forecasted, ForecastSettings, forecast
+from glassbert.tasks import ready_task
+
+HORIZONS = {"airline": 12, "temperatures": 7, "sunspots": 12}
+METRICS = ("mase", "rmse", "smape")
+
+
+def measure(name: str, data: str, settings: ForecastSettings) -> tuple[Forecasted, float]:
+    series = ready_task(name).open_series(data)
+    began = time.perf_counter()
+    result = forecast(series, settings.replace(horizon=HORIZONS[name]))
+    return result, time.perf_counter() - began
+
+
+def rows(name: str, result: Forecasted, seconds: float) -> list[dict[str, Any]]:
+    """One row for every contender: ours as mean and spread over the seeds."""
+    spreads = {metric: result.spread(metric) for metric in METRICS}
+    ours = {metric: None if s is None else s.mean for metric, s in spreads.items()}
+    deviation = {f"{metric}_deviation": None if s is None else s.deviation for metric, s in spreads.items()}
+    found = [{"series": name, "forecast": "ours, one seed", **ours, **deviation, "seconds": round(seconds, 1),
+              "recipe": str(result.recipe), "windows": len(result.test)}]  # fmt: skip
+    others = {n: s for n, s in result.scores().items() if n != "this model"}
+    names = {"its seeds together": f"ours, {len(result.seeds)} seeds together"}
+    return found + [{"series": name, "forecast": names.get(n, n), **asdict(s)} for n, s in others.items()]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="../shared/data", help="the folder with series/")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--only", choices=sorted(HORIZONS), help="one series instead of all three")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    settings = ForecastSettings(seeds=options.seeds, steps=options.steps)
+    found: list[dict[str, Any]] = []
+    for name in [options.only] if options.only else HORIZONS:
+        progress(f"{name} ...")
+        found += rows(name, *measure(name, options.data, settings))
+    progress("")
+    line, machine = describe_machine("glassbert")
+    if options.json:
+        show_json({"machine": machine, "rows": found})
+        return
+    lines: list[list[str] | None] = []
+    for row in found:
+        if lines and row["forecast"].startswith("ours, one"):
+            lines.append(None)
+        cells = [_cell(row[metric], row.get(f"{metric}_deviation")) for metric in METRICS]
+        lines.append([row["series"], row["forecast"], *cells])
+    notes = [f"{row['series']}: {row['windows']} windows, {row['recipe']}, {row['seconds']:.0f} s"
+             for row in found if "recipe" in row]  # fmt: skip
+    Table(f"Forecasts, {options.seeds} seeds", ["series", "forecast", "MASE", "RMSE", "sMAPE %"], lines,
+          [*notes, line], left=2).show()  # fmt: skip
+
+
+def _cell(value: float | None, deviation: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if deviation is None else f"{value:.3f} ± {deviation:.3f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Gradients of a model whose matrices are W' = W + s B A: what would be the gradient of W' becomes that of A and B.
+
+The encoder knows nothing of A and B. Where it would form the gradient dyᵀ x of a matrix, it hands dy and x over instead
+(`add_product`), and the chain rule takes one step more. Everything else of the encoder stands still: its gradients are
+not wanted, so they are not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from glassbert.engines.namespace import Array
+from glassbert.engines.parameters import FlatGradients, Gradients, Layout, ShardGradients
+from glassbert.ops import low_rank_backward
+
+
+class Adapter(NamedTuple):
+    """The change of some rows of one matrix: which, how large, and the names of A and B."""
+
+    target: str
+    weight: str
+    rows: slice
+    rank: int
+    scale: float
+    a: str
+    b: str
+
+
+Adapters = Mapping[str, Sequence[Adapter]]  # by the name of the matrix
+
+if TYPE_CHECKING:
+    Base = Gradients
+else:
+    Base = object
+
+
+class PassedOn(Base):
+    """Over any kind of gradients."""
+
+    adapters: Adapters
+
+    def wants(self, name: str) -> bool:
+        wants = super().wants
+        if name in self.adapters:
+            return any(wants(adapter.a) or wants(adapter.b) for adapter in self.adapters[name])
+        return name in self.shapes and wants(name)
+
+    def takes_product(self, name: str) -> bool:
+        return name in self.adapters and self.wants(name)
+
+    def add_product(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> None:
+        dy, x = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
+        for adapter in self.adapters[name]:
+            a, b = parameters[adapter.a], parameters[adapter.b]
+            da, db = low_rank_backward(dy[:, adapter.rows], x, a, b, adapter.scale)
+            self.add(adapter.a, da)
+            self.add(adapter.b, db)
+
+
+class LowRankGradients(PassedOn, Gradients):
+    def __init__(self, layout: Layout, adapters: Adapters):
+        super().__init__(layout.shapes)
+        self.adapters = adapters
+
+
+class FlatLowRankGradients(PassedOn, FlatGradients):
+    def __init__(self, layout: Layout, dtype: Any, adapters: Adapters):
+        self.adapters = adapters
+        super().__init__(layout, dtype)
+
+
+class ShardLowRankGradients(PassedOn, ShardGradients):
+    def __init__(self, layout: Layout, dtype: Any, adapters: Adapters):
+        self.adapters = adapters
+        super().__init__(layout, dtype)

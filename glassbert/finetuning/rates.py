@@ -1,0 +1,74 @@
+"""Who learns how fast: a factor on the learning rate for every parameter of a model, for `optimizer.rates`.
+
+A pretrained encoder knows most at the bottom, and the head nothing yet. So the head learns at the full rate, and every
+layer below a little slower than the one above it:
+
+    head, pooler          head_factor
+    layer i of L          decayᴸ⁻ⁱ             the top layer (and the last norm): decay; the bottom one: decayᴸ
+    embeddings            decayᴸ⁺¹
+
+A factor of 0 freezes: the parameter keeps every bit, weight decay included, and backward ends above the layers in which
+nothing learns, which saves their time. Gradual unfreezing begins with the head alone and lets one more layer from the
+top learn in every epoch:
+
+    optimizer.rates = layer_rates(model, decay=0.9, unfrozen_layers=epoch)
+"""
+
+from __future__ import annotations
+
+from glassbert.errors import TrainingError
+from glassbert.models.model import Model
+
+
+def layer_rates(
+    model: Model,
+    *,
+    decay: float = 1.0,
+    head_factor: float = 1.0,
+    freeze: int | str = 0,
+    unfrozen_layers: int | None = None,
+) -> dict[str, float]:
+    """The factor of every parameter of `model`, by its name.
+
+    decay            each layer's factor over that of the layer above it, above 0 and at most 1
+    head_factor      of head and pooler; a fresh head may learn faster than what it stands on
+    freeze           "embeddings"; so many of the lowest layers, and the embeddings with them; or "encoder", all of it
+    unfrozen_layers  how many layers from the top learn so far, in a gradual unfreezing; the embeddings come after the
+                     lowest layer. None: all of them. What `freeze` names stays frozen.
+    """
+    layers = model.config.num_hidden_layers
+    if isinstance(decay, bool) or not isinstance(decay, (int, float)) or not 0 < decay <= 1:
+        raise TrainingError(f"the decay from layer to layer must be above 0 and at most 1, got {decay!r}")
+    if isinstance(head_factor, bool) or not isinstance(head_factor, (int, float)) or not head_factor >= 0:
+        raise TrainingError(f"head_factor must be a number of at least 0, got {head_factor!r}")
+    if unfrozen_layers is not None and (isinstance(unfrozen_layers, bool) or not unfrozen_layers >= 0):
+        raise TrainingError(f"unfrozen_layers must be a number of layers, got {unfrozen_layers!r}")
+    frozen = max(_frozen_levels(freeze, layers), 0 if unfrozen_layers is None else layers + 1 - unfrozen_layers)
+    rates = {}
+    for name in model.layout.shapes:
+        level = _level(name, layers)
+        if level > layers:
+            rates[name] = float(head_factor)
+        else:
+            rates[name] = 0.0 if level < frozen else decay ** (layers + 1 - level)
+    return rates
+
+
+def _level(name: str, layers: int) -> int:
+    """0 for the embeddings, 1 to L for the layers, more for the head; the last norm belongs to the top layer."""
+    place, _, rest = name.partition(".")
+    if place == "layers":
+        return 1 + int(rest.partition(".")[0])
+    return {"embeddings": 0, "final_norm": layers}.get(place, layers + 1)
+
+
+def _frozen_levels(freeze: int | str, layers: int) -> int:
+    """How many levels from the bottom stand still."""
+    named = {"embeddings": 1, "encoder": layers + 1}
+    if isinstance(freeze, str) and freeze in named:
+        return named[freeze]
+    if isinstance(freeze, int) and not isinstance(freeze, bool) and 0 <= freeze <= layers:
+        return freeze + 1 if freeze else 0
+    raise TrainingError(
+        f"freeze must be 'embeddings', 'encoder' or a number of the lowest of the {layers} layers, got {freeze!r}"
+    )

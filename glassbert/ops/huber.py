@@ -1,0 +1,32 @@
+"""The Huber loss: squared for small errors, straight for large ones, so that an outlier cannot shout.
+
+huber(d) = d² / 2                   where |d| ≤ δ
+           δ · (|d| - δ / 2)        beyond: the line that continues the parabola         d = output - target
+"""
+
+from __future__ import annotations
+
+from glassbert.engines.namespace import Array, namespace
+from glassbert.ops.losses import IGNORED, in_full
+from glassbert.ops.registry import op
+
+
+@op
+def huber_loss(outputs: Array, targets: Array, delta: float = 1.0) -> tuple[Array, tuple[Array, Array]]:
+    """The mean over the targets that are not -100."""
+    xp = namespace(outputs)
+    outputs = in_full(outputs)
+    valid = targets != IGNORED
+    count = xp.maximum(valid.sum(), 1)
+    difference = xp.where(valid, outputs - targets.astype(outputs.dtype), 0)
+    near = xp.clip(difference, -delta, delta)
+    # d·n - n²/2 with n = clip(d): the parabola where n = d, the line where n = ±δ
+    each = near * (difference - 0.5 * near)
+    return (each.sum() / count).astype(outputs.dtype), (near, count)
+
+
+@op
+def huber_loss_backward(dloss: Array, cache: tuple[Array, Array]) -> Array:
+    """The slope is the error itself, and never steeper than δ:  clip(d, -δ, δ)."""
+    near, count = cache
+    return near * (dloss / count).astype(near.dtype)
