@@ -123,6 +123,31 @@ class Section:
             f'<figure><div class="picture">{svg}</div><figcaption>{inline(caption)}</figcaption></figure>'
         )
 
+    def tokens(
+        self,
+        tokens: Sequence[str],
+        values: Sequence[float],
+        *,
+        write: Callable[[float], str] | None = None,
+        marked: int | None = None,
+        largest: float = 0.0,
+    ) -> None:
+        """A text whose tokens are shaded by their values, orange below zero, each written underneath by `write`.
+
+        Pieces such as "##ing" are joined to the piece before. `largest` is the value of the darkest shade, at least.
+        """
+        top = max(largest, *(abs(value) for value in values)) or 1.0
+        parts = []
+        for place, (token, value) in enumerate(zip(tokens, values, strict=True)):
+            classes = "token" + " joined" * token.startswith("##") + " marked" * (place == marked)
+            hue = "36, 120, 196" if value >= 0 else "217, 102, 26"
+            below = f"<small>{escape(write(value))}</small>" if write else ""
+            shade = f"background: rgba({hue}, {0.7 * abs(value) / top:.3f})"
+            parts.append(
+                f'<span class="{classes}"><b style="{shade}">{escape(token.removeprefix("##"))}</b>{below}</span>'
+            )
+        self._parts.append(f'<p class="tokens">{"".join(parts)}</p>')
+
     def code(self, text: str) -> None:
         self._parts.append(f'<pre tabindex="0"><code>{escape(text)}</code></pre>')
 

@@ -53,22 +53,28 @@ def answers(model: Model, tokenizer: Any, ids: np.ndarray, top: int = 5) -> list
         chances = np.exp(scores - scores.max())
         chances /= chances.sum()
         best = np.argsort(-chances)[:top]
-        found.append([Answer(_readable(tokenizer.id_to_token(int(i))), float(chances[i])) for i in best])
+        found.append([Answer(readable(tokenizer.id_to_token(int(i))), float(chances[i])) for i in best])
     return found
 
 
-def _readable(token: str | None) -> str:
+def readable(token: str | None) -> str:
     return "?" if token is None else token.replace("Ġ", "").replace("▁", "")
 
 
 def load_for_filling(path: str | Path, engine: str = "auto") -> tuple[Model, Any]:
     """A masked language model and its tokenizer: of a run (finished or not), or of any folder that holds both."""
     from glassbert.checkpoints import load
+
+    model = load(path, engine=engine, head="mlm")
+    return model, tokenizer_with(path)
+
+
+def tokenizer_with(path: str | Path) -> Any:
+    """The tokenizer that lies with a saved model: in its folder, in the run's, or in that of a checkpoint's run."""
     from glassbert.text import load_tokenizer
 
     path = Path(path)
-    model = load(path, engine=engine, head="mlm")
     for folder in (path / "model", path, path / "tokenizer", *(parent / "tokenizer" for parent in path.parents[:2])):
         if (folder / "tokenizer.json").exists() or (folder / "vocab.txt").exists():
-            return model, load_tokenizer(folder)
+            return load_tokenizer(folder)
     raise InputError(f"there is no tokenizer with the model in {path}: neither tokenizer.json nor vocab.txt")

@@ -3,6 +3,7 @@
 RUN/settings.json              what was asked for; with the corpus, all that repeating the run needs
 RUN/log.jsonl                  what happened, a line each
 RUN/checkpoints/step-00001200/ the whole state of the run at a step
+RUN/snapshots/step-00000120/   the weights at a few moments, where that was asked for
 RUN/model/                     the finished model with its tokenizer
 RUN/report.html                what to look at
 """
@@ -23,6 +24,7 @@ from glassbert.errors import TrainingError
 from glassbert.files import explained, write_json
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
+PRETRAINING, FINETUNING = "pretraining", "finetuning"
 WRITING = ".writing-"  # a checkpoint on its way to the disk, or one whose writer was killed
 
 
@@ -73,7 +75,7 @@ class RunFolder:
 
     def undo(self) -> None:
         """Take back a run that has not begun: afterwards the folder may be used again."""
-        for folder in (self.checkpoints, self.path / "tokenizer"):
+        for folder in (self.checkpoints, self.path / "snapshots", self.path / "tokenizer"):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.report, self.settings_file):
             file.unlink(missing_ok=True)
@@ -115,6 +117,14 @@ class RunFolder:
                 f"the disk of {self.path} has {free / 2**20:,.0f} MiB free, and the run's checkpoints need "
                 f"{needed / 2**20:,.0f}; free some space, lower --keep, or choose another folder with --run"
             )
+
+
+def kind_of_run(path: str | Path) -> str:
+    """What the run in a folder does; "" where there is none. Only a pretraining does not write it down."""
+    try:
+        return json.loads((Path(path) / "settings.json").read_text(encoding="utf-8")).get("kind", PRETRAINING)
+    except (OSError, ValueError, AttributeError):
+        return ""
 
 
 def new_run_folder(runs: str | Path, name: str) -> RunFolder:

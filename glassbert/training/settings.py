@@ -8,26 +8,33 @@ is checked before anything is read or written.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
+from glassbert.training.field_checks import (
+    Check,
+    about,
+    check_fields,
+    check_known,
+    is_between,
+    is_flag,
+    is_integer,
+    is_number,
+    is_text,
+    one_of,
+)
 
 MASK_SENTENCE = "Paris is the [MASK] of France."
 BUILT_IN_SENTENCE = "This function returns a [MASK] of strings."  # the built-in texts are about Python
 BUDGETS = ("steps", "tokens", "minutes")
-CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name not in ("family", "vocab_size")}
-
-
-def about(default: Any, text: str, panel: str) -> Any:
-    """A field with the sentence that `--help` shows and the heading it stands under."""
-    return field(default=default, metadata={"help": text, "panel": panel})
+NOT_CHOSEN = ("family", "vocab_size", "series")  # of a config: they follow from the preset and the corpus
+CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name not in NOT_CHOSEN}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +94,9 @@ class TrainingSettings:
     final_evaluation_rows: int = about(4_096, "Held-out rows of the last evaluation.", "Watching")
     checkpoint_every: int | None = about(None, "Steps between checkpoints; without it 10 in a run.", "Watching")
     keep: int = about(2, "The last checkpoints to keep; the best is kept as well.", "Watching")
+    snapshots: int = about(
+        0, "Moments whose weights are kept to look at later, the beginning and then ever later ones.", "Watching"
+    )
     sentence: str = about(MASK_SENTENCE, "A sentence with [MASK] that is answered again and again.", "Watching")
     tensorboard: bool = about(False, "Write TensorBoard files too (needs tensorboardX).", "Watching")
     wandb: str = about("", "The Weights & Biases project to log to (needs wandb).", "Watching")
@@ -101,10 +111,7 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         paths: Any = self.corpus or ()
         object.__setattr__(self, "corpus", (paths,) if isinstance(paths, str) else tuple(paths))
-        for name, (holds, what) in CHECKS.items():
-            value = getattr(self, name)
-            if not (value is None and name in OPTIONAL) and not holds(value):
-                raise TrainingError(f"{name} must be {what}, got {value!r}")
+        check_fields(self, CHECKS, OPTIONAL)
         if self.clip == 0:
             object.__setattr__(self, "clip", None)
         given = [name for name in BUDGETS if getattr(self, name) is not None]
@@ -118,7 +125,7 @@ class TrainingSettings:
             raise TrainingError(f"short_length {self.short_length} must be below length {self.length}")
         if self.sentence and self.sentence.count("[MASK]") != 1:
             raise TrainingError(f"the sentence must contain [MASK] exactly once, as in {MASK_SENTENCE!r}")
-        _known(self.model, CONFIG_FIELDS, "the model")
+        check_known(self.model, CONFIG_FIELDS, "the model")
 
     @property
     def budget(self) -> tuple[str, float]:
@@ -134,7 +141,7 @@ class TrainingSettings:
         return self.mask_rate + progress * (self.final_mask_rate - self.mask_rate)
 
     def replace(self, **changes: Any) -> Self:
-        _known(changes, _FIELDS, "the settings")
+        check_known(changes, _FIELDS, "the settings")
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,7 +153,7 @@ class TrainingSettings:
         from glassbert.training.recipes import defaults_for
 
         values = {name.replace("-", "_"): value for name, value in values.items()}
-        _known(values, {**_FIELDS, **CONFIG_FIELDS}, "the settings")
+        check_known(values, {**_FIELDS, **CONFIG_FIELDS}, "the settings")
         model = {**values.pop("model", {}), **{name: values.pop(name) for name in list(values) if name not in _FIELDS}}
         defaults = defaults_for(values.get("preset", "mini"), values.get("size"))
         if values.get("optimizer", defaults["optimizer"]) != defaults["optimizer"]:
@@ -174,66 +181,34 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise TrainingError(f"{path} is not TOML: {error}") from error
 
 
-def _integer(low: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= low
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _between(low: float, high: float) -> Callable[[Any], bool]:
-    return lambda value: _number(value) and low < value < high
-
-
-def _one_of(*choices: str) -> tuple[Callable[[Any], bool], str]:
-    return lambda value: value in choices, f"one of {', '.join(choices)}"
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(("preset", "start_from", "tokenizer", "objective", "sentence", "wandb"), (_text, "text")),
-    **dict.fromkeys(("tensorboard", "gradient_checkpointing"), (_flag, "true or false")),
+CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("preset", "start_from", "tokenizer", "objective", "sentence", "wandb"), (is_text, "text")),
+    **dict.fromkeys(("tensorboard", "gradient_checkpointing"), (is_flag, "true or false")),
     **dict.fromkeys(
         ("batch", "physical_batch", "steps", "tokens", "patience", "max_skipped", "evaluate_every", "checkpoint_every",
          "evaluation_rows", "final_evaluation_rows", "keep", "threads"),
-        (_integer(1), "a whole number of at least 1"),
+        (is_integer(1), "a whole number of at least 1"),
     ),
-    **dict.fromkeys(("seed", "data_seed"), (_integer(0), "a whole number of at least 0")),
-    **dict.fromkeys(("length", "short_length"), (_integer(8), "a whole number of at least 8")),
-    **dict.fromkeys(("mask_rate", "final_mask_rate", "short_share"), (_between(0, 1), "between 0 and 1")),
-    "ema": (_between(0, 1), "between 0 and 1, like 0.999"),
-    "vocabulary": (_integer(64), "a whole number of at least 64"),
-    "minutes": (_between(0, math.inf), "a number above 0"),
-    "size": (_between(0.5, 100), "between 1 and 100 (3 is Mini, 6 Larger, 12 BERT-base)"),
-    "learning_rate": (_between(0, math.inf), "a number above 0"),
-    "weight_decay": (lambda value: _number(value) and value >= 0, "a number of at least 0"),
-    "clip": (lambda value: _number(value) and value >= 0, "a number of at least 0"),
-    "dropout": (lambda value: _number(value) and 0 <= value < 1, "in [0, 1)"),
-    "warmup": (lambda value: _number(value) and 0 <= value < 1, "in [0, 1)"),
-    "optimizer": _one_of(*LEARNING_RATES),
-    "schedule": _one_of(*SCHEDULES),
-    "masking": _one_of(*MASKINGS),
-    "packing": _one_of(*PACKINGS),
-    "engine": _one_of(*ENGINES),
-    "precision": _one_of(*PRECISIONS),
+    **dict.fromkeys(("seed", "data_seed", "snapshots"), (is_integer(0), "a whole number of at least 0")),
+    **dict.fromkeys(("length", "short_length"), (is_integer(8), "a whole number of at least 8")),
+    **dict.fromkeys(("mask_rate", "final_mask_rate", "short_share"), (is_between(0, 1), "between 0 and 1")),
+    "ema": (is_between(0, 1), "between 0 and 1, like 0.999"),
+    "vocabulary": (is_integer(64), "a whole number of at least 64"),
+    "minutes": (is_between(0, math.inf), "a number above 0"),
+    "size": (is_between(0.5, 100), "between 1 and 100 (3 is Mini, 6 Larger, 12 BERT-base)"),
+    "learning_rate": (is_between(0, math.inf), "a number above 0"),
+    "weight_decay": (lambda value: is_number(value) and value >= 0, "a number of at least 0"),
+    "clip": (lambda value: is_number(value) and value >= 0, "a number of at least 0"),
+    "dropout": (lambda value: is_number(value) and 0 <= value < 1, "in [0, 1)"),
+    "warmup": (lambda value: is_number(value) and 0 <= value < 1, "in [0, 1)"),
+    "optimizer": one_of(*LEARNING_RATES),
+    "schedule": one_of(*SCHEDULES),
+    "masking": one_of(*MASKINGS),
+    "packing": one_of(*PACKINGS),
+    "engine": one_of(*ENGINES),
+    "precision": one_of(*PRECISIONS),
     "corpus": (lambda value: all(isinstance(path, str) for path in value), "a path or a list of paths"),
     "model": (lambda value: isinstance(value, Mapping), "a table of config fields"),
 }  # fmt: skip
 _FIELDS = {f.name: f for f in dataclasses.fields(TrainingSettings)}
 OPTIONAL = {name for name, f in _FIELDS.items() if "None" in str(f.type)}
-
-
-def _known(given: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f". There are {', '.join(sorted(known))}."
-            raise TrainingError(f"{where} has no field {name!r}{hint}")

@@ -38,6 +38,7 @@ from glassbert.training.receipt import changed_since, check_same_run, receipt
 from glassbert.training.run_folder import RunFolder, new_run_folder
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.sinks import sinks_for
+from glassbert.training.snapshots import drop_later_snapshots, snapshot_due, write_snapshot
 from glassbert.training.state import RunState
 from glassbert.training.watching import Watcher
 from glassbert.training.workers import WorkerLost, Workers, digest_of
@@ -133,7 +134,8 @@ class Trainer:
             rows = self.data.rows_for(self.workers)
             if self.leads:
                 stack.enter_context(self.run.locked())
-                self.run.require_space(self.machinery.checkpoint_bytes * (self.settings.keep + 3))
+                copies = self.settings.keep + 3 + self.settings.snapshots
+                self.run.require_space(self.machinery.checkpoint_bytes * copies)
             self._open()
             stack.callback(self.log.close)
             self.interrupts = stack.enter_context(Interrupts())
@@ -146,6 +148,8 @@ class Trainer:
             self.feed = stack.enter_context(Feed(self.data.sources, self.state.taken, rows, threads))
             if self.state.step == 0:
                 rehearse(self)
+                if self.leads and self.settings.snapshots:
+                    write_snapshot(self.run, 0, self.model)
                 if self.model.engine.compiles:
                     length = self.data.length_at(0.0)
                     self.machinery.rehearse(self.data.sources[length].batch(0, 0, rows=rows[length]))
@@ -176,6 +180,8 @@ class Trainer:
         sinks = sinks_for(self.settings, self.run.path, self.run.name) if self.leads else []
         self.log = RunLog(self.run.log_file, self.state.log_position, sinks) if self.leads else NoLog()
         self.watcher = self._watcher()
+        if self._resuming and self.leads:
+            drop_later_snapshots(self.run, self.state.step)
         if steps:
             self.watcher.event(f"Going on from step {steps[-1]:,}.")
             for change in changed_since(self.run.read_settings(), self):
@@ -223,6 +229,8 @@ class Trainer:
             if self.leads:
                 self.evaluate()
             self._lose_patience()
+        if self.leads and snapshot_due(self.settings.snapshots, before, self.progress):
+            write_snapshot(self.run, state.step, self.model)
         if self.checkpoints.due(state.step, before, self.progress) and self.progress < 1:
             self.workers.check_equal(self.model, f"at step {state.step:,}")
             self.save()

@@ -171,3 +171,20 @@ def test_colours_can_be_read(theme):
     for name in SERIES:
         assert contrast(theme[name], theme["paper"]) >= 3, name
     assert len(set(theme.values())) == len(theme), "two names for one colour could not be told apart in an SVG"
+
+
+def test_tokens_are_shaded_by_their_values_joined_and_escaped():
+    page = Page("Tokens")
+    page.tokens(["<a>", "##b", "c"], [2.0, -1.0, 0.0], write=lambda x: f"{x:+.0f}", marked=2)
+    html = page.body()
+    assert html.count('<span class="token') == 3 and "&lt;a&gt;" in html and ">b</b>" in html
+    assert 'class="token joined"' in html and 'class="token marked"' in html
+    assert "rgba(36, 120, 196, 0.700)" in html and "rgba(217, 102, 26, 0.350)" in html
+    assert "<small>+2</small>" in html and "<small>-1</small>" in html
+
+
+def test_tokens_without_any_value_and_a_scale_from_outside():
+    page = Page("Tokens")
+    page.tokens(["a"], [0.0])
+    page.tokens(["a"], [0.25], largest=0.5)
+    assert "rgba(36, 120, 196, 0.000)" in page.body() and "rgba(36, 120, 196, 0.350)" in page.body()

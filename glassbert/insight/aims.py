@@ -1,0 +1,150 @@
+"""What is explained: the score of one answer, and its gradient where the head begins to compute.
+
+    a masked word      log P(word)                     of the vocabulary at one place
+    a class            log P(class)
+    a yes or a no      log P(answer)                   of one label
+    a rank             log P(rank)
+    a number           the number itself, in the units of the labels
+
+Scores are in nats, so that what words add to a score can be read as factors of a probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.namespace import Array
+from glassbert.engines.parameters import Gradients
+from glassbert.errors import InputError
+from glassbert.layers.scope import Cache, Scope
+from glassbert.models.heads.head import HeadPart
+from glassbert.models.heads.losses import LossOptions
+from glassbert.models.model import Model
+from glassbert.ops.losses import sigmoid, softplus
+
+
+@dataclass(frozen=True)
+class Aim:
+    """One answer of one head. `place` is the token it is given at, None where the head answers about the whole text.
+
+    `target` is a word, a class, a rank or a label; `yes` says which way a yes-or-no label was answered. Outputs are
+    divided by `temperature` before they become probabilities.
+    """
+
+    target: int
+    place: int | None = None
+    yes: bool = True
+    temperature: float = 1.0
+
+
+Scored = tuple[np.ndarray, np.ndarray]  # scores [B] and their gradient at the outputs [B, outputs]
+
+
+def _class(z: np.ndarray, aim: Aim, options: LossOptions) -> Scored:
+    shifted = z - z.max(-1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    slope = -np.exp(log_p)
+    slope[:, aim.target] += 1
+    return log_p[:, aim.target], slope
+
+
+def _label(z: np.ndarray, aim: Aim, options: LossOptions) -> Scored:
+    sign = 1.0 if aim.yes else -1.0
+    slope = np.zeros_like(z)
+    slope[:, aim.target] = sign * sigmoid(-sign * z[:, aim.target])
+    return -softplus(-sign * z[:, aim.target]), slope
+
+
+def _rank(z: np.ndarray, aim: Aim, options: LossOptions) -> Scored:
+    """log P(rank) = Σ_{k < rank} log σ(z_k) + log(1 - σ(z_rank)); nobody passes beyond the last rank."""
+    step = np.arange(z.shape[1])
+    asked, passed = step <= aim.target, (step < aim.target).astype(z.dtype)
+    return (asked * (passed * z - softplus(z))).sum(-1), asked * (passed - sigmoid(z))
+
+
+def _number(z: np.ndarray, aim: Aim, options: LossOptions) -> Scored:
+    scale = 1.0 if options.target_scale is None else options.target_scale[aim.target]
+    mean = 0.0 if options.target_mean is None else options.target_mean[aim.target]
+    slope = np.zeros_like(z)
+    slope[:, aim.target] = scale
+    return z[:, aim.target] * scale + mean, slope
+
+
+SCORES: dict[str, Callable[[np.ndarray, Aim, LossOptions], Scored]] = {
+    "cross_entropy": _class,
+    "binary_cross_entropy": _label,
+    "ordinal": _rank,
+    "mean_squared_error": _number,
+}
+
+
+def answering_head(model: Model) -> HeadPart:
+    """The part of the model's head whose answers can be explained, or an error that says what can be done instead."""
+    parts = {} if model.head is None else model.head.parts
+    for kind in ("mlm", "sequence"):
+        if kind in parts:
+            return parts[kind]
+    what = "no head" if model.head is None else f"a {model.head.kind} head"
+    raise InputError(
+        f"this model has {what}, so there is no masked word and no class to explain; its attention, geometry and "
+        f"gradients can be seen all the same: glassbert inspect RUN --pictures DIR"
+    )
+
+
+class Scorer:
+    """From hidden states [B, T, H] of one text to the scores of an aim, and back."""
+
+    def __init__(self, model: Model, aim: Aim):
+        self.model, self.aim = model, aim
+        self.part = answering_head(model)
+        self.cache = Cache()
+
+    def outputs(self, hidden: Array) -> np.ndarray:
+        """The head's raw outputs at the aim, [B, outputs] float64."""
+        at = self.part.scope(Scope(self._parameters, self.cache).inside("head"))
+        rows = None
+        if self.aim.place is not None:
+            batch, length = hidden.shape[:2]
+            rows = self.model.engine.integers(np.arange(batch) * length + self.aim.place)
+        return self._float64(self.part.head.forward(hidden, None, at, None, rows))
+
+    def score(self, hidden: Array) -> np.ndarray:
+        """[B] float64; what `gradient` needs is kept."""
+        head, temperature = self.part.head, self.aim.temperature
+        outputs = self.outputs(hidden) / temperature
+        scores, slope = SCORES[head.loss_name](outputs, self.aim, head.loss_options)
+        self._slope = slope / temperature
+        return scores
+
+    def gradient(self, shape: tuple[int, ...]) -> Array:
+        """Of the sum of the last scores, at the hidden states of this shape."""
+        at = self.part.scope(Scope(self._parameters, self.cache, Unkept()).inside("head"))
+        doutput = self.model.engine.array(self._slope)
+        return self.part.head.backward(doutput, at).reshape(shape)
+
+    @property
+    def _parameters(self) -> Any:
+        return self.model.computing(self.model.parameters)
+
+    def _float64(self, array: Array) -> np.ndarray:
+        return np.asarray(self.model.engine.to_numpy(array), np.float64)
+
+
+class Unkept(Gradients):
+    """For a backward pass on the way to the inputs: of no parameter is the gradient wanted, but the way goes on."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def wants(self, name: str) -> bool:
+        return name == "embeddings.token"
+
+    def add(self, name: str, value: Array | None) -> None:
+        pass
+
+    def add_rows(self, name: str, index: Array, rows: Array) -> None:
+        pass

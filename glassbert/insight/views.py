@@ -1,0 +1,244 @@
+"""The insights of the house, in the order of the page. Each is arrays first, then a picture of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from glassbert.errors import GlassBertError, InputError
+from glassbert.insight import attention_figures, model_figures
+from glassbert.insight.attention import attention_maps, head_habits, head_kinds
+from glassbert.insight.evolution import evolution
+from glassbert.insight.flow import gradient_flow, logged_flow
+from glassbert.insight.geometry import (
+    Components,
+    anisotropy,
+    intrinsic_dimension,
+    isotropy,
+    principal_components,
+    umap_points,
+)
+from glassbert.insight.opening import Opened
+from glassbert.insight.prediction import explain
+from glassbert.insight.pruning import head_importance, remove_greedily
+from glassbert.insight.reading import masked_batches, read_rows
+from glassbert.insight.registry import Scene, View, insight
+from glassbert.insight.states import layer_similarity, tagged_states, word_states
+from glassbert.insight.syntax import syntactic_heads
+from glassbert.metrics import Undefined
+from glassbert.training.fill_mask import question
+
+COMMON_TAGS = 5
+PRUNED_WITH = 48  # texts: every head is a whole evaluation
+GREEDY_HEADS = 16  # with more, removing them one by one would take too long
+
+
+@insight("attention", title="Attention maps")
+def attention(scene: Scene) -> View:
+    ids = {one.name: question(one.tokenizer, scene.sentence) for one in scene.models}
+    maps = {one.name: attention_maps(one.model, ids[one.name])[:, 0] for one in scene.models}
+    tokens = {one.name: [one.tokenizer.id_to_token(int(i)) for i in ids[one.name][0]] for one in scene.models}
+    return View(
+        {"maps": maps, "tokens": tokens},
+        lambda: attention_figures.maps_figure(maps, tokens),
+        f"Every head on “{scene.sentence}”, as layer.head. A row is the token that looks, a column what it looks at.",
+    )
+
+
+@insight("heads", title="What heads do with their attention")
+def heads(scene: Scene) -> View:
+    texts = scene.need_texts()
+    found = {one.name: head_habits(one.model, read_rows(one, texts), scene.told) for one in scene.models}
+    kinds = {name: head_kinds(habits) for name, habits in found.items()}
+    told = "; ".join(f"{name}: {_counted(names)}" for name, names in kinds.items())
+    return View(
+        {"habits": {name: one.as_dict() for name, one in found.items()}, "kinds": kinds},
+        lambda: attention_figures.habits_figure(found),
+        f"Shares of attention, averaged over {next(iter(found.values())).words:,} words. {told}.",
+    )
+
+
+def _counted(kinds: list[list[str]]) -> str:
+    names, counts = np.unique(np.array(kinds), return_counts=True)
+    return ", ".join(f"{count} {name}" for count, name in sorted(zip(counts, names, strict=True), reverse=True))
+
+
+@insight("syntax", title="Relations that heads know")
+def syntax(scene: Scene) -> View:
+    annotated = scene.need_annotations()
+    found = {one.name: syntactic_heads(one, annotated, len(scene.texts), scene.told) for one in scene.models}
+    arrays = {
+        name: {
+            "relations": [one.name for one in syntax.relations],
+            "heads": np.array([(one.layer, one.head) for one in syntax.relations]),
+            "accuracy": np.array([one.accuracy for one in syntax.relations]),
+            "baseline": np.array([one.baseline for one in syntax.relations]),
+        }
+        for name, syntax in found.items()
+    }
+    one = next(iter(found.values()))
+    return View(
+        arrays,
+        lambda: attention_figures.syntax_figure(found),
+        f"How often the best head (layer.head) finds the other word of a relation. The black line is the best fixed "
+        f"distance; bars in blue are better than it by more than chance. {one.sentences:,} sentences, "
+        f"{one.too_long} too long for the model; half of them chose head and distance, the other half measured.",
+    )
+
+
+@insight("pruning", title="Heads that can go")
+def pruning(scene: Scene) -> View:
+    texts = scene.need_texts()[:PRUNED_WITH]
+    importance, removal = {}, {}
+    for one in scene.models:
+        batches = masked_batches(one, texts)
+        importance[one.name] = head_importance(one.model, batches, scene.told)
+        count = importance[one.name].rise.size
+        removal[one.name] = remove_greedily(one.model, batches, None if count <= GREEDY_HEADS else 3, scene.told)
+    return View(
+        {
+            "rise": {name: one.rise for name, one in importance.items()},
+            "removed": {name: np.array(one.order) for name, one in removal.items()},
+            "losses": {name: one.losses for name, one in removal.items()},
+        },
+        lambda: attention_figures.pruning_figure(importance, removal),
+        f"The masked-word loss on {len(texts)} texts if heads fall silent: each alone, and ever more of them.",
+    )
+
+
+@insight("saliency", title="What the words of a sentence add")
+def saliency(scene: Scene) -> View:
+    found = {one.name: explain(one, scene.sentence, heads=1, told=scene.told) for one in scene.models}
+    values = {name: one.integrated.attributions for name, one in found.items()}
+    titles = {
+        name: f"{name}: {one.answer.name}" + ("" if one.answer.chance is None else f" ({one.answer.chance:.1%})")
+        for name, one in found.items()
+    }
+    tokens = {name: one.tokens for name, one in found.items()}
+    return View(
+        {"tokens": tokens, "integrated_gradients": values},
+        lambda: model_figures.saliency_figure(tokens, values, titles),
+        f"Integrated gradients of the likeliest answer to “{scene.sentence}”; with every word hidden they begin at 0.",
+    )
+
+
+@insight("geometry", title="The shape of representations")
+def geometry(scene: Scene) -> View:
+    clouds: dict[str, dict[str, Components]] = {}
+    groups: dict[str, np.ndarray] = {}
+    for one in scene.models:
+        states, groups = _states_and_groups(scene, one)
+        clouds[one.name] = {name: principal_components(cloud) for name, cloud in states.items()}
+        scene.told()
+    return View(
+        {name: {layer: cloud.points for layer, cloud in layers.items()} for name, layers in clouds.items()},
+        lambda: model_figures.clouds_figure(clouds, groups),
+        "Words by layer, in the plane of their two first principal components"
+        + (", coloured by part of speech." if len(groups) > 1 else "."),
+    )
+
+
+@insight("umap", title="Neighbourhoods of words")
+def neighbourhoods(scene: Scene) -> View:
+    points: dict[str, np.ndarray] = {}
+    groups: dict[str, np.ndarray] = {}
+    for one in scene.models:
+        states, groups = _states_and_groups(scene, one)
+        points[one.name] = umap_points(list(states.values())[-1])
+        scene.told()
+    return View(
+        points,
+        lambda: model_figures.neighbourhoods_figure(points, groups),
+        "The last layer by UMAP: words that are neighbours stay neighbours; distances between islands mean nothing.",
+    )
+
+
+@insight("shape", title="Anisotropy, isotropy, intrinsic dimension")
+def shape(scene: Scene) -> View:
+    measures = {"anisotropy": anisotropy, "isotropy": isotropy, "intrinsic dimension": intrinsic_dimension}
+    found: dict[str, dict[str, list[float]]] = {}
+    layers: list[str] = []
+    reasons: dict[str, None] = {}
+    for one in scene.models:
+        states = word_states(one.model, read_rows(one, scene.need_texts()), 2_000, once=True)
+        layers = max(layers, list(states), key=len)
+        found[one.name] = {title: [] for title in measures}
+        for title, measure in measures.items():
+            for cloud in states.values():
+                try:
+                    found[one.name][title].append(measure(cloud))
+                except Undefined as why:
+                    found[one.name][title].append(np.nan)
+                    reasons[str(why)] = None
+        scene.told()
+    return View(
+        {**found, "layers": layers},
+        lambda: model_figures.shape_figure(found, model_figures.short_places(layers)),
+        "By layer, over different words. Anisotropy: the mean cosine of two words. Isotropy: 1 where all directions "
+        "are used alike. Intrinsic dimension: in how many directions a word has neighbours (TwoNN)."
+        + "".join(f" There is {why}." for why in reasons),
+    )
+
+
+@insight("likeness", title="Which layers are alike")
+def likeness(scene: Scene) -> View:
+    states = {one.name: word_states(one.model, read_rows(one, scene.need_texts())) for one in scene.models}
+    names = list(states)
+    tables = {name: layer_similarity(states[name], states[name]) for name in names}
+    counts = {len(next(iter(one.values()))) for one in states.values()}
+    if len(names) > 1 and len(counts) == 1:
+        tables[f"{names[0]} and {names[1]}"] = layer_similarity(states[names[0]], states[names[1]])
+    layers = model_figures.short_places(max((list(one) for one in states.values()), key=len))
+    return View(
+        tables,
+        lambda: model_figures.likeness_figure(tables, layers),
+        f"Linear CKA over {max(counts):,} words: 1 for the same up to rotation and scale.",
+    )
+
+
+@insight("flow", title="How gradients flow through the layers")
+def flow(scene: Scene) -> View:
+    texts = scene.need_texts()
+    found = {one.name: gradient_flow(one.model, masked_batches(one, texts[:64]), scene.told) for one in scene.models}
+    return View(
+        {name: {"stream": one.stream, "parameters": one.parameters} for name, one in found.items()},
+        lambda: model_figures.flow_figure(found),
+        "The masked-word loss sent back through the model, from the last layer (right) to the embeddings (left).",
+    )
+
+
+@insight("training", title="Gradients and updates over the run")
+def training(scene: Scene) -> View:
+    run = scene.models[0].run
+    if run is None:
+        raise InputError(f"{scene.models[0].name} is no run, so there is no log of how it was trained")
+    found = logged_flow(run)
+    return View(
+        {**vars(found)},
+        lambda: model_figures.logged_figure(found),
+        f"As {scene.models[0].name} was trained: what its log noted at {len(found.steps)} steps.",
+    )
+
+
+@insight("evolution", title="How the model grew")
+def growth(scene: Scene) -> View:
+    one = scene.models[0]
+    found = evolution(one, read_rows(one, scene.need_texts()), scene.told)
+    return View(
+        {**vars(found)},
+        lambda: model_figures.evolution_figure(found),
+        f"{len(found.steps)} moments of the run: how far the weights of each layer went, and how like its final self "
+        "each layer was already. More moments are kept with --snapshots.",
+    )
+
+
+def _states_and_groups(scene: Scene, one: Opened) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """States of words by layer, and which of them belong to which part of speech, where that is known."""
+    if scene.annotated is None:
+        states = word_states(one.model, read_rows(one, scene.need_texts()), 2_000)
+        return states, {"words": np.ones(len(next(iter(states.values()))), bool)}
+    states, tags = tagged_states(one, scene.annotated.select(range(len(scene.texts))), "upos", 2_000)
+    names, counts = np.unique(tags, return_counts=True)
+    common = [str(name) for name in names[np.argsort(-counts)][:COMMON_TAGS]]
+    if not common:
+        raise GlassBertError("no word has a part of speech")
+    return states, {name: tags == name for name in common}

@@ -1,0 +1,59 @@
+"""Checks for the fields of settings: each says whether a value will do."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Any
+
+from glassbert.errors import TrainingError
+
+Check = tuple[Callable[[Any], bool], str]  # whether a value will do, and what would be right
+
+
+def about(default: Any, text: str, panel: str) -> Any:
+    """A field with the sentence that `--help` shows and the heading it stands under."""
+    return field(default=default, metadata={"help": text, "panel": panel})
+
+
+def is_integer(low: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= low
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_between(low: float, high: float) -> Callable[[Any], bool]:
+    return lambda value: is_number(value) and low < value < high
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def one_of(*choices: str) -> Check:
+    return lambda value: value in choices, f"one of {', '.join(choices)}"
+
+
+def check_fields(settings: Any, checks: Mapping[str, Check], optional: set[str]) -> None:
+    """An error for the first field whose value will not do; None does where a field is optional."""
+    for name, (holds, what) in checks.items():
+        value = getattr(settings, name)
+        if not (value is None and name in optional) and not holds(value):
+            raise TrainingError(f"{name} must be {what}, got {value!r}")
+
+
+def check_known(given: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
+    """An error for the first name that is not known, with the name that was probably meant."""
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f". There are {', '.join(sorted(known))}."
+            raise TrainingError(f"{where} has no field {name!r}{hint}")

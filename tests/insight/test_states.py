@@ -1,0 +1,62 @@
+"""Hidden states by layer, and how alike layers are."""
+
+import numpy as np
+import pytest
+
+from glassbert.insight import hidden_states, layer_similarity, read_rows, tagged_states, word_states
+from glassbert.tasks import Table
+from tests.insight.specimen import sentences, specimen
+
+
+@pytest.mark.parametrize("config", ["bert", "mini", "modernbert"])
+def test_states_are_those_of_the_model(config):
+    opened = specimen(config, head=None)
+    ids = [[2, 9, 12, 30, 3]]
+    output, cache = opened.model.forward(ids, trace=True)
+    states = hidden_states(opened.model, ids)
+    assert list(states) == ["embeddings", "layers.0", "layers.1"]
+    assert (states["embeddings"] == cache["embeddings.output"]).all()
+    assert (states["layers.0"] == cache["layers.0.output"]).all()
+    assert (states["layers.1"] == output).all()
+
+
+def test_words_are_taken_without_special_tokens_and_thinned_evenly():
+    opened = specimen()
+    batches = read_rows(opened, sentences(9), rows=4)
+    states = word_states(opened.model, batches)
+    assert len(states["layers.1"]) == sum(int(rows.words.sum()) for rows in batches)
+    first = hidden_states(opened.model, batches[0].ids, batches[0].mask)["layers.1"]
+    assert states["layers.1"][0] == pytest.approx(first[0, 1], abs=1e-6)
+    few = word_states(opened.model, batches, 5)["layers.1"]
+    assert len(few) == 5 and (few[[0, -1]] == states["layers.1"][[0, -1]]).all()
+
+
+def test_every_word_once_is_a_cloud_of_different_words():
+    opened = specimen()
+    batches = read_rows(opened, sentences(9), rows=4)
+    ids = np.concatenate([rows.ids[rows.words] for rows in batches])
+    every, once = word_states(opened.model, batches), word_states(opened.model, batches, once=True)
+    firsts = sorted(int(np.flatnonzero(ids == token)[0]) for token in set(ids.tolist()))
+    assert (once["layers.0"] == every["layers.0"][firsts]).all()
+
+
+def test_a_layer_is_like_itself_however_it_is_turned():
+    rng = np.random.default_rng(0)
+    x, other = rng.standard_normal((300, 8)), rng.standard_normal((300, 8))
+    turned, _ = np.linalg.qr(rng.standard_normal((8, 8)))
+    table = layer_similarity({"x": x, "turned": 3 * x @ turned + 5}, {"x": x, "other": other})
+    assert table[:, 0] == pytest.approx([1, 1])
+    assert (table[:, 1] < 0.2).all()
+
+
+def test_tags_stay_with_the_first_pieces_of_their_words():
+    opened = specimen()
+    words = [["the", "river", "sings"], ["a", "zzz", "stone", "falls"]]
+    tags = [["D", "N", "V"], ["D", "X", "N", "V"]]
+    states, found = tagged_states(opened, Table({"words": words, "upos": tags}, "here", [1, 5]), "upos")
+    assert found.tolist() == ["D", "N", "V", "D", "X", "N", "V"]
+    pieces = opened.tokenizer.encode("a zzz stone falls")
+    place = pieces.word_ids.index(2)
+    rows = read_rows(opened, ["the river sings", "a zzz stone falls"])[0]
+    expected = hidden_states(opened.model, rows.ids, rows.mask)["layers.1"][1, place]
+    assert states["layers.1"][5] == pytest.approx(expected, abs=1e-6)
