@@ -1,0 +1,147 @@
+"""`glassbert evaluate`: what has a model learned, and how do we know?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from glassbert.errors import GlassBertError
+from glassbert.evaluation import Options, Subject, evaluate, get_suites
+from glassbert.evaluation.evaluation import Evaluation
+from glassbert.evaluation.evaluation import Progress as Told
+from glassbert.evaluation.terminal import show
+
+
+def run(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="A run, a folder with a model and its tokenizer, or an id of the Hugging Face hub."
+        ),
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="Samples instead of everything: a minute or two.")] = False,
+    only: Annotated[str | None, typer.Option(metavar="NAMES", help="Some suites: sanity,language,grammar,...")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="A folder with evaluation data: zorro/ or blimp/, stsb/, sst2/, *.conllu, *.conll."),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(help="Held-out text: a corpus folder or a text file. Without it that of the run's own corpus."),
+    ] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Minimal pairs: a file, or a folder of them.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the report goes.")] = None,
+    own: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="FILE.py", help="Suites of your own. The file is run: use only your own code."),
+    ] = None,
+    untrained: Annotated[
+        bool, typer.Option("--untrained", help="Compare with the same model before training.")
+    ] = False,
+    details: Annotated[bool, typer.Option("--details", help="Print the breakdowns too.")] = False,
+    resamples: Annotated[int, typer.Option(min=100, help="Resamples of every interval.")] = 1000,
+    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the NumPy engine.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON instead of tables.")] = False,
+) -> None:
+    """Ask a model everything: is it healthy, what does it know, how good are its representations, what does it cost?
+
+    glassbert evaluate runs/mini --quick --data data
+
+    glassbert evaluate runs/mini runs/larger --only language,grammar --data data
+
+    Several models are compared with the first one, on the same questions, with paired intervals. The report is written
+    as one HTML page and as JSON. The exit code is 1 if a suite failed or sanity found a problem, and 0 otherwise.
+    """
+    for file in own or ():
+        run_file(file)
+    suites = get_suites([name.strip() for name in only.split(",")] if only else None, quick)
+    for folder, what in ((data, "--data"), (text, "--text"), (pairs, "--pairs")):
+        if folder is not None and not folder.exists():
+            raise GlassBertError(f"{what}: there is no {folder}")
+    subjects = [Subject.open(model, engine=engine, threads=threads) for model in models]
+    if untrained:
+        subjects.append(subjects[0].untrained())
+    options = Options(quick=quick, data=data, text=text, pairs=pairs, resamples=resamples)
+    with progress_bar(len(subjects) * len(suites)) as progress:
+        found = evaluate(subjects, suites, options=options, progress=progress, command=_command())
+    page = found.write(output or default_folder(found))
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False))
+    else:
+        console = Console(highlight=False)
+        show(console, found, details)
+        console.print(f"\nWritten: {page}", soft_wrap=True)
+    sane = all(
+        finding.severity != "problem"
+        for results in found.results.values()
+        for finding in (results["sanity"].findings if "sanity" in results else ())
+    )
+    if found.failed or not sane:
+        raise typer.Exit(1)
+
+
+def default_folder(found: Evaluation) -> Path:
+    """Inside the run that is looked at; `evaluations/NAMES` for other models, or several."""
+    first = found.subjects[0]
+    if len(found.subjects) == 1 and first.history is not None:
+        return first.history.run.path / "evaluation"
+    name = "-".join(subject.name for subject in found.subjects).replace(" ", "-").replace("/", "-")
+    return Path("evaluations") / name
+
+
+def run_file(path: Path) -> None:
+    """Run a file of the user's own, whose decorators enter suites and measures."""
+    if not path.is_file():
+        raise GlassBertError(f"--with: there is no file {path}")
+    spec = spec_from_file_location(f"glassbert_own_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise GlassBertError(f"--with: {path} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except GlassBertError:
+        raise
+    except Exception as error:
+        raise GlassBertError(f"--with: {path} raised {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator[Told]:
+    """One bar for all suites of all subjects; within a suite it moves with what the suite tells."""
+    screen = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=total)
+        begun: list[tuple[str, str]] = []
+
+        def progress(subject: str, suite: str, done: int, of: int, what: str) -> None:
+            if (subject, suite) not in begun:
+                begun.append((subject, suite))
+            within = min(done / of, 1.0) if of else 0.0
+            words = f"{subject}: {suite}" + (f", {what}" if what else "")
+            bar.update(task, description=words, completed=len(begun) - 1 + within)
+
+        yield progress
+
+
+def _command() -> str:
+    return " ".join(["glassbert", *map(shlex.quote, sys.argv[1:])])

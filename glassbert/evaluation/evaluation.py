@@ -1,0 +1,147 @@
+"""Asking all questions of all subjects, and what came of it."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from glassbert.errors import GlassBertError, InputError
+from glassbert.evaluation.comparison import Compared, compare
+from glassbert.evaluation.subject import Subject
+from glassbert.evaluation.suite import Options, Suite, SuiteResult, get_suites
+from glassbert.files import write_json
+from glassbert.training.receipt import machine_facts, versions
+
+FORMAT, VERSION = "glassbert-evaluation", 1
+Progress = Callable[[str, str, int, int, str], None]  # subject, suite, done, of how much, what
+
+
+def no_progress(subject: str, suite: str, done: int, total: int, what: str) -> None:
+    """For programs, where nobody watches."""
+
+
+@dataclass
+class Evaluation:
+    """`results[subject][suite]`; with several subjects also their comparison with the first."""
+
+    subjects: list[Subject]
+    results: dict[str, dict[str, SuiteResult]]
+    options: Options
+    seconds: float = 0.0
+    command: str = ""
+    made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def suites(self) -> list[str]:
+        return list(next(iter(self.results.values())))
+
+    @property
+    def title(self) -> str:
+        names = [subject.name for subject in self.subjects]
+        return f"What has {names[0]} learned?" if len(names) == 1 else " and ".join(names) + ", side by side"
+
+    @cached_property
+    def comparison(self) -> list[Compared]:
+        return compare(list(self.results.items()), self.options)
+
+    @property
+    def failed(self) -> list[str]:
+        """Suites that broke."""
+        return [f"{name}: {one.name}" for name, suites in self.results.items() for one in suites.values() if one.failed]
+
+    @property
+    def problems(self) -> int:
+        found = [f for suites in self.results.values() for one in suites.values() for f in one.findings]
+        return sum(finding.severity == "problem" for finding in found)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "made": self.made,
+            "command": self.command,
+            "seconds": round(self.seconds, 1),
+            "quick": self.options.quick,
+            "resamples": self.options.resamples,
+            "machine": machine_facts(),
+            "versions": versions(),
+            "subjects": [subject.as_json() for subject in self.subjects],
+            "results": {
+                name: {suite: one.as_json() for suite, one in suites.items()} for name, suites in self.results.items()
+            },
+            "comparison": [one.as_json() for one in self.comparison],
+        }
+
+    def write(self, folder: str | Path) -> Path:
+        """FOLDER/evaluation.json and FOLDER/evaluation.html; the path of the second."""
+        from glassbert.evaluation.page import evaluation_page
+
+        folder = Path(folder)
+        page = evaluation_page(self)
+        write_json(folder / "evaluation.json", self.as_json())
+        return page.write(folder / "evaluation.html")
+
+
+def evaluate(
+    subjects: Sequence[Subject | str | Path],
+    suites: Sequence[str | Suite] | None = None,
+    *,
+    quick: bool = False,
+    progress: Progress = no_progress,
+    options: Options | None = None,
+    command: str = "",
+    **more: Any,
+) -> Evaluation:
+    """Ask the suites (by name, all by default) of the subjects. `more` are fields of `Options`: data, text, ..."""
+    opened = _named([one if isinstance(one, Subject) else Subject.open(one) for one in subjects])
+    options = replace(options or Options(), quick=quick or bool(options and options.quick), **_paths(more))
+    names = [one for one in suites or () if isinstance(one, str)]
+    chosen = [one for one in suites or () if isinstance(one, Suite)]
+    chosen = [*(get_suites(names, options.quick) if names or not chosen else []), *chosen]
+    begun = time.perf_counter()
+    results: dict[str, dict[str, SuiteResult]] = {}
+    for subject in opened:
+        results[subject.name] = {one.name: _asked(one, subject, options, progress) for one in chosen}
+    return Evaluation(opened, results, options, time.perf_counter() - begun, command)
+
+
+def _asked(one: Suite, subject: Subject, options: Options, progress: Progress) -> SuiteResult:
+    """A suite that breaks must not take the others with it: the report says that it broke, and where."""
+
+    def told(done: int, total: int, what: str = "") -> None:
+        progress(subject.name, one.title, done, total, what)
+
+    progress(subject.name, one.title, 0, 0, "")
+    begun = time.perf_counter()
+    try:
+        result = one(subject, replace(options, progress=told))
+    except GlassBertError as error:
+        result = SuiteResult(one.name, one.title, skipped_because=str(error), failed=True)
+    except Exception as error:  # whatever a suite may raise: it may be a user's own
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
+        result = SuiteResult(one.name, one.title, skipped_because=f"the suite broke: {where}", failed=True)
+    return replace(result, seconds=time.perf_counter() - begun)
+
+
+def _named(subjects: list[Subject]) -> list[Subject]:
+    """Names that tell the subjects apart."""
+    if not subjects:
+        raise InputError("there is nothing to evaluate: name at least one model")
+    names: list[str] = []
+    for subject in subjects:
+        name, number = subject.name, 2
+        while name in names:
+            name, number = f"{subject.name} ({number})", number + 1
+        names.append(name)
+    return [replace(subject, name=name) for subject, name in zip(subjects, names, strict=True)]
+
+
+def _paths(more: dict[str, Any]) -> dict[str, Any]:
+    return {key: Path(value) if key in ("data", "text", "pairs") and value else value for key, value in more.items()}

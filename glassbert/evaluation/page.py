@@ -1,0 +1,232 @@
+"""The report as a page: what matters first, every number with its interval, what was left out said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from glassbert.evaluation.comparison import CHANCE, Compared
+from glassbert.evaluation.evaluation import Evaluation
+from glassbert.evaluation.measures import Measure
+from glassbert.evaluation.pictures import group_figure
+from glassbert.evaluation.suite import SuiteResult, Table
+from glassbert.reports import Html, Page, Section, short
+from glassbert.training.display import duration
+
+SIGNS = {
+    "better": "▲ better",
+    "worse": "▼ worse",
+    "more": "▲ more",
+    "less": "▼ less",
+    CHANCE: "≈ could be chance",
+    "the same": "= the same",
+}
+CHECK_SIGNS = {
+    "ok": "✓ ok",
+    "problem": "✕ problem",
+    "warning": "! warning",
+    "note": "i note",
+    "not asked": "– not asked",
+}
+
+
+def evaluation_page(evaluation: Evaluation) -> Page:
+    subjects = evaluation.subjects
+    kind = "A quick look, on samples" if evaluation.options.quick else "All suites, in full"
+    page = Page(
+        evaluation.title,
+        f"{kind}; {duration(evaluation.seconds)}; {evaluation.made.replace('T', ' ').replace('+00:00', ' UTC')}.",
+        footer="Intervals are 95 % bootstrap intervals over documents, sentences or pairs, never over tokens.",
+    )
+    if len(subjects) == 1:
+        _headlines(page, evaluation)
+    _who(page, evaluation)
+    if len(subjects) > 1:
+        _glance(page, evaluation)
+    for name in evaluation.suites:
+        _suite(page, evaluation, name)
+    _receipt(page, evaluation)
+    return page
+
+
+def _headlines(page: Page, evaluation: Evaluation) -> None:
+    """The first measure of every suite, as cards."""
+    (results,) = evaluation.results.values()
+    facts = []
+    for result in results.values():
+        for row in result.headlines:
+            facts.append((f"{_short(result.title)}: {row.name}", row.text, row.range))
+    if facts:
+        page.facts(facts)
+
+
+def _who(page: Page, evaluation: Evaluation) -> None:
+    rows = []
+    for subject in evaluation.subjects:
+        config = subject.model.config
+        seen = "not known" if subject.tokens_seen is None else short(subject.tokens_seen)
+        head = "none" if subject.model.head is None else subject.model.head.kind
+        size = f"{config.num_hidden_layers} layers of {config.hidden_size}"
+        rows.append((subject.name, short(subject.parameters), size, config.vocab_size, subject.longest, head, seen))
+    page.table(["model", "parameters", "encoder", "vocabulary", "reads", "head", "tokens seen"], rows)
+
+
+def _glance(page: Page, evaluation: Evaluation) -> None:
+    """The first measure of every suite, side by side, with what chance allows."""
+    page.heading("At a glance")
+    rows: list[Compared] = []
+    for name in evaluation.suites:
+        top = {row.name for suites in evaluation.results.values() for row in suites[name].headlines}
+        rows += [one for one in evaluation.comparison if one.suite == name and not one.group and one.name in top]
+    _compared_table(page, evaluation, rows, with_suite=True)
+    settled = [one for one in evaluation.comparison if one.difference is not None]
+    page.text(
+        f"Differences are against {evaluation.subjects[0].name}, on the same questions. Where an interval leaves out "
+        f"zero it is called better or worse. This page makes {len(settled)} such comparisons; of comparisons between "
+        "equals one in twenty would be called so by chance, so quote the main rows, not the luckiest one."
+    )
+
+
+def _suite(page: Page, evaluation: Evaluation, name: str) -> None:
+    results = {subject: suites[name] for subject, suites in evaluation.results.items()}
+    first = next(iter(results.values()))
+    page.heading(first.title)
+    for subject, result in results.items():
+        prefix = f"{subject}: " if len(results) > 1 else ""
+        if result.skipped_because:
+            level = "problem" if result.failed else "note"
+            page.message(level, f"{prefix}{'It failed' if result.failed else 'Left out'}: {result.skipped_because}")
+        for finding in result.findings:
+            page.message(finding.severity, prefix + finding.problem, finding.remedy, finding.evidence)
+    if all(result.skipped_because for result in results.values()):
+        return
+    if len(results) == 1:
+        _measures(page, first.main)
+    else:
+        _side_by_side(page, evaluation, results, name)
+    _groups(page, evaluation, results)
+    shown: list[Table] = []
+    for subject, result in results.items():
+        for picture in result.figures:
+            page.figure(picture.draw, (f"{subject}: " if len(results) > 1 else "") + picture.caption)
+        for table in result.tables:
+            shared = all(table in one.tables for one in results.values() if not one.skipped_because)
+            if table not in shown:
+                _table(page, table, "" if shared else subject, folded=len(results) > 1)
+            shown += [table] if shared else []
+    _notes(page, results)
+
+
+def _measures(page: Section, rows: Sequence[Measure]) -> None:
+    if not rows:
+        return
+    page.table(
+        ["", "value", "95 % interval", ""],
+        [(row.name, unbroken(row.text), *_explained(row)) for row in rows],
+    )
+
+
+def _explained(row: Measure) -> tuple[str, str]:
+    """The interval, and what else there is to say: what to hold the value against, or why there is none."""
+    if row.value is None:
+        return "", row.reason
+    about = [row.note, f"compare: {row.reference}" if row.reference else ""]
+    return unbroken(row.range), "; ".join(part for part in about if part)
+
+
+def _short(title: str) -> str:
+    """ "Probes" of "Probes: what can be read out of its layers?"."""
+    return title.split(":")[0]
+
+
+def unbroken(text: str) -> Html:
+    """A number and its unit stay on one line."""
+    return Html(f'<span style="white-space: nowrap">{escape(text)}</span>')
+
+
+def _side_by_side(page: Page, evaluation: Evaluation, results: dict[str, SuiteResult], name: str) -> None:
+    """What can be compared as differences, and below it what only one of them has."""
+    rows = [one for one in evaluation.comparison if one.suite == name and not one.group]
+    _compared_table(page, evaluation, rows)
+    shared = {one.name for one in rows}
+    for subject, result in results.items():
+        alone = [row for row in result.main if row.name not in shared]
+        if alone:
+            page.text(f"{subject} alone:")
+            _measures(page, alone)
+
+
+def _compared_table(page: Section, evaluation: Evaluation, rows: Sequence[Compared], with_suite: bool = False) -> None:
+    if not rows:
+        return
+    several = len(evaluation.subjects) > 2
+    baseline, *others = (subject.name for subject in evaluation.subjects)
+    headers = ["", baseline, *(["of"] if several else []), "the other" if several else others[0], "difference",
+               "95 % interval", ""]  # fmt: skip
+    titles = {name: one.title for name, one in next(iter(evaluation.results.values())).items()}
+    shown = []
+    for one in rows:
+        label = f"{_short(titles[one.suite])}: {one.name}" if with_suite else one.name
+        shown.append(
+            [label, unbroken(one.first.text), *([one.subject] if several else []), unbroken(one.second.text),
+             one.text, one.range if one.difference is None else unbroken(one.range),
+             unbroken(SIGNS.get(one.verdict, ""))]
+        )  # fmt: skip
+    page.table(headers, shown)
+
+
+def _groups(page: Page, evaluation: Evaluation, results: dict[str, SuiteResult]) -> None:
+    """Breakdowns: a picture for all subjects, and the numbers behind a click."""
+    names = list(dict.fromkeys(group for result in results.values() for group in result.groups))
+    for group in names:
+        rows = {subject: result.groups.get(group, []) for subject, result in results.items()}
+        marks = next((result.marks[group] for result in results.values() if group in result.marks), None)
+        title = group[0].upper() + group[1:]
+        if any(row.value is not None for some in rows.values() for row in some):
+            page.figure(lambda rows=rows, marks=marks: group_figure(rows, marks), f"{title}.")  # type: ignore[misc]
+        with page.details(f"{title}: the numbers") as inside:
+            if len(results) == 1:
+                _measures(inside, next(iter(rows.values())))
+            else:
+                some = [one for one in evaluation.comparison if one.group == group]
+                _compared_table(inside, evaluation, some)
+
+
+def _table(page: Page, table: Table, subject: str, folded: bool) -> None:
+    title = f"{table.title} ({subject})" if subject else table.title
+    rows = [[CHECK_SIGNS.get(cell, cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows]
+    if not rows:
+        return
+    if table.folded or folded:
+        with page.details(title) as inside:
+            inside.table(table.headers, rows)
+            if table.note:
+                inside.text(table.note)
+        return
+    page.table(table.headers, rows, caption=title)
+    if table.note:
+        page.text(table.note)
+
+
+def _notes(page: Page, results: dict[str, SuiteResult]) -> None:
+    lines = list(dict.fromkeys(
+        f"{subject}: {note}" if len({tuple(one.notes) for one in results.values()}) > 1 else note
+        for subject, result in results.items() for note in result.notes
+    ))  # fmt: skip
+    if lines:
+        page.text("How it was done: " + "; ".join(lines) + ".")
+
+
+def _receipt(page: Page, evaluation: Evaluation) -> None:
+    page.heading("Receipt")
+    page.text("With the same weights, data and version these figures repeat; times depend on the machine and the hour.")
+    if evaluation.command:
+        page.code(evaluation.command)
+    content = evaluation.as_json()
+    kept: dict[str, Any] = {
+        key: content[key] for key in ("made", "quick", "resamples", "machine", "versions", "subjects")
+    }
+    with page.details("Machine, versions, checksums") as inside:
+        inside.code(json.dumps(kept, indent=2, ensure_ascii=False))

@@ -1,0 +1,156 @@
+"""Subjects: what is evaluated. A model with its tokenizer and, where it was trained here, the story of its run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from glassbert.checkpoints import load
+from glassbert.errors import GlassBertError
+from glassbert.evaluation.suite import DoesNotApply
+from glassbert.models.model import Model
+from glassbert.text.corpus import Corpus
+from glassbert.text.tokenizer import Tokenizer
+from glassbert.training.fill_mask import tokenizer_with
+from glassbert.training.history import History
+from glassbert.training.run_folder import PRETRAINING, RunFolder, kind_of_run
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
+
+
+@dataclass
+class Subject:
+    """A model to be asked. `fresh(seed)` makes it anew with untrained weights; your own builder may take its place."""
+
+    name: str
+    model: Model
+    tokenizer: Tokenizer
+    history: History | None = None
+    corpus: Corpus | None = None  # what it was trained on, where that is still there
+    fresh: Callable[[int], Model] | None = None
+    source: str = ""
+
+    @classmethod
+    def open(
+        cls, path_or_name: str | Path, *, name: str = "", engine: Any = "auto", threads: int | None = None
+    ) -> Self:
+        """A run (finished or not), a folder with a model and its tokenizer, or a model of the Hugging Face hub."""
+        model = load(path_or_name, engine=engine, threads=threads)
+        path = Path(path_or_name).expanduser()
+        tokenizer = tokenizer_with(path if path.exists() else _from_hub(str(path_or_name)))
+        history = _history(path)
+        return cls(
+            name or _name_of(path), model, tokenizer, history, _corpus_of(history, tokenizer), source=str(path_or_name)
+        )
+
+    def untrained(self, seed: int = 0) -> Subject:
+        """Its twin with random weights: what architecture and data alone are worth."""
+        return Subject(f"{self.name} untrained", self.fresh_model(seed), self.tokenizer, source=self.source)
+
+    def fresh_model(self, seed: int = 0, **changes: Any) -> Model:
+        """The same model before training. `changes` are options of `Model`, such as another dtype."""
+        if self.fresh is not None and not changes:
+            return self.fresh(seed)
+        head, engine = self.model.head, self.model.engine
+        options = {"engine": engine.name, "dtype": engine.dtype_name, "threads": engine.threads, **changes}
+        if head is None:
+            return Model(self.model.config, seed=seed, **options)
+        labels = head.num_labels if head.labelled else 0
+        return Model(self.model.config, head.kind, labels, loss=head.loss_name, seed=seed, **options)
+
+    @property
+    def fills_masks(self) -> bool:
+        return self.model.head is not None and "mlm" in self.model.head.parts
+
+    def needs_masks(self) -> None:
+        """Where the model cannot fill masks, say so instead of asking."""
+        if not self.fills_masks:
+            head = "no head at all" if self.model.head is None else f"a head {self.model.head.kind!r}"
+            raise DoesNotApply(f"this model has {head}, and filling masks needs a masked language model's")
+
+    @property
+    def parameters(self) -> int:
+        return self.model.get_parameter_count()
+
+    @property
+    def longest(self) -> int:
+        """Tokens that the model reads at once, special ones counted."""
+        return self.model.config.max_position_embeddings
+
+    @property
+    def tokens_seen(self) -> int | None:
+        """How much it was trained on, where the run tells."""
+        if self.history is None:
+            return None
+        return int((self.history.result or self.history.last).get("tokens", 0)) or None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A checksum of all weights: which model exactly a report is about."""
+        digest = hashlib.sha256()
+        for name, array in self.model.parameters.items():
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(self.model.engine.to_numpy(array)).tobytes())
+        return digest.hexdigest()
+
+    def as_json(self) -> dict[str, Any]:
+        config = self.model.config
+        return {
+            "name": self.name,
+            "source": self.source,
+            "family": config.family,
+            "head": None if self.model.head is None else self.model.head.kind,
+            "parameters": self.parameters,
+            "layers": config.num_hidden_layers,
+            "hidden_size": config.hidden_size,
+            "vocabulary": config.vocab_size,
+            "longest": self.longest,
+            "tokens_seen": self.tokens_seen,
+            "engine": self.model.engine.name,
+            "precision": self.model.engine.dtype_name,
+            "weights_sha256": self.fingerprint,
+            "tokenizer": self.tokenizer.fingerprint,
+        }
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download  # the model came from there, so it is installed
+
+    return Path(snapshot_download(name, allow_patterns=list(TOKENIZER_FILES)))
+
+
+def _name_of(path: Path) -> str:
+    path = path.resolve() if path.exists() else path
+    return path.parent.name if path.name == "model" else path.name
+
+
+def _history(path: Path) -> History | None:
+    """The run that the model is of, if it is of one."""
+    for folder in (path, path.parent):
+        if kind_of_run(folder) == PRETRAINING:
+            try:
+                return History.read(RunFolder(folder))
+            except (GlassBertError, KeyError):
+                return None
+    return None
+
+
+def _corpus_of(history: History | None, tokenizer: Tokenizer) -> Corpus | None:
+    """The corpus of a run, if it is still there and still the same."""
+    if history is None:
+        return None
+    for folder in (*history.settings.get("corpus", ()), history.run.path / "corpus"):
+        if (Path(folder) / "manifest.json").exists():
+            try:
+                corpus = Corpus.open(folder)
+                corpus.check_tokenizer(tokenizer)
+                return corpus
+            except GlassBertError:
+                continue
+    return None

@@ -1,0 +1,187 @@
+"""Transfer: what is the encoder worth for a task with labels, as it stands and after fine-tuning?
+
+Frozen, a text is the mean of its tokens, and a linear classifier (logistic regression, solved to its minimum) reads it:
+from the last layer, and from all layers together. The same with random weights tells what words alone give. Fine-tuning
+moves the encoder too; it is done with several seeds, for a single one may be luck. Long texts are read in windows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassbert.errors import InputError
+from glassbert.evaluation.measures import Measure, estimate, mean
+from glassbert.evaluation.probes.features import Features
+from glassbert.evaluation.probes.minimise import Minimum
+from glassbert.evaluation.probes.softmax_regression import choose_l2, fit_linear
+from glassbert.evaluation.probes.states import Progress, states_of_all
+from glassbert.evaluation.subject import Subject
+from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table, suite
+from glassbert.finetuning.run import FineTuned, finetune
+from glassbert.finetuning.settings import FineTuningSettings
+from glassbert.reports import share
+from glassbert.tasks.data import TaskData
+from glassbert.tasks.ready import ready_task
+from glassbert.tasks.windows import cut_windows
+from glassbert.training.display import NoDisplay
+
+TASK = "sst2"
+QUICK_TEXTS = 3_000  # to learn from
+SEEDS = 3
+MOST_FLOPS = 2e14  # of all fine-tunings: half an hour at 100 GFLOP/s
+TO_CHOOSE = 10_000  # texts from which λ is chosen
+CLASSES = ("binary", "multiclass", "ordinal")
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A linear classifier over mean-pooled texts: what it answered about every text of dev."""
+
+    view: str
+    answers: np.ndarray
+    truth: np.ndarray
+    minimum: Minimum
+    l2: float
+
+
+def text_vectors(
+    subject: Subject, texts: Sequence[str], pairs: Sequence[str] | None = None, progress: Progress | None = None
+) -> tuple[np.ndarray, int]:
+    """[layers + 1, texts, hidden]: the mean over the tokens of every layer; and how many texts needed windows."""
+    windows = cut_windows(subject.tokenizer, texts, pairs, length=subject.longest)
+    config = subject.model.config
+    found = np.zeros((config.num_hidden_layers + 1, len(windows), config.hidden_size), np.float32)
+    token_ids = [encoding.ids for encoding in windows.encodings]
+    lengths = np.array([len(ids) for ids in token_ids])
+    for rows, states in states_of_all(subject.model, token_ids, progress):
+        for layer, values in enumerate(states):  # padding is zeros
+            found[layer, rows] = values.sum(1) / lengths[rows][:, None]
+    if len(windows) == len(texts):
+        return found, 0
+    return np.stack([windows.combine(layer) for layer in found]), int((windows.counts > 1).sum())
+
+
+def frozen(
+    subject: Subject, train: TaskData, dev: TaskData, progress: Progress | None = None
+) -> tuple[list[Frozen], list[str]]:
+    """Linear classifiers on the last layer and on all layers, and notes."""
+    if train.kind not in CLASSES:
+        raise InputError(f"{train.source}: frozen features are read by a classifier, and this task is {train.kind}")
+    targets = train.encoded()
+    assert targets.labels is not None
+    truth = dev.encoded(targets.labels).values
+    (one, cut_one), (two, cut_two) = (text_vectors(subject, data.texts, data.pairs, progress) for data in (train, dev))
+    classes = len(targets.labels)
+    if classes < 2:
+        raise InputError(f"{train.source} holds a single label, {targets.labels.names[0]!r}: nothing to tell apart")
+    cut = cut_one + cut_two
+    notes = [f"{cut:,} texts are longer than the model and were read in windows"] if cut else []
+    some = np.random.default_rng(0).permutation(len(train))[:TO_CHOOSE]
+    held_out = np.arange(len(some)) % 4 == 3
+    found = []
+    for view, layers in (("last layer", slice(-1, None)), ("all layers", slice(None))):
+        features = Features.of(one[layers])
+        l2 = choose_l2(features.select(some), targets.values[some], classes, held_out)
+        l2 *= min(1.0, float((~held_out).sum()) / len(train))
+        made = fit_linear(features, targets.values, classes, l2)
+        found.append(Frozen(view, made.scores(Features.of(two[layers])).argmax(1), truth, made.minimum, l2))
+    return found, notes
+
+
+def fine_tuned(subject: Subject, folder: Path, **settings: Any) -> FineTuned:
+    """Fine-tune a copy of the subject below `folder`; the settings are those of `finetune`."""
+    start = folder / "start"
+    subject.model.save(start)
+    subject.tokenizer.save(start)
+    engine = subject.model.engine
+    chosen = FineTuningSettings(
+        model=str(start), engine=engine.name, threads=getattr(engine, "threads", None), baseline=False, report=False,
+        **settings,
+    )  # fmt: skip
+    return finetune(chosen, folder / "run", display=NoDisplay())
+
+
+@suite("transfer", title="Transfer: what is it worth for a task?")
+def transfer(subject: Subject, options: Options) -> SuiteResult:
+    """Film reviews (SST-2) by frozen features and, unless quick, by fine-tuning with several seeds."""
+    if subject.model.config.series is not None:
+        raise DoesNotApply("this model reads numbers, not words")
+    task = ready_task(TASK)
+    path = options.file("task", task.train)
+    folder = path.parents[len(Path(task.train).parts) - 1]
+    train, dev = task.open(folder), task.open(folder, "dev")
+    some = train
+    result = SuiteResult()
+    if options.quick:
+        some = train.select(options.sample(len(train), QUICK_TEXTS, "transfer texts"))
+        result.notes.append(f"quick: {len(some):,} of {len(train):,} texts to learn from, and no fine-tuning")
+    key = hashlib.sha256(repr(dev.texts).encode()).hexdigest()[:16]
+    rows = []
+    for who, name in ((subject, "frozen"), (subject.untrained(options.seed), "random weights, frozen")):
+        told = partial(options.progress, what=f"texts, {name}")
+        found, notes = frozen(who, some, dev, told)
+        result.notes += notes if who is subject else []
+        for one in found:
+            right = (one.answers == one.truth).astype(float)
+            measured = estimate(
+                f"{TASK}: {name}, {one.view}", mean, right, key=key, resamples=options.resamples, unit="share",
+                note="accuracy of a linear classifier on mean-pooled texts",
+                higher_is_better=True if who is subject else None,
+            )  # fmt: skip
+            result.rows.append(measured)
+            ended = "converged" if one.minimum.converged else "not converged"
+            rows.append([name, one.view, measured.text, f"{one.l2:.1e}", one.minimum.steps, ended])
+    result.rows.append(_commonest(some, dev, options, key))
+    headers = ["encoder", "features", "accuracy", "λ", "steps", "solver"]
+    result.tables.append(Table("Frozen features", headers, rows, folded=True))
+    if not options.quick:
+        _add_fine_tuning(subject, options, folder, len(train), result)
+    return result
+
+
+def _commonest(train: TaskData, dev: TaskData, options: Options, key: str) -> Measure:
+    targets = train.encoded()
+    right = dev.encoded(targets.labels).values == np.bincount(targets.values).argmax()
+    return estimate(
+        f"{TASK}: commonest label", mean, right.astype(float), key=key, resamples=options.resamples, unit="share",
+        higher_is_better=None,
+    )  # fmt: skip
+
+
+def _add_fine_tuning(subject: Subject, options: Options, folder: Path, texts: int, result: SuiteResult) -> None:
+    limit = affordable(subject, texts)
+    if limit is not None:
+        result.notes.append(f"fine-tuned on {limit:,} of {texts:,} texts, drawn at random: this encoder is large")
+    options.progress(0, 1, what=f"fine-tuning with {SEEDS} seeds")
+    with tempfile.TemporaryDirectory(prefix="glassbert-transfer-") as place:
+        tuned = fine_tuned(
+            subject, Path(place), task=TASK, data=str(folder), seeds=SEEDS, seed=options.seed, limit=limit,
+            resamples=options.resamples,
+        )  # fmt: skip
+    options.progress(1, 1, what="fine-tuning")
+    if tuned.stopped != "finished" or tuned.spread is None:
+        raise InputError("the fine-tuning was interrupted")
+    spread = tuned.spread
+    result.rows.insert(0, Measure(
+        f"{TASK}: fine-tuned", spread.mean, (spread.low, spread.high), unit="share",
+        note=f"{tuned.metric}, mean of {spread.seeds} seeds ± {share(spread.deviation)}; lowest to highest",
+    ))  # fmt: skip
+    rows = [[f"seed {s.seed}", "–" if s.score is None else share(s.score), s.epoch, s.steps, f"{s.seconds:.0f}"]
+            for s in tuned.seeds]  # fmt: skip
+    result.tables.append(Table("Fine-tuning", ["seed", tuned.metric, "best epoch", "steps", "s"], rows, folded=True))
+
+
+def affordable(subject: Subject, texts: int, epochs: int = 3, tokens: int = 16) -> int | None:
+    """How many texts all seeds can learn from within the budget; None is all. Forward and backward cost 6 a weight."""
+    config = subject.model.config
+    weights = subject.parameters - config.vocab_size * config.hidden_size
+    possible = int(MOST_FLOPS / (6.0 * weights * tokens * epochs * SEEDS))
+    return None if possible >= texts else max(possible, 100)

@@ -1,0 +1,102 @@
+"""`glassbert evaluate`, as a user types it."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from glassbert import cli
+from glassbert.cli import main
+from glassbert.evaluation import MEASURES, SUITES
+from tests.training.toy import make_corpus, make_trainer
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+        patch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+        make_trainer(make_corpus(folder / "corpus"), folder / "toy", steps=40, evaluate_every=10).train()
+    return folder / "toy"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setitem(cli.COMMANDS, "evaluate", "evaluate")
+    before = dict(SUITES)
+    yield
+    MEASURES.clear()
+    SUITES.clear()
+    SUITES.update(before)
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["evaluate", *(str(argument) for argument in arguments)])
+    return ended.value.code or 0
+
+
+def test_a_run_is_evaluated_on_its_own_corpus(run_folder, capsys):
+    assert run(run_folder, "--quick", "--only", "sanity,language,grammar", "--engine", "numpy") == 0
+    shown = capsys.readouterr()
+    assert "Language modelling" in shown.out and "perplexity" in shown.out and "checks passed" in shown.out
+    assert "left out: there are no minimal pairs" in " ".join(shown.out.split())
+    assert shown.err == ""
+    page = (run_folder / "evaluation" / "evaluation.html").read_text(encoding="utf-8")
+    assert "What has toy learned?" in page and "http" not in page.split("</style>")[1].replace("www.w3.org", "")[:200]
+    written = json.loads((run_folder / "evaluation" / "evaluation.json").read_text(encoding="utf-8"))
+    assert written["subjects"][0]["tokens_seen"] == 40 * 8 * 16
+    assert written["results"]["toy"]["language"]["measures"][0]["name"] == "masked words right"
+
+
+def test_two_models_and_an_untrained_one_side_by_side(run_folder, tmp_path, capsys):
+    given = (run_folder, run_folder / "model", "--untrained", "--quick", "--only", "language", "--text",
+             run_folder.parent / "corpus", "-o", tmp_path, "--json", "--engine", "numpy")  # fmt: skip
+    assert run(*given) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["results"]) == ["toy", "toy (2)", "toy untrained"]
+    rows = {(row["subject"], row["name"]): row for row in found["comparison"]}
+    assert rows["toy (2)", "cross-entropy"]["difference"] == 0
+    assert rows["toy untrained", "cross-entropy"]["verdict"] == "worse"
+
+
+def test_suites_of_your_own_come_from_a_file(run_folder, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(
+        "from glassbert.evaluation import measure\n\n"
+        "@measure('width')\ndef width(subject, options):\n    return subject.model.config.hidden_size\n"
+    )
+    given = ("--with", tmp_path / "mine.py", "--only", "own", "-o", tmp_path / "out", "--engine", "numpy")
+    assert run(run_folder, *given) == 0
+    assert "Your own measures" in capsys.readouterr().out
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no')")
+    assert run(run_folder, "--with", tmp_path / "broken.py") == 2
+    assert "broken.py raised RuntimeError: no" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("nowhere/at/all",), "there is no file or folder"),
+        (("RUN", "--only", "poetry"), "there is no suite 'poetry'"),
+        (("RUN", "--data", "nowhere"), "--data: there is no nowhere"),
+        (("RUN", "--with", "nowhere.py"), "--with: there is no file nowhere.py"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(run_folder, arguments, sentence, capsys):
+    assert run(*(run_folder if word == "RUN" else word for word in arguments)) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_an_unhealthy_model_has_an_exit_code(run_folder, tmp_path, capsys):
+    import shutil
+
+    sick = tmp_path / "sick"
+    shutil.copytree(run_folder, sick)
+    weights = load_file(sick / "model" / "model.safetensors")
+    weights["embeddings.token"] = np.array(weights["embeddings.token"])
+    weights["embeddings.token"][9] = np.nan
+    save_file(weights, sick / "model" / "model.safetensors")
+    assert run(sick, "--only", "sanity", "--engine", "numpy") == 1
+    assert "A weight is not a number." in capsys.readouterr().out

@@ -1,0 +1,51 @@
+"""Five healthy runs of different presets and recipes: no check may cry wolf."""
+
+import pytest
+
+from glassbert.evaluation import SUITES
+from tests.evaluation.subjects import subject, trained
+from tests.training.toy import make_corpus
+
+RUNS = {
+    "adamw": {},
+    "muon, pre-norm, gated": {
+        "optimizer": "muon", "norm_position": "pre", "gated": True, "activation": "gelu", "num_hidden_layers": 4
+    },
+    "modernbert": {
+        "preset": "modernbert-base", "num_hidden_layers": 3, "local_window": 8, "optimizer": "adamw",
+        "learning_rate": 3e-3,
+    },
+    "lion, dropout, whole words": {
+        "optimizer": "lion", "learning_rate": 1e-3, "dropout": 0.1, "masking": "words", "num_hidden_layers": 2
+    },
+    "two questions, tied, small batches": {
+        "objective": "mlm+0.5*sop", "tie_word_embeddings": True, "type_vocab_size": 2, "physical_batch": 4,
+        "activation": "gelu",
+    },
+    "wide, constant rate, float64": {
+        "hidden_size": 64, "intermediate_size": 128, "schedule": "constant", "precision": "float64"
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus") / "toy")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+    monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+
+
+@pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS.keys())
+def test_a_healthy_run_raises_no_alarm(corpus, tmp_path, changes):
+    found = SUITES["sanity"](trained(corpus, tmp_path / "run", **changes))
+    assert [str(finding) for finding in found.findings] == []
+    assert found["checks passed"].value == 1
+    assert sum(row[1] == "ok" for row in found.tables[0].rows) >= 20
+
+
+def test_an_untrained_model_raises_no_alarm():
+    assert SUITES["sanity"](subject()).findings == []
