@@ -48,11 +48,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: pyproject.toml | $(BIN)/python
-	$(PIP) --editable ".[data,fast,plots]"
+	$(PIP) --editable ".[data,fast,plots,tasks]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) --editable ".[data,dev,fast,mlx,plots]"
+	$(PIP) --editable ".[data,dev,fast,mlx,plots,tasks]"
 	@touch $@ $(VENV)/.runtime
 
 # torch comes first and by itself, so that nothing else decides which build of it is installed.

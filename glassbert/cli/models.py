@@ -46,7 +46,7 @@ def heads() -> list[dict[str, Any]]:
     rows = []
     for name, preset in HEAD_TYPES.items():
         labels = None if "num_labels" in preset else EXAMPLE_LABELS
-        series = {"window": 36, "patch": 12} if name == "forecast" else {}
+        series: dict[str, Any] = {"window": 36, "patch": 12} if name == "forecast" else {}
         model = create_model("bert_with_head", head_type=name, num_labels=labels, config="mini", **series, **UNFILLED)
         assert model.head is not None
         rows.append({
