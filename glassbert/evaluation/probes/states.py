@@ -1,0 +1,77 @@
+"""What every layer of an encoder says about every token, in one pass and with the memory of a prediction.
+
+Layer 0 is the output of the embeddings, layer i that of block i; the last one passes the final norm where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from glassbert.engines.threads import using_threads
+from glassbert.layers.scope import Forgetful
+from glassbert.models.config import EncoderConfig
+from glassbert.models.inputs import check_inputs
+from glassbert.models.model import Model, Part, unpack
+from glassbert.text.buckets import batches_by_length
+from glassbert.training.evaluate import quietly
+
+Progress = Callable[[int, int], None]  # how much is done, of how much
+BATCH_TOKENS = 8192
+
+
+class Listening(Forgetful):
+    """Keeps the values of a few names, and forgets what backward would need."""
+
+    def __init__(self, names: Sequence[str]):
+        super().__init__()
+        self.names = frozenset(names)
+
+    def like(self) -> Listening:
+        return Listening(list(self.names))
+
+    def note(self, name: str, value: Any) -> Any:
+        if name in self.names:
+            self.values_by_name[name] = value
+        return value
+
+
+def state_names(config: EncoderConfig) -> list[str]:
+    """The dotted names of the states, layers + 1 of them."""
+    between = [f"layers.{i}.output" for i in range(config.num_hidden_layers - 1)]
+    return ["embeddings.output", *between, "output"]
+
+
+def layer_states(model: Model, input_ids: Any, attention_mask: Any = None) -> list[np.ndarray]:
+    """[batch, length, hidden] for every layer; padding gets zeros."""
+    checked = check_inputs(model.config, input_ids, attention_mask)
+    names = state_names(model.config)
+    with quietly(model), using_threads(model.engine.threads):
+        _, cache = model.run_encoder(checked, Listening(names), skip_padding=True)
+    return [np.concatenate([_unpacked(model, part, name, checked) for part in cache.parts]) for name in names]
+
+
+def _unpacked(model: Model, part: Part, name: str, checked: dict[str, Any]) -> np.ndarray:
+    states = model.engine.to_numpy(part.cache[name])
+    if part.index is None:
+        mask = checked["mask"]
+        return states if mask is None else states * mask[part.rows, :, None]
+    return unpack(states, part.index, (part.rows.stop - part.rows.start, checked["ids"].shape[1]))
+
+
+def states_of_all(
+    model: Model, token_ids: Sequence[Sequence[int]], progress: Progress | None = None, batch_tokens: int = BATCH_TOKENS
+) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+    """Texts of many lengths in batches of similar ones: the numbers of a batch's texts, and their states by layer."""
+    lengths = np.array([len(ids) for ids in token_ids], np.int64)
+    done = 0
+    for rows in batches_by_length(lengths, max(batch_tokens, int(lengths.max(initial=1)))):
+        ids = np.full((len(rows), int(lengths[rows].max())), model.config.pad_token_id, np.int64)
+        for place, row in enumerate(rows):
+            ids[place, : lengths[row]] = token_ids[row]
+        yield rows, layer_states(model, ids, np.arange(ids.shape[1]) < lengths[rows][:, None])
+        done += len(rows)
+        if progress is not None:
+            progress(done, len(token_ids))
