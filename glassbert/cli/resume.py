@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from glassbert.cli.pretrain import finish
+from glassbert.training.run_folder import FINETUNING, kind_of_run
 from glassbert.training.trainer import Trainer
 
 
@@ -18,4 +19,10 @@ def run(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of t
     with the same number of threads; MLX on a CPU). With a budget in minutes the learning rate follows the clock, and
     on CUDA sums are added in changing order, so there the run goes on but does not repeat itself.
     """
-    finish(Trainer.resume(run))
+    if kind_of_run(run) == FINETUNING:
+        from glassbert.cli.finetune import show
+        from glassbert.finetuning.run import resume
+
+        show(resume(run))
+    else:
+        finish(Trainer.resume(run))

@@ -1,4 +1,4 @@
-"""Options of `glassbert pretrain`, made from the fields of the settings and of the model's config.
+"""Options of commands that take settings, made from the fields of those settings.
 
 A field is written once, in its dataclass; the flag, its type, its help and the key of the TOML file follow from it.
 """
@@ -16,13 +16,17 @@ from glassbert.models.config import EncoderConfig
 from glassbert.training.settings import CONFIG_FIELDS, TrainingSettings
 
 TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "tuple[str, ...]": list[str]}
-NOT_FLAGS = ("model",)
 
 
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, whose last parameter is `**settings`, an option for every field."""
+def with_settings(
+    command: Callable[..., None], options: Callable[[], Iterator[inspect.Parameter]] | None = None
+) -> Callable[..., None]:
+    """Give a command, whose last parameter is `**settings`, an option for every field; those of pretraining, or others.
+
+    Only what the user gave arrives in `settings`.
+    """
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.kind != p.VAR_KEYWORD]
-    parameters = [*own, *_options()]
+    parameters = [*own, *(options or pretraining_options)()]
 
     def run(**given: Any) -> None:
         names = {parameter.name for parameter in own}
@@ -35,11 +39,18 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _options() -> Iterator[inspect.Parameter]:
-    for field in dataclasses.fields(TrainingSettings):
-        if field.name not in NOT_FLAGS:
-            default = "" if field.default in (None, "", ()) else f" [dim](default for Mini: {field.default})[/]"
+def options_of(settings: type[Any], default_of: str = "default") -> Iterator[inspect.Parameter]:
+    """An option for every field that has help."""
+    for field in dataclasses.fields(settings):
+        if "help" in field.metadata:
+            shown = ", ".join(field.default) if isinstance(field.default, tuple) else field.default
+            default = "" if shown in (None, "", False) else f" [dim]({default_of}: {shown})[/]"
             yield _option(field, field.metadata["help"] + default, field.metadata["panel"])
+
+
+def pretraining_options() -> Iterator[inspect.Parameter]:
+    """An option for every field of a pretraining run and of its model's config."""
+    yield from options_of(TrainingSettings, "default for Mini")
     defaults = {field.name: field.default for field in dataclasses.fields(EncoderConfig)}
     for name, field in CONFIG_FIELDS.items():
         yield _option(field, f"[dim]BERT-base: {defaults[name]}[/]", "Model config, field by field")

@@ -71,7 +71,7 @@ class TaskData:
         elif words is not None:
             made, texts = None, [" ".join(sentence) for sentence in table.column(words)]
         else:
-            text = text or _text_column(table, target)
+            text = text or text_column(table, target)
             made, texts = None, _texts(table, text)
         data = cls(
             texts,
@@ -134,7 +134,7 @@ def _texts(table: Table, name: str) -> list[str]:
     return ["" if value is None else str(value) for value in table.column(name)]
 
 
-def _text_column(table: Table, target: str | None) -> str:
+def text_column(table: Table, target: str | None) -> str:
     """The only column that is left, or the one with the longest texts of a table that has a text at all."""
     names = [name for name in table.columns if name != target]
     if len(names) == 1:

@@ -86,9 +86,13 @@ class Template:
     parts: tuple[Part, ...]
     pattern: str | None = None
 
+    @property
+    def columns(self) -> list[str]:
+        """Those that a table must have."""
+        return [part.column for part in self.parts if self.pattern is not None or _written(part)]
+
     def apply(self, table: Table) -> list[str]:
-        used = [part for part in self.parts if self.pattern is not None or _written(part)]
-        columns = {part.column: table.column(part.column) for part in used}
+        columns = {name: table.column(name) for name in self.columns}
         return [self.sentence({name: values[row] for name, values in columns.items()}) for row in range(len(table))]
 
     def sentence(self, row: Mapping[str, Any]) -> str:

@@ -76,7 +76,7 @@ def cut_windows(
         before = cls
         room = length - 2
         if leaders is not None:
-            leader = leaders[owner].first(max(0, max(length - 3 - len(body), (length - 3) // 2)))
+            leader = leaders[owner].first(leader_length(length, len(body)))
             before, room = cls + leader + sep, length - 3 - len(leader)
         for start in window_starts(len(body), room, stride)[:most]:
             part = _part(body, start, start + room) + sep
@@ -84,6 +84,11 @@ def cut_windows(
             owners.append(owner)
             starts.append(start)
     return Windows(encodings, np.array(owners, np.int64), np.array(starts, np.int64), len(texts))
+
+
+def leader_length(length: int, body: int) -> int:
+    """How much of a pair's first text stands before each window of the second, which has `body` tokens."""
+    return max(0, length - 3 - max(1, body), (length - 3) // 2)
 
 
 def window_starts(tokens: int, room: int, stride: int | None = None) -> list[int]:

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from safetensors import SafetensorError
@@ -24,12 +24,19 @@ from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import GlassBertError, TrainingError
 from glassbert.files import explained
-from glassbert.models.model import Model
 from glassbert.training.run_folder import WRITING, RunFolder
 
 STATE = "state.json"
 TRAINING = "training.safetensors"
 FORMAT = 1
+
+
+class Weights(Protocol):
+    """A model, or whatever else has weights in a folder."""
+
+    def save(self, folder: Path) -> None: ...
+
+    def load_checkpoint(self, folder: Path) -> None: ...
 
 
 class Saved(NamedTuple):
@@ -40,7 +47,7 @@ class Saved(NamedTuple):
 
 
 def write_checkpoint(
-    run: RunFolder, step: int, model: Model, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
+    run: RunFolder, step: int, model: Weights, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
 ) -> Path:
     """Save the state after `step`. If that fails the earlier checkpoints are as they were."""
     place = run.checkpoint(step)
@@ -75,7 +82,7 @@ def write_checkpoint(
     return place
 
 
-def read_checkpoint(run: RunFolder, step: int, model: Model) -> Saved:
+def read_checkpoint(run: RunFolder, step: int, model: Weights) -> Saved:
     """Give `model` the weights of a step, and return the rest."""
     place = run.checkpoint(step)
     state = read_state(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
@@ -54,15 +55,21 @@ class Display(Protocol):
 
     def __exit__(self, *error: Any) -> None: ...
 
-    def update(self, status: Status, *, last: bool = False) -> None: ...
+    def update(self, status: Any, *, last: bool = False) -> None: ...
 
     def say(self, text: str) -> None: ...
 
 
-def display_for(console: Console | None = None) -> Display:
-    """The live picture where there is a terminal, plain lines where there is none."""
+def display_for(
+    console: Console | None = None, draw: Callable[[Any], Any] | None = None, line: Callable[[Any], str] | None = None
+) -> Display:
+    """The live picture where there is a terminal, plain lines where there is none.
+
+    `draw` and `line` say how a status looks; without them as that of pretraining does.
+    """
     console = console or Console(stderr=True)
-    return LiveDisplay(console) if console.is_terminal and not console.is_dumb_terminal else PlainDisplay(console)
+    live = console.is_terminal and not console.is_dumb_terminal
+    return LiveDisplay(console, draw) if live else PlainDisplay(console, line)
 
 
 class NoDisplay:
@@ -74,7 +81,7 @@ class NoDisplay:
     def __exit__(self, *error: Any) -> None:
         pass
 
-    def update(self, status: Status, *, last: bool = False) -> None:
+    def update(self, status: Any, *, last: bool = False) -> None:
         pass
 
     def say(self, text: str) -> None:
@@ -84,14 +91,15 @@ class NoDisplay:
 class PlainDisplay(NoDisplay):
     """A line every twentieth of the run."""
 
-    def __init__(self, console: Console):
+    def __init__(self, console: Console, line: Callable[[Any], str] | None = None):
         self.console = console
+        self._line = line or plain_line
         self._next = 0.0
 
-    def update(self, status: Status, *, last: bool = False) -> None:
+    def update(self, status: Any, *, last: bool = False) -> None:
         if status.progress >= self._next or last:
             self._next = (int(status.progress / PLAIN_SHARE) + 1) * PLAIN_SHARE
-            self.say(plain_line(status))
+            self.say(self._line(status))
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -100,8 +108,9 @@ class PlainDisplay(NoDisplay):
 class LiveDisplay(NoDisplay):
     """A picture that is drawn anew in its place. Drawing happens only in `update`, never in a thread of its own."""
 
-    def __init__(self, console: Console):
+    def __init__(self, console: Console, draw: Callable[[Any], Any] | None = None):
         self.console = console
+        self._draw = draw or picture
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> LiveDisplay:
@@ -111,8 +120,8 @@ class LiveDisplay(NoDisplay):
     def __exit__(self, *error: Any) -> None:
         self._live.stop()
 
-    def update(self, status: Status, *, last: bool = False) -> None:
-        self._live.update(picture(status), refresh=True)
+    def update(self, status: Any, *, last: bool = False) -> None:
+        self._live.update(self._draw(status), refresh=True)
 
     def say(self, text: str) -> None:
         self.console.print(Text(text))

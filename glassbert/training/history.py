@@ -10,7 +10,7 @@ from typing import Any
 
 from glassbert.errors import TrainingError
 from glassbert.training.log import read_log
-from glassbert.training.run_folder import RunFolder
+from glassbert.training.run_folder import PRETRAINING, RunFolder, kind_of_run
 
 RESULT = "result.json"
 
@@ -73,13 +73,13 @@ def read_result(run: RunFolder) -> dict[str, Any] | None:
 
 
 def find_runs(folder: str | Path) -> Iterator[History]:
-    """The runs in a folder of runs, the oldest first; what is no run is passed over."""
+    """The pretraining runs in a folder of runs, the oldest first; whatever else lies there is passed over."""
     folder = Path(folder)
     if not folder.is_dir():
         raise TrainingError(f"there is no folder {folder}; `glassbert pretrain` puts its runs into runs/")
     found = []
     for path in folder.iterdir():
-        if (path / "settings.json").exists():
+        if kind_of_run(path) == PRETRAINING:
             try:
                 found.append(History.read(RunFolder(path)))
             except (TrainingError, KeyError):

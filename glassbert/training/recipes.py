@@ -60,8 +60,9 @@ def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int) -> Enco
 
 def sized(size: float, gated: bool = False) -> dict[str, int]:
     """Layers, width, heads and feed-forward width for a place on the dial."""
-    layers = max(1, round(size))
-    width = 64 * max(1, round(float(np.interp(size, LAYERS, WIDTHS)) / 64))
+    layers = max(1, int(size + 0.5))
+    grain = 32 if size <= 12 else 64  # half a step of the dial is another width
+    width = grain * max(64 // grain, round(float(np.interp(size, LAYERS, WIDTHS)) / grain))
     wanted = float(np.interp(size, LAYERS, HEADS))
     heads = min((n for n in range(1, 65) if width % n == 0 and (width // n) % 2 == 0), key=lambda n: abs(n - wanted))
     return {

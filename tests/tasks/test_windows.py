@@ -54,6 +54,8 @@ def test_windows_of_pairs():
         assert len(encoding) <= 12 and encoding.tokens[1 : 1 + len(first)] == first.tokens
         assert encoding.type_ids[1 + len(first)] == 0 and encoding.type_ids[-1] == 1
     assert len(windows) > 1
+    no_second = cut_windows(TOKENIZER, [TEXTS[2]], [""], length=9)  # a first text that would fill the room alone
+    assert len(no_second) == 1 and len(no_second.encodings[0]) <= 9
     both_long = cut_windows(TOKENIZER, [TEXTS[2]], [TEXTS[1]], length=9)
     assert all(len(encoding) <= 9 for encoding in both_long.encodings)
 

@@ -84,13 +84,15 @@ def test_the_dial_meets_the_presets():
 @pytest.mark.parametrize("size", [1, 1.5, 2, 3.5, 4, 5, 7, 9.3, 15, 30, 99])
 def test_every_place_on_the_dial_is_a_model(size):
     config = config_for(TrainingSettings(size=size), vocab_size=1000, pad_id=0)
-    assert config.hidden_size % 64 == 0 and 24 <= config.head_size <= 128
+    assert config.hidden_size % 32 == 0 and 24 <= config.head_size <= 128
 
 
 def test_a_larger_dial_is_a_larger_model():
     sizes = [sized(size / 2) for size in range(2, 60)]
     volumes = [s["num_hidden_layers"] * s["hidden_size"] ** 2 for s in sizes]
     assert volumes == sorted(volumes)
+    small = [v for v, half_steps in zip(volumes, range(2, 60), strict=True) if half_steps <= 24]
+    assert len(set(small)) == len(small)  # up to BERT-base every half step is another model
 
 
 def test_the_config_follows_the_settings():

@@ -1,0 +1,156 @@
+"""What is an encoder worth for every kind of task, beside a simple model fitted on the same examples?
+
+    python -m benchmarks.tasks --model RUN --data DIR [--only sst2,stsb] [--seeds 3] [--runs FOLDER] [--json]
+
+Every task is fine-tuned with the settings that `glassbert finetune` chooses by itself, once for every seed; small
+tables by cross-validation. Means and deviations are over seeds. The epoch is chosen by the same held-out examples that
+are reported, as is usual with these tasks, so the last digit flatters a little; the simple model's strength is chosen
+by cross-validation inside the training examples. Finished runs in FOLDER are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import Table, describe_machine, progress, rounded, show_json
+from glassbert.metrics import METRICS
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the table: a ready task, what differs from its usual settings, and the metrics to show."""
+
+    task: str
+    metrics: tuple[str, ...]
+    changes: dict[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.name or self.task
+
+
+ENTRIES = [
+    Entry("sst2", ("accuracy", "auc")),
+    Entry("sst5", ("quadratic_kappa", "mae", "accuracy")),
+    Entry(
+        "sst5",
+        ("quadratic_kappa", "mae", "accuracy"),
+        {"head": "multiclass", "metric": "quadratic_kappa"},
+        "sst5-multiclass",
+    ),
+    Entry("stsb", ("spearman", "pearson", "rmse")),
+    Entry("goemotions", ("micro_f1", "macro_f1")),
+    Entry("titanic", ("auc", "accuracy"), {"folds": 5}),
+    Entry("wine-red", ("quadratic_kappa", "mae"), {"folds": 5}),
+    Entry("wine-white", ("quadratic_kappa", "mae")),
+    Entry("wnut17", ("span_f1",)),
+    Entry("ud-pos", ("accuracy",)),
+]
+
+
+def run_once(entry: Entry, model: str, data: str, seed: int, folder: Path, baseline: bool) -> dict[str, Any]:
+    """The scores of one seed, and of the simple model where it is asked for; read back where they are there already."""
+    kept = folder / "table.json"
+    if kept.exists():
+        found: dict[str, Any] = json.loads(kept.read_text())
+        return found
+    from glassbert.files import write_json
+    from glassbert.finetuning import FineTuningSettings, cross_validate, finetune
+    from glassbert.training.display import NoDisplay
+
+    settings = FineTuningSettings(
+        model=model, task=entry.task, data=data, seed=seed, seeds=1, baseline=baseline, report=baseline, **entry.changes
+    )
+    began = time.monotonic()
+    if settings.folds is None:
+        folds = [finetune(settings, folder, display=NoDisplay())]
+    else:
+        folds = cross_validate(settings, folder, display=NoDisplay()).folds
+    found = {
+        "scores": {name: _mean(name, [one.outcome for one in folds]) for name in entry.metrics},
+        "baseline": {name: _mean(name, [one.baseline for one in folds]) for name in entry.metrics},
+        "seconds": time.monotonic() - began,
+    }
+    write_json(kept, found)
+    return found
+
+
+def _mean(name: str, outcomes: list[Any]) -> float | None:
+    """A metric, as a mean over folds; also one that is not usual for the head, as the MAE of classes that are ranks."""
+    values = []
+    for outcome in outcomes:
+        if outcome is None:
+            continue
+        known = outcome.scores.get(name)
+        found = METRICS[name].function(outcome.truth, outcome.choices()) if known is None else known.value
+        values += [] if found is None else [float(found)]
+    return statistics.mean(values) if values else None
+
+
+def _spread(values: list[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.4f}"
+    return f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True, help="a pretraining run, or a saved model")
+    parser.add_argument("--data", required=True, help="the folder with the files of the ready tasks")
+    parser.add_argument("--only", default="", help=f"some of {', '.join(entry.key for entry in ENTRIES)}")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--runs", type=Path, default=Path("runs/tasks"), help="where the runs go (default runs/tasks)")
+    parser.add_argument("--no-baseline", action="store_true", help="leave the simple models out")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args(arguments)
+    chosen = [entry for entry in ENTRIES if not options.only or entry.key in options.only.split(",")]
+    if unknown := set(options.only.split(",")) - {""} - {entry.key for entry in ENTRIES}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    machine, described = describe_machine("scikit-learn")
+    columns = ["task", "metric", f"ours, {options.seeds} seeds", "simple model", "minutes"]
+    table = Table("Fine-tuned, beside a simple model", columns, left=2)
+    found: dict[str, Any] = {}
+    for entry in chosen:
+        runs = []
+        for seed in range(options.seeds):
+            progress(f"{entry.key}, seed {seed}")
+            with_baseline = seed == 0 and not options.no_baseline
+            folder = options.runs / entry.key / f"seed-{seed}"
+            runs.append(run_once(entry, options.model, options.data, seed, folder, with_baseline))
+        found[entry.key] = {"seeds": [run["scores"] for run in runs], "baseline": runs[0]["baseline"]}
+        for metric in entry.metrics:
+            values = [run["scores"][metric] for run in runs if run["scores"].get(metric) is not None]
+            simple = runs[0]["baseline"].get(metric)
+            first = metric == entry.metrics[0]
+            table.rows.append(
+                [
+                    entry.key if first else "",
+                    metric,
+                    _spread(values) if values else "–",
+                    "–" if simple is None else f"{simple:.4f}",
+                    f"{sum(run['seconds'] for run in runs) / 60:.1f}" if first else "",
+                ]
+            )
+        table.rows.append(None)
+    table.notes = ["Small tables (titanic, wine-red) by 5-fold cross-validation; the rest on the dev set.", machine]
+    table.show()
+    if options.json:
+        plain = {
+            key: {
+                "seeds": [{k: rounded(v) for k, v in one.items() if v is not None} for one in entry["seeds"]],
+                "baseline": {k: rounded(v) for k, v in entry["baseline"].items() if v is not None},
+            }
+            for key, entry in found.items()
+        }
+        show_json({"tasks": plain, "machine": described})
+
+
+if __name__ == "__main__":
+    main()

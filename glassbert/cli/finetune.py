@@ -1,0 +1,120 @@
+"""`glassbert finetune`: from an encoder and a file of examples to a model that answers."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from glassbert.cli.run_options import options_of, with_settings
+from glassbert.errors import TrainingError
+from glassbert.finetuning.cross_validation import CrossValidated, cross_validate
+from glassbert.finetuning.run import FineTuned, finetune, resume
+from glassbert.finetuning.seeds import Spread
+from glassbert.finetuning.settings import FineTuningSettings
+from glassbert.training.settings import read_toml
+
+
+def _run(
+    settings_file: Annotated[
+        Path | None, typer.Option("--settings", help="A TOML file with any of the fields below; flags win over it.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="The run's folder. Without it: runs/TASK-DATE-TIME.")
+    ] = None,
+    resume_run: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with an interrupted fine-tuning.")
+    ] = None,
+    **settings: Any,
+) -> None:
+    """Fine-tune an encoder for a task, measure it beside a simple model, and leave it ready to use.
+
+    Give a ready task, or any file with a text (or a table) and a target; what kind of answer the target asks for is
+    recognised, and said. Ctrl-C saves; --resume goes on, exactly where the run was.
+
+    [bold]glassbert finetune --model runs/mini --task sst2 --data data[/]
+    [bold]glassbert finetune --model runs/mini --train reviews.csv --text review --target stars --seeds 3[/]
+    [bold]glassbert finetune --model sentence-transformers/all-MiniLM-L6-v2 --train titanic.csv --target Survived[/]
+    """
+    if resume_run is not None:
+        if settings or settings_file or run:
+            raise TrainingError("--resume goes on with the settings that the run began with; leave the others out")
+        show(resume(resume_run))
+        return
+    given = FineTuningSettings.from_dict({**(read_toml(settings_file) if settings_file else {}), **settings})
+    if given.folds is not None and given.fold is None:
+        show_folds(cross_validate(given, run))
+    else:
+        show(finetune(given, run))
+
+
+def show(tuned: FineTuned) -> None:
+    """The end of a fine-tuning in a few lines: how good it is, beside what, and what can be done next."""
+    console = Console(soft_wrap=True, highlight=False)
+    if tuned.outcome is None:
+        console.print(Text(f"Stopped and saved. Go on with: glassbert finetune --resume {tuned.run}"))
+        return
+    console.print(scores_table(tuned))
+    if tuned.spread is not None and len(tuned.seeds) > 1:
+        console.print(Text(f"{tuned.metric} over {len(tuned.seeds)} seeds: {tuned.spread}; seed {tuned.best} is kept."))
+    seconds = sum(result.seconds for result in tuned.seeds)
+    speed = sum(result.examples for result in tuned.seeds) / max(seconds, 1e-9)
+    console.print(Text(f"{seconds:,.0f} seconds, {speed:,.0f} examples/s with all evaluations."))
+    console.print(Text(f"Model   {tuned.model}"))
+    if tuned.report.exists():
+        console.print(Text(f"Report  {tuned.report}"))
+    console.print(Text(f'Try     glassbert predict {tuned.run} "{example(tuned)}"'))
+
+
+def show_folds(found: CrossValidated) -> None:
+    """The end of a cross-validation: all examples at once, and how much the folds differ."""
+    console = Console(soft_wrap=True, highlight=False)
+    if found.scores is None:
+        again = "the same command with --run"
+        console.print(Text(f"Stopped and saved in fold {len(found.folds) - 1}. Go on with {again} {found.run}"))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("every example held out once", "all together", "95 %", f"{len(found.folds)} folds"):
+        table.add_column(column, no_wrap=True)
+    for name, value, note in found.scores.rows():
+        each = [score for one in found.folds if (score := one.scores[name].value) is not None]
+        style = "bold green" if name == found.metric else ""
+        table.add_row(
+            Text(name, style=style),
+            Text("–" if value is None else f"{value:.4f}", style=style),
+            note,
+            str(Spread.of(each)) if each else "–",
+        )
+    console.print(table)
+
+
+def scores_table(tuned: FineTuned) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("on held-out examples")
+    table.add_column("this model", justify="right")
+    table.add_column("95 %", justify="left")
+    if tuned.baseline is not None:
+        table.add_column(getattr(tuned.baseline, "name", "simple model"), justify="right")
+    for name, value, note in tuned.scores.rows():
+        style = "bold green" if name == tuned.metric else ""
+        cells = [Text(name, style=style), Text("–" if value is None else f"{value:.4f}", style=style), Text(note)]
+        if tuned.baseline is not None:
+            theirs = tuned.baseline.scores[name].value if name in tuned.baseline.scores else None
+            cells.append(Text("–" if theirs is None else f"{theirs:.4f}"))
+        table.add_row(*cells)
+    return table
+
+
+def example(tuned: FineTuned) -> str:
+    """A short held-out text to try."""
+    assert tuned.outcome is not None
+    text = min(tuned.outcome.data.texts[:50], key=lambda text: abs(len(text) - 60), default="...")
+    return " ".join(text.replace('"', "'").split())[:80]
+
+
+run = with_settings(_run, partial(options_of, FineTuningSettings))

@@ -1,0 +1,249 @@
+"""`glassbert predict`: what does a fine-tuned model say about a text, or about every row of a file?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from glassbert.errors import InputError
+from glassbert.finetuning.predictor import Predictor
+from glassbert.finetuning.predictor_output import WRITERS, Predictions
+
+SHOWN_LABELS, SHOWN_ROWS, SHOWN_CHARACTERS = 10, 12, 200
+
+
+def run(
+    model: Annotated[
+        str, typer.Argument(metavar="RUN", help="A fine-tuning run, its model, or a Hugging Face folder.")
+    ],
+    text: Annotated[str | None, typer.Argument(help="A text to ask about.")] = None,
+    pair: Annotated[str | None, typer.Option(help="The second text, for models that look at two.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", "-c", metavar="NAME=VALUE", help="A cell of a table row; repeat it.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", help="A file with one example a row; - reads a text a line from stdin."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help=f"Where answers go: {', '.join(WRITERS)} (vectors).")
+    ] = None,
+    score: Annotated[
+        bool, typer.Option("--score", help="The file has the true answers too: say how good the model's are.")
+    ] = False,
+    format: Annotated[
+        str | None, typer.Option(help="The file's format where its name does not tell; lines: a text a line.")
+    ] = None,
+    text_column: Annotated[
+        str | None, typer.Option("--text", help="The column with the text, where it is not that of training.")
+    ] = None,
+    batch_tokens: Annotated[int, typer.Option(min=8, help="Tokens computed at a time.")] = 8192,
+    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the NumPy engine.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Ask a fine-tuned model.
+
+    A text:        glassbert predict runs/reviews "A film to remember."
+
+    Two texts:     glassbert predict runs/stsb "A man sings." --pair "Someone is singing."
+
+    A table row:   glassbert predict runs/titanic -c Sex=female -c Pclass=1 -c Age=38
+
+    A file:        glassbert predict runs/reviews --file new.csv --output answers.csv
+
+    Probabilities are calibrated where the fine-tuning could measure how honest they are.
+    """
+    given, options = _question(text, pair, column, file, format, text_column)
+    if output is not None and output.suffix.lower() not in WRITERS:
+        raise InputError(f"{output}: the ending says how answers are written, one of {', '.join(WRITERS)}")
+    predictor = Predictor.load(model, engine=engine, threads=threads)
+    screen = Console(stderr=True)
+    with _watched(screen) as progress:
+        ask = predictor.judge if score else predictor.predict
+        found = ask(given, batch_tokens=batch_tokens, progress=progress, **options)
+    for note in found.notes:
+        screen.print(Text(f"Note: {note}.", style="yellow"))
+    if output is not None:
+        found.save(output)
+        screen.print(f"{len(found):,} answers in {output} ({found.per_second:,.0f} examples/s)", highlight=False)
+    if as_json:
+        for row in found.rows():
+            typer.echo(json.dumps(row, ensure_ascii=False))
+    elif file is None:
+        show_one(Console(highlight=False), found)
+    elif output is None:
+        show_many(Console(highlight=False), found)
+    if score and not as_json:
+        Console(highlight=False).print(Text(str(found.scores)))
+
+
+def _question(
+    text: str | None,
+    pair: str | None,
+    cells: list[str] | None,
+    file: str | None,
+    format: str | None,
+    text_column: str | None,
+) -> tuple[Any, dict[str, Any]]:
+    """What is asked about, and how it is read."""
+    ways = [name for name, value in (("a text", text), ("--column", cells), ("--file", file)) if value is not None]
+    if len(ways) != 1:
+        told = " and ".join(ways) if ways else "none of them"
+        raise InputError(f"ask about one thing: a text, a row with --column, or a --file; there is {told}")
+    if pair is not None and text is None:
+        raise InputError("--pair is the partner of a text; in a file the partner has a column of its own")
+    if file == "-":
+        lines = [line.rstrip("\n") for line in sys.stdin if line.strip()]
+        if not lines:
+            raise InputError("nothing came from stdin; write a text a line")
+        return lines, {}
+    if file is not None:
+        named = {"format": format, "text": text_column}
+        return Path(file), {name: value for name, value in named.items() if value is not None}
+    if cells is not None:
+        bad = next((cell for cell in cells if "=" not in cell), None)
+        if bad is not None:
+            raise InputError(f"--column takes NAME=VALUE, as in --column age=38; got {bad!r}")
+        return dict(cell.split("=", 1) for cell in cells), {}
+    if text is not None and not text.strip():
+        raise InputError("the text is empty")
+    return text if pair is None else (text, pair), {}
+
+
+@contextmanager
+def _watched(screen: Console) -> Iterator[Any]:
+    bar = Progress(
+        TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(), console=screen, transient=True, disable=not screen.is_terminal,
+    )  # fmt: skip
+    with bar:
+        task = bar.add_task("", total=None, speed="")
+
+        def progress(done: int, total: int) -> None:
+            speed = bar.tasks[0].speed
+            bar.update(task, completed=done, total=total, speed="" if speed is None else f"{speed:,.0f}/s")
+
+        yield progress
+
+
+def show_one(console: Console, found: Predictions) -> None:
+    """One answer, with what else was possible."""
+    show = {"token": _show_words, "multilabel": _show_labels, "embedding": _show_vector, "span": _show_spans}
+    show.get(found.card.head, _show_label)(console, found)
+
+
+def _show_label(console: Console, found: Predictions) -> None:
+    chances = found.by_label()
+    if chances is None:
+        console.print(Text(f"{found.answers()[0]:.4g}", style="bold"))
+        return
+    ranked = sorted(chances[0].items(), key=lambda item: -item[1])
+    if found.card.head == "ordinal":
+        ranked = list(chances[0].items())  # in the order of the ranks
+    _bars(console, ranked[:SHOWN_LABELS], {found.answers()[0]})
+
+
+def _show_labels(console: Console, found: Predictions) -> None:
+    chances = (found.by_label() or [{}])[0]
+    ranked = sorted(chances.items(), key=lambda item: -item[1])[:SHOWN_LABELS]
+    cuts = dict(zip(found.card.label_names, found.card.thresholds or [0.5] * len(chances), strict=False))
+    _bars(console, ranked, set(found.answers()[0]), cuts)
+    if not found.answers()[0]:
+        console.print(Text("No label reaches its threshold.", style="dim"))
+
+
+def _bars(
+    console: Console, ranked: list[tuple[str, float]], chosen: set[str], cuts: dict[str, float] | None = None
+) -> None:
+    table = Table.grid(padding=(0, 2))
+    for label, chance in ranked:
+        style = "bold green" if label in chosen else ""
+        cut = [Text(f"from {cuts[label]:.2f}", style="dim")] if cuts else []
+        table.add_row(f"{chance:6.1%}", Text(label, style=style), *cut, Text("█" * round(30 * chance), style="green"))
+    console.print(table)
+
+
+def _show_words(console: Console, found: Predictions) -> None:
+    words, tags = (found.data.words or [[]])[0], found.answers()[0]
+    if found.entities is not None:
+        line, at = Text(), 0
+        for entity in found.entities[0]:
+            line.append(" ".join([*words[at : entity.start], ""]))
+            line.append(f"[{entity.text}]", style="bold green").append(f" {entity.type} ", style="dim")
+            at = entity.end
+        console.print(line.append(" ".join(words[at:])), soft_wrap=True)
+        if not found.entities[0]:
+            console.print(Text("No name was found.", style="dim"))
+        return
+    line = Text()
+    for word, tag in zip(words, tags, strict=True):
+        line.append(word, style="bold").append(f"/{tag} ", style="green")
+    console.print(line, soft_wrap=True)
+
+
+def _show_spans(console: Console, found: Predictions) -> None:
+    context = (found.data.pairs or [""])[0]
+    best = found.outputs[0][0]
+    if not best.text:
+        console.print(Text("The text does not answer it.", style="dim"))
+        return
+    console.print(Text(best.text, style="bold green"))
+    around = Text(context[max(0, best.start - 80) : best.start], style="dim")
+    console.print(around.append(best.text, style="bold").append(context[best.end : best.end + 80], style="dim"))
+
+
+def _show_vector(console: Console, found: Predictions) -> None:
+    if found.data.pairs is not None:
+        console.print(Text.assemble("cosine ", (f"{found.answers()[0]:.4f}", "bold")))
+        return
+    vector = found.vectors[0]
+    start = ", ".join(f"{value:.4f}" for value in vector[:6])
+    console.print(f"[{start}, ...] {len(vector)} numbers, of length 1; --output vectors.npy or --json gives them all",
+                  markup=False)  # fmt: skip
+
+
+def show_many(console: Console, found: Predictions) -> None:
+    """The first answers, and how often each answer came."""
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
+    table.add_column("answer", no_wrap=True)
+    if found.confidence is not None:
+        table.add_column("probability", justify="right", no_wrap=True)
+    table.add_column("text", ratio=1, no_wrap=True, overflow="ellipsis")
+    for i in range(min(SHOWN_ROWS, len(found))):
+        chance = [f"{found.confidence[i]:.1%}"] if found.confidence is not None else []
+        table.add_row(
+            Text(_brief(found, i)), *chance, Text(found.data.texts[i][:SHOWN_CHARACTERS].strip(), style="dim")
+        )
+    console.print(table)
+    if len(found) > SHOWN_ROWS:
+        console.print(Text(f"... and {len(found) - SHOWN_ROWS:,} more; --output FILE keeps them all", style="dim"))
+    if found.card.labels and found.card.head != "token":
+        answers = [one for said in found.answers() for one in (said if isinstance(said, list) else [said])]
+        counts = ", ".join(f"{name} {count:,}" for name, count in Counter(answers).most_common(SHOWN_LABELS))
+        console.print(Text(f"\n{counts}"))
+    console.print(Text(f"{len(found):,} examples, {found.per_second:,.0f} a second", style="dim"))
+
+
+def _brief(found: Predictions, i: int) -> str:
+    if found.entities is not None:
+        said = ", ".join(f"{entity.text} ({entity.type})" for entity in found.entities[i]) or "–"
+    elif found.card.head == "embedding" and found.data.pairs is None:
+        said = f"[{', '.join(f'{value:.3f}' for value in found.vectors[i][:3])}, ...]"
+    else:
+        answer = found.answers()[i]
+        said = (
+            " ".join(answer) if isinstance(answer, list) else f"{answer:.4g}" if isinstance(answer, float) else answer
+        )
+    return said if len(said) <= 40 else said[:39] + "…"

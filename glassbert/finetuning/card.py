@@ -1,0 +1,183 @@
+"""The task card: all that is needed to use a fine-tuned model, as task.json beside its weights.
+
+    card = TaskCard.load("runs/reviews/model")
+    card.labels, card.max_length, card.temperature
+
+A model alone gives numbers. The card says which columns it reads, how a table row becomes a text, where a long text is
+cut, what its numbers mean, from which probability on a label counts, and how well it did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from glassbert.errors import CheckpointError, ConfigError, InputError
+from glassbert.files import write_json
+from glassbert.metrics import METRICS, Metric, get_metric
+from glassbert.tasks import LabelMap, TaskData, Template
+from glassbert.tasks.targets import Kind
+
+TASK = "task.json"
+FORMAT = 1
+
+CLASS_HEADS = ("binary", "multiclass", "ordinal")  # one label an example
+SEQUENCE_HEADS = (*CLASS_HEADS, "multilabel", "regression")  # one answer for a whole text
+HEADS = (*SEQUENCE_HEADS, "token", "span", "embedding", "forecast")
+# The head that fits a kind of target, where their names differ.
+HEAD_OF_KIND = {"tokens": "token", "series": "forecast"}
+KIND_OF_HEAD: dict[str, Kind] = {"token": "tokens", "forecast": "series", "embedding": "regression"}
+# What decides which epoch was the best, where nobody says.
+USUAL_METRICS = {
+    "binary": "auc",
+    "multiclass": "accuracy",
+    "multilabel": "micro_f1",
+    "ordinal": "quadratic_kappa",
+    "regression": "rmse",
+    "token": "accuracy",
+    "span": "answer_f1",
+    "embedding": "spearman",
+    "forecast": "mae",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCard:
+    """How a model is used.
+
+    labels        as they stand in the files, in the order of the model's outputs; `label_names` are for people
+    reading       what `TaskData.of` needs besides the columns to read such a file: format, header, names of columns
+    max_length    tokens of a window, special ones counted; `stride` from one window to the next (None: half of it)
+    max_windows   how many windows of a long text are looked at (None: all)
+    temperature   what logits are divided by to make probabilities honest; None until that was measured
+    thresholds    from which probability on a label counts, one number a label; None: one half
+    details       what only this head needs: the scale of a series, the range of similarity scores
+    baseline      what a simple model reached on the same examples
+    """
+
+    title: str
+    head: str
+    metric: str = ""
+    text: str | None = None
+    pair: str | None = None
+    words: str | None = None
+    target: str | None = None
+    template: Template | None = None
+    separator: str | None = None
+    label_prefix: str = ""
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    label_names: tuple[str, ...] = ()
+    max_length: int = 512
+    stride: int | None = None
+    max_windows: int | None = None
+    temperature: float | None = None
+    thresholds: tuple[float, ...] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    baseline: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.head not in HEADS:
+            raise ConfigError(f"there is no head {self.head!r} to fine-tune; there are {', '.join(HEADS)}")
+        object.__setattr__(self, "labels", tuple(self.labels))
+        object.__setattr__(self, "label_names", tuple(self.label_names) or self.labels)
+        object.__setattr__(self, "metric", self.metric or USUAL_METRICS[self.head])
+        get_metric(self.metric)
+        if len(self.label_names) != len(self.labels):
+            raise ConfigError(f"there are {len(self.labels)} labels and {len(self.label_names)} names for them")
+        if self.thresholds is not None:
+            object.__setattr__(self, "thresholds", tuple(self.thresholds))
+
+    @property
+    def label_map(self) -> LabelMap:
+        return LabelMap(self.labels)
+
+    @property
+    def main_metric(self) -> Metric:
+        return METRICS[self.metric]
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of target, as `glassbert.tasks` calls it."""
+        return KIND_OF_HEAD.get(self.head, self.head)  # type: ignore[arg-type]
+
+    @property
+    def embeds_pairs(self) -> bool:
+        """Whether an example is two texts, each with a vector of its own."""
+        return self.head == "embedding" and self.pair is not None
+
+    def replace(self, **changes: Any) -> Self:
+        return dataclasses.replace(self, **changes)
+
+    # ---- reading examples ---------------------------------------------------------------------------------------
+
+    def read(self, given: Any, *, with_targets: bool = False, **options: Any) -> TaskData:
+        """Examples from a file, a list or a data frame, the way training read them.
+
+        `with_targets` also reads the answers, which must then be there. `options` are those of `TaskData.of`.
+        """
+        columns: dict[str, Any] = {name: getattr(self, name) for name in ("text", "pair", "words")}
+        if self.template is not None:
+            columns = {"template": self.template, "pair": self.pair}
+        targets = {
+            "target": self.target,
+            "kind": None if self.words else self.kind,
+            "separator": self.separator,
+            "label_prefix": self.label_prefix,
+        }
+        if not with_targets or self.target is None or self.head == "span":  # a span's answers are no labels
+            targets = {}
+        return TaskData.of(given, **{**columns, **targets, **self.reading, **options})
+
+    # ---- files --------------------------------------------------------------------------------------------------
+
+    def as_json(self) -> dict[str, Any]:
+        content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}
+        plain["template"] = None if self.template is None else self.template.as_json()
+        plain |= {name: dict(content[name]) for name in ("reading", "details", "baseline")}
+        return {"format": FORMAT, **plain}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        known = {f.name for f in dataclasses.fields(cls)}
+        values = {name: value for name, value in content.items() if name in known}
+        if values.get("template") is not None:
+            values["template"] = Template.from_json(values["template"])
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise ConfigError(f"this is no task card: {error}") from error
+
+    def save(self, folder: str | Path) -> None:
+        write_json(Path(folder) / TASK, self.as_json())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """The card of a fine-tuned model: of its folder, or of the run that made it."""
+        folder = Path(folder)
+        path = next((p for p in (folder / TASK, folder / "model" / TASK) if p.exists()), None)
+        if path is None:
+            raise CheckpointError(
+                f"{folder} has no {TASK}: it is not a model that was fine-tuned here, so nobody knows what its outputs "
+                f"mean. Make one with: glassbert finetune --model {folder} --train FILE"
+            )
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(content, dict) or content.get("format") != FORMAT:
+                raise ConfigError(f"its format is not {FORMAT}, the one this GlassBERT reads")
+            return cls.from_json(content)
+        except (OSError, ValueError) as error:  # errors of our own are ValueErrors as well
+            raise CheckpointError(f"{path} cannot be used: {error}") from error
+
+
+def head_of(kind: str) -> str:
+    """The head that fits a kind of target."""
+    head = HEAD_OF_KIND.get(kind, kind)
+    if head not in HEADS:
+        raise InputError(f"there is no head for targets of the kind {kind!r}; there are {', '.join(HEADS)}")
+    return head

@@ -1,0 +1,75 @@
+"""Cross-validation: every example is held out once, so that a small table is measured by all of its rows.
+
+    found = cross_validate(FineTuningSettings(model="runs/mini", task="titanic", data="data", folds=5))
+    found.spread       mean and deviation over the folds
+    found.scores       over all examples at once, each judged by the model that has not seen it
+
+Each fold is a run of its own, RUN/fold-0 and so on. What is finished is not made twice, and what is half made goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassbert.errors import TrainingError
+from glassbert.files import write_json
+from glassbert.finetuning.run import FineTuned, finetune, reopen, resume
+from glassbert.finetuning.scoring import judge
+from glassbert.finetuning.seeds import RESULT, Spread
+from glassbert.finetuning.settings import FineTuningSettings
+from glassbert.metrics import Scores
+from glassbert.training.display import Display
+from glassbert.training.run_folder import new_run_folder
+
+
+@dataclass(frozen=True)
+class CrossValidated:
+    """All folds; `scores` and `spread` are there once all of them are finished."""
+
+    run: Path
+    folds: list[FineTuned]
+    metric: str
+    scores: Scores | None = None
+    spread: Spread | None = None
+
+
+def cross_validate(
+    settings: FineTuningSettings, run: str | Path | None = None, *, display: Display | None = None
+) -> CrossValidated:
+    if settings.folds is None:
+        raise TrainingError("a cross-validation needs to know into how many parts: folds=5")
+    name = settings.task or Path(settings.train).stem
+    path = Path(run) if run is not None else new_run_folder("runs", f"{name}-folds").path
+    found: list[FineTuned] = []
+    for fold in range(settings.folds):
+        found.append(_fold(settings.replace(fold=fold), path / f"fold-{fold}", display))
+        if found[-1].outcome is None:  # somebody asked to stop
+            return CrossValidated(path, found, found[-1].metric)
+    outcomes = [one.outcome for one in found if one.outcome is not None]
+    card = replace(outcomes[0].card, temperature=None, thresholds=None)
+    truth = None if outcomes[0].truth is None else _joined([one.truth for one in outcomes])
+    scores = judge(_joined([one.outputs for one in outcomes]), truth, card, resamples=settings.resamples)
+    values = [value for one in outcomes if (value := one.main.value) is not None]
+    done = CrossValidated(path, found, card.metric, scores, Spread.of(values) if values else None)
+    spread = asdict(done.spread) if done.spread is not None else None
+    folds = [one.scores.as_json() for one in found]
+    write_json(path / RESULT, {"metric": card.metric, "scores": scores.as_json(), "spread": spread, "folds": folds})
+    return done
+
+
+def _fold(settings: FineTuningSettings, run: Path, display: Display | None) -> FineTuned:
+    if (run / RESULT).exists():
+        return reopen(run)
+    if (run / "settings.json").exists():
+        return resume(run, display=display)
+    return finetune(settings, run, display=display)
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return [one for part in parts for one in part]

@@ -1,0 +1,165 @@
+"""Examples as a model learns them: rows of tokens, what is asked of each, and the truth by which answers are judged.
+
+    data = card.read("reviews.csv", with_targets=True)
+    examples = encode_examples(data, tokenizer, card)
+    examples.inputs(np.array([0, 1, 2]))      input_ids, attention_mask, labels of three units
+
+A unit is what a batch is made of: a row, or, for embeddings of pairs, the two rows that belong together. A long text
+has several units, and each of them learns its label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from glassbert.finetuning.card import CLASS_HEADS, TaskCard
+from glassbert.finetuning.rows import Progress, Rows, rows_of_texts, rows_of_windows
+from glassbert.finetuning.spans import SpanRows, span_rows, true_answers
+from glassbert.tasks import NOT_ASKED, TaskData, WordPieces, align_words
+from glassbert.tasks.labels import LabelMap
+from glassbert.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Examples:
+    """N examples, encoded. `labels` and `truth` are None where the targets are not known.
+
+    labels   what each row is asked: [rows] or [rows, ...]; for token tasks one number a token, flat like `rows.ids`
+    truth    what each example's answer is judged by: see `truth_of`
+    pieces   token tasks: which word begins where
+    spans    extractive tasks: which character each token stands for
+    """
+
+    card: TaskCard
+    rows: Rows
+    count: int
+    pad_id: int
+    labels: np.ndarray | None = None
+    truth: Any = None
+    pieces: WordPieces | None = None
+    spans: SpanRows | None = None
+    group: int = 1  # rows that make a unit
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of every unit's longest row, [units]."""
+        return self.rows.lengths.reshape(-1, self.group).max(1)
+
+    def inputs(self, units: np.ndarray, multiple: int = 1) -> dict[str, np.ndarray]:
+        """A padded batch of these units, as `model.loss` takes it; its length is a multiple of `multiple`."""
+        rows = (np.asarray(units)[:, None] * self.group + np.arange(self.group)).reshape(-1)
+        lengths = self.rows.lengths[rows]
+        length = -(-int(lengths.max()) // multiple) * multiple
+        batch = {
+            "input_ids": self.rows.padded(self.rows.ids, rows, self.pad_id, length),
+            "attention_mask": (np.arange(length) < lengths[:, None]).astype(np.int32),
+        }
+        if self.rows.types is not None:
+            batch["token_type_ids"] = self.rows.padded(self.rows.types, rows, 0, length)
+        if self.labels is not None:
+            by_token = self.card.head == "token"
+            batch["labels"] = self.rows.padded(self.labels, rows, NOT_ASKED, length) if by_token else self.labels[rows]
+        return batch
+
+
+def encode_examples(
+    data: TaskData,
+    tokenizer: Tokenizer,
+    card: TaskCard,
+    *,
+    token_types: bool = True,
+    progress: Progress | None = None,
+) -> Examples:
+    """`token_types` says whether the model has them: without, the second text of a pair looks like the first."""
+    truth = truth_of(data, card)
+    make = {"token": _token_examples, "span": _span_examples, "embedding": _embedding_examples}
+    examples = make.get(card.head, _sequence_examples)(data, tokenizer, card, truth, progress)
+    if token_types or examples.rows.types is None:
+        return examples
+    return replace(examples, rows=replace(examples.rows, types=None))
+
+
+def truth_of(data: TaskData, card: TaskCard) -> Any:
+    """The true answers, or None where the data has none.
+
+    binary, multiclass, ordinal   [N] int64: which label             regression   [N] float64
+    multilabel                    [N, L] of 0 and 1                  token        for every sentence [words] int64
+    embedding                     [N] float64, the scores of pairs   span         for every question a list of texts
+    """
+    if card.head == "span":
+        return true_answers(data, card)
+    if data.targets is None:
+        return None
+    known = LabelMap(card.labels) if card.labels else None
+    return data.encoded(known).values
+
+
+def _sequence_examples(
+    data: TaskData, tokenizer: Tokenizer, card: TaskCard, truth: Any, progress: Progress | None
+) -> Examples:
+    rows = rows_of_texts(
+        tokenizer,
+        data.texts,
+        data.pairs,
+        length=card.max_length,
+        stride=card.stride,
+        most=card.max_windows,
+        progress=progress,
+    )
+    labels = None if truth is None else truth[rows.owners]
+    if labels is not None and card.head in CLASS_HEADS:
+        labels = labels.astype(np.float32 if card.head == "binary" else np.int64)
+    return Examples(card, rows, len(data), tokenizer.pad_id, labels, truth)
+
+
+def _token_examples(
+    data: TaskData, tokenizer: Tokenizer, card: TaskCard, truth: Any, progress: Progress | None
+) -> Examples:
+    sentences = data.words if data.words is not None else [text.split() for text in data.texts]
+    pieces = align_words(tokenizer, sentences, length=card.max_length, stride=card.stride)
+    if progress is not None:
+        progress(len(data), len(data))
+    labels = np.concatenate(pieces.labels(truth)) if truth is not None else None
+    notes = []
+    if pieces.lost:
+        row, word = pieces.lost[0]
+        notes.append(
+            f"the tokenizer leaves nothing of {len(pieces.lost):,} words, the first being word {word + 1} of "
+            f"{data.where(row)}; they count as missed"
+        )
+    rows = rows_of_windows(pieces.windows, paired=False)
+    return Examples(card, rows, len(data), tokenizer.pad_id, labels, truth, pieces, notes=tuple(notes))
+
+
+def _span_examples(
+    data: TaskData, tokenizer: Tokenizer, card: TaskCard, truth: Any, progress: Progress | None
+) -> Examples:
+    spans = span_rows(data, tokenizer, card, truth is not None)
+    if progress is not None:
+        progress(len(data), len(data))
+    rows = rows_of_windows(spans.windows, paired=True)
+    return Examples(card, rows, len(data), tokenizer.pad_id, spans.labels, truth, spans=spans)
+
+
+def _embedding_examples(
+    data: TaskData, tokenizer: Tokenizer, card: TaskCard, truth: Any, progress: Progress | None
+) -> Examples:
+    """The rows of a pair stand one after the other. An embedding looks at one window of its text."""
+    texts = data.texts
+    if data.pairs is not None:
+        texts = [text for both in zip(data.texts, data.pairs, strict=True) for text in both]
+    rows = rows_of_texts(tokenizer, texts, length=card.max_length, most=1, progress=progress)
+    if data.pairs is None:
+        return Examples(card, rows, len(data), tokenizer.pad_id, None, truth)
+    labels = np.ones(len(rows))
+    if truth is not None:
+        low, high = card.details.get("score_range", (0.0, 1.0))
+        labels = np.repeat(np.clip((truth - low) / (high - low), 0.0, 1.0), 2)
+    return Examples(card, rows, len(data), tokenizer.pad_id, labels, truth, group=2)

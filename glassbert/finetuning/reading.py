@@ -1,0 +1,236 @@
+"""From the user's files to examples: which head fits, which columns are read, what is held out.
+
+Everything that is wrong with the data is said here, before anything is trained, with the row or the column and what to
+do about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassbert.errors import InputError
+from glassbert.finetuning.card import CLASS_HEADS, KIND_OF_HEAD, TaskCard, head_of
+from glassbert.finetuning.examples import truth_of
+from glassbert.finetuning.settings import FineTuningSettings
+from glassbert.finetuning.spans import true_answers
+from glassbert.tasks import Finding, TaskData, check_data, folds, read_table, ready_task, train_dev_split
+from glassbert.tasks.data import text_column
+from glassbert.tasks.ready import ReadyTask
+
+COLUMNS = ("text", "pair", "words", "target", "template", "separator", "label_prefix", "drop_missing")
+QUESTION, CONTEXT, ANSWERS = "question", "context", ("answers", "answer")
+WORDS = "words"
+LABELLED = (*CLASS_HEADS, "multilabel", "token")
+
+
+@dataclass(frozen=True)
+class TaskExamples:
+    """What a fine-tuning learns from and is measured by. `notes` say what was decided without asking."""
+
+    card: TaskCard
+    train: TaskData
+    dev: TaskData
+    findings: list[Finding]
+    notes: list[str]
+
+
+def read_examples(settings: FineTuningSettings) -> TaskExamples:
+    """Read, recognise, hold out, check."""
+    task = ready_task(settings.task) if settings.task else None
+    if task is not None and task.head == "series":
+        raise InputError(
+            f"{task.name} is a time series, which has a command of its own: "
+            f"glassbert forecast --series {settings.data}/{task.train}"
+        )
+    train_file, dev_file, options = _files(settings, task)
+    notes: list[str] = []
+    head = settings.head or (head_of(task.head) if task is not None else None)
+    columns = {**_columns(settings, task), **options}
+    if head == "span":
+        columns = _span_columns(train_file, columns)
+    elif task is None:
+        columns = _usual_columns(train_file, columns, settings, notes)
+    columns = _for_head(columns, head)
+    train = TaskData.of(train_file, **columns)
+    notes += train.notes
+    if train.template is not None:
+        columns["template"] = train.template
+    dev = TaskData.of(dev_file, **columns) if dev_file is not None else None
+    if head is None:
+        assert train.recognised is not None
+        head = head_of(train.recognised.kind)
+        notes.append(f"The head is {head}, since {train.recognised.reason}; --head says otherwise.")
+    _check_texts(train, "learn from")
+    card = _card(settings, task, head, train, columns)
+    _check_targets(card, train)
+    if dev is None or settings.folds is not None:
+        if settings.folds is None:
+            train, dev = train_dev_split(train, settings.held_out, settings.seed)
+        else:
+            train, dev = folds(train, settings.folds, settings.seed)[settings.fold or 0]
+        notes.append(f"{len(dev):,} of {len(train) + len(dev):,} examples are held out to measure with.")
+    _check_texts(dev, "measure with")
+    _check_measurable(card, dev)
+    findings = check_data(train, dev)
+    if settings.limit is not None and settings.limit < len(train):
+        order = np.random.default_rng(settings.seed).permutation(len(train))[: settings.limit]
+        train = train.select(np.sort(order))
+    return TaskExamples(card, train, dev, findings, notes)
+
+
+def _files(settings: FineTuningSettings, task: ReadyTask | None) -> tuple[Any, Any, dict[str, Any]]:
+    """Training file, dev file or None, and the options of their reader."""
+    if task is None:
+        options: dict[str, Any] = {} if settings.format is None else {"format": settings.format}
+        if settings.columns:
+            options |= {"header": False, "columns": list(settings.columns)}
+        return settings.train, settings.dev or None, options
+    folder = Path(settings.data)
+    if not (folder / task.train).exists():
+        raise InputError(f"{folder / task.train} is not there; say with --data where the files of the ready tasks lie")
+    options = {name: value for name, value in task.read.items() if name not in (*COLUMNS, "kind")}
+    return folder / task.train, None if task.dev is None else folder / task.dev, options
+
+
+def _columns(settings: FineTuningSettings, task: ReadyTask | None) -> dict[str, Any]:
+    """What the user says about columns, over what the ready task says."""
+    said = {name: getattr(settings, name) for name in COLUMNS if getattr(settings, name)}
+    known = {name: value for name, value in task.read.items() if name in COLUMNS} if task is not None else {}
+    return {**known, **said}
+
+
+def _usual_columns(
+    file: Any, columns: dict[str, Any], settings: FineTuningSettings, notes: list[str]
+) -> dict[str, Any]:
+    """Words of CoNLL files, and rows of a table without a text as sentences, where nobody says otherwise."""
+    reader = {name: value for name, value in columns.items() if name not in COLUMNS}
+    table = read_table(file, **reader)
+    if settings.target is None and not (settings.head == "embedding" and settings.pair):
+        listed = ", ".join(map(repr, table.columns))
+        raise InputError(f"{file}: say with --target which column holds the answer; its columns are {listed}")
+    for name in ("text", "pair", "words", "target"):
+        if columns.get(name):
+            table.column(columns[name])
+    if WORDS in table.columns and not {"text", "words", "template"} & set(columns):
+        return {**columns, "words": WORDS}
+    if not {"text", "words", "template"} & set(columns):
+        try:
+            notes.append(f"The text is in the column {text_column(table, settings.target)!r}.")
+        except InputError:
+            notes.append("No column is a text by itself, so a row becomes a sentence; --text names a column instead.")
+            return {**columns, "template": "auto"}
+    return columns
+
+
+def _span_columns(file: Any, columns: dict[str, Any]) -> dict[str, Any]:
+    """Questions, texts and answers under their usual names, where nobody says otherwise."""
+    reader = {name: value for name, value in columns.items() if name not in COLUMNS}
+    table = read_table(file, **reader)
+    usual = next((name for name in ANSWERS if name in table.columns), ANSWERS[-1])
+    named = {"text": QUESTION, "pair": CONTEXT, "target": usual, **columns}
+    for name in ("text", "pair", "target"):
+        table.column(named[name])
+    return named
+
+
+def _for_head(columns: dict[str, Any], head: str | None) -> dict[str, Any]:
+    """The kind of target that the head learns; answers of a span are read by `spans.py`."""
+    if head == "span":
+        return {name: value for name, value in columns.items() if name != "target"}
+    if head == "token" and not columns.get("words"):
+        raise InputError("a token head tags words: say with --words which column holds them, a list in every row")
+    if head == "embedding" and not columns.get("pair"):
+        raise InputError("an embedding head learns from pairs of texts: say with --pair where the second text is")
+    if head not in (None, "token") and columns.get("words"):
+        raise InputError(f"the head {head} answers about whole texts; --words belongs to the head token")
+    if columns.get("target") is None or head in (None, "token"):
+        return columns
+    return {**columns, "kind": KIND_OF_HEAD.get(head, head)}
+
+
+def _card(
+    settings: FineTuningSettings, task: ReadyTask | None, head: str, train: TaskData, columns: dict[str, Any]
+) -> TaskCard:
+    target = columns.get("target")
+    details: dict[str, Any] = {}
+    labels: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    if head in LABELLED:
+        found = train.encoded().labels
+        assert found is not None
+        labels = found.names
+        names = tuple(task.names_of_labels(settings.data, found)) if task is not None else labels
+    if head == "embedding" and train.targets is not None:
+        values = train.encoded().values
+        details["score_range"] = [float(values.min()), float(values.max())]
+    metric = settings.metric or (task.metric if task is not None and head == head_of(task.head) else "")
+    if head == "token" and not metric and any(label.startswith("B-") for label in labels):
+        metric = "span_f1"
+    if head == "embedding" and train.targets is None:
+        metric = "accuracy"
+    if head == "span":
+        target = _span_target(train, settings)
+    reading = {name: value for name, value in columns.items() if name not in (*COLUMNS, "kind")}
+    card = TaskCard(
+        title=task.title if task is not None else Path(settings.train).name,
+        head=head,
+        metric=metric,
+        text=train.names.get("text"),
+        pair=train.names.get("pair"),
+        words=train.names.get("words"),
+        target=target,
+        template=train.template,
+        separator=columns.get("separator") or (train.recognised.separator if train.recognised else None),
+        label_prefix=columns.get("label_prefix", ""),
+        reading=reading,
+        labels=labels,
+        label_names=names,
+        stride=settings.stride,
+        max_windows=None if head in ("token", "span") else settings.max_windows,
+        details=details,
+    )
+    if head == "span":
+        answers = true_answers(train, card) or []
+        card = card.replace(details={"may_be_empty": any(found == [""] for found in answers)})
+    return card
+
+
+def _span_target(train: TaskData, settings: FineTuningSettings) -> str:
+    return settings.target or next(name for name in ANSWERS if name in train.table.columns)
+
+
+def _check_texts(data: TaskData, what: str) -> None:
+    if not len(data):
+        raise InputError(f"{data.source} holds no example to {what}")
+    if not any(text.strip() for text in data.texts):
+        raise InputError(f"{data.source}: every text is empty; was the right column chosen with --text?")
+
+
+def _check_targets(card: TaskCard, train: TaskData) -> None:
+    """Refuse what cannot be learned."""
+    if card.head in LABELLED and len(card.labels) < 2:
+        only = card.labels[0] if card.labels else "none"
+        raise InputError(
+            f"{train.source}: all {len(train):,} examples have the label {only!r}, so there is nothing to tell "
+            "apart; add examples of another label, or choose another --target"
+        )
+    if card.head in ("regression", "embedding") and train.targets is not None:
+        values = train.encoded().values
+        if values.min() == values.max():
+            raise InputError(f"{train.source}: every target is {values[0]:g}, so there is nothing to learn")
+
+
+def _check_measurable(card: TaskCard, dev: TaskData) -> None:
+    """Refuse answers that training never showed, or that no score can be computed from."""
+    truth = truth_of(dev, card)
+    if truth is None and card.target is not None:
+        raise InputError(f"{dev.source} has no column {card.target!r} with the answers")
+    if card.head == "binary" and len(np.unique(truth)) < 2 and card.metric in ("auc", "f1"):
+        raise InputError(
+            f"{dev.source}: all {len(dev):,} examples to measure with have the label {card.labels[int(truth[0])]!r}, "
+            f"so {card.metric} cannot be computed; hold out others, or choose --metric accuracy"
+        )

@@ -1,0 +1,243 @@
+"""The pictures of a fine-tuning report. Each takes plain arrays and gives a figure; nothing here knows a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from glassbert.metrics import CalibrationCurve, PrecisionRecallCurve, RocCurve
+from glassbert.reports import figures
+from glassbert.reports.axes import colour, plain, words
+from glassbert.reports.drawing import house_style
+from glassbert.reports.figures import Series
+from glassbert.reports.palette import LIGHT
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+HALF = 4.6  # inches: two of these stand side by side
+MOST_CELLS = 12  # of a row of the confusion matrix that still hold a legible number
+MOST_POINTS = 4000
+DARKEST = 1.35  # a share of 1 stays so light, in a dark page so dark, that its number can be read on it
+
+
+class Measured(NamedTuple):
+    """A value with its interval, for `comparison`; `colour` is the number of a series."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    colour: int = 0
+
+
+def comparison(rows: Sequence[Measured], xlabel: str, write: Callable[[float], str]) -> Figure:
+    """A dot and an interval for each, the first on top: whoever's interval is far from yours differs from you."""
+    figure, axes = figures.new(7, 0.75 + 0.34 * len(rows))
+    with house_style():
+        for place, row in enumerate(rows):
+            ink = colour(row.colour)
+            if row.low is not None and row.high is not None:
+                axes.plot([row.low, row.high], [place, place], color=ink, linewidth=3, alpha=0.35)
+            axes.plot([row.value], [place], "o", color=ink, markersize=6.5)
+            tip = row.value if row.high is None else row.high
+            axes.annotate(plain(write(row.value)), (tip, place), xytext=(9, 0), textcoords="offset points",
+                          va="center", fontsize=9)  # fmt: skip
+        axes.xaxis.set_major_formatter(lambda value, _: write(value))
+        axes.set_yticks(range(len(rows)), [plain(row.name) for row in rows])
+        axes.tick_params(axis="y", labelcolor=LIGHT["ink"], labelsize=9)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.margins(x=0.14)
+        axes.grid(False, axis="y")
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(plain(xlabel))
+    return figure
+
+
+def learning(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], ylabel: str) -> Figure:
+    """A curve for each seed; those of many points are smoothed over a thirtieth of their length, or hide each other."""
+    smooth = {name: Series(x, _smoothed(np.asarray(y, np.float64))) for name, (x, y) in curves.items()}
+    return figures.lines(smooth, xlabel="epoch", ylabel=ylabel, width=HALF, height=3)
+
+
+def _smoothed(values: np.ndarray) -> np.ndarray:
+    """The mean over a window around each point, which is cut off at the ends."""
+    half = len(values) // 60
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    places = np.arange(len(values))
+    low, high = np.maximum(places - half, 0), np.minimum(places + half + 1, len(values))
+    return (sums[high] - sums[low]) / (high - low)
+
+
+def confusion(matrix: np.ndarray, names: Sequence[str]) -> Figure:
+    """Counts; the colour is the share of the row, so that rare labels can be read as well."""
+    totals = matrix.sum(1, keepdims=True)
+    shares = matrix / np.maximum(totals, 1)
+    side = float(np.clip(1.6 + 0.42 * len(names), 3.0, 7.5))
+    shown = [name if len(name) <= 22 else name[:21] + "…" for name in names]
+    figure = figures.heatmap(
+        shares, rows=shown, columns=shown, xlabel="predicted", ylabel="true", low=0.0, high=DARKEST, scale=False,
+        width=side + 0.9, height=side,
+    )  # fmt: skip
+    axes = figure.axes[0]
+    with house_style():
+        axes.tick_params(labelcolor=LIGHT["ink"])
+        if len(names) <= MOST_CELLS:
+            axes.set_xticks(axes.get_xticks(), [label.get_text() for label in axes.get_xticklabels()], rotation=0)
+            if max(map(len, shown)) * len(names) > 40:
+                axes.tick_params(axis="x", labelrotation=45)
+            for row, column in np.ndindex(*matrix.shape):
+                axes.text(column, row, f"{int(matrix[row, column]):,}", ha="center", va="center", color=LIGHT["ink"],
+                          fontsize=9 if len(names) <= 8 else 7.5)  # fmt: skip
+    return figure
+
+
+def roc(curves: Mapping[str, RocCurve]) -> Figure:
+    lines: dict[str, Series] = {
+        name: Series(*_thinned(curve.false_positive_rate, curve.true_positive_rate), colour=place)
+        for place, (name, curve) in enumerate(curves.items())
+    }
+    lines["_guessing"] = Series([0, 1], [0, 1], dashed=True, faint=True, colour=0)
+    return _unit_square(lines, "share of negatives taken for positive", "share of positives found", "lower right")
+
+
+def precision_recall(curves: Mapping[str, PrecisionRecallCurve], share_positive: float) -> Figure:
+    lines: dict[str, Series] = {
+        name: Series(*_thinned(curve.recall, curve.precision), colour=place)
+        for place, (name, curve) in enumerate(curves.items())
+    }
+    lines["_guessing"] = Series([0, 1], [share_positive] * 2, dashed=True, faint=True, colour=0)
+    return _unit_square(lines, "recall: share of positives found", "precision: share of claims that are right",
+                        "lower left")  # fmt: skip
+
+
+def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:
+    """How often it came true against how sure the model was; the diagonal is honesty. Dots grow with their bin."""
+    figure, axes = figures.new(HALF, 3.9)
+    with house_style():
+        axes.plot([0, 1], [0, 1], color=LIGHT["muted"], linewidth=1, linestyle=(0, (4, 2)))
+        largest = max((int(curve.counts.max()) for curve in curves.values() if len(curve.counts)), default=1)
+        for place, (name, curve) in enumerate(curves.items()):
+            ink = colour(1 - place if len(curves) == 2 else place)
+            sizes = 12 + 90 * curve.counts / largest
+            axes.plot(curve.confidence, curve.came_true, color=ink, linewidth=1.4, label=plain(name))
+            axes.scatter(curve.confidence, curve.came_true, s=sizes, color=ink, alpha=0.75, linewidths=0)
+        axes.set_xlim(-0.03, 1.03)
+        axes.set_ylim(-0.03, 1.03)
+        words(axes, "", "how sure the model was", "how often it was so")
+        axes.legend(loc="upper left")
+    return figure
+
+
+def probabilities_by_class(
+    positive: np.ndarray, negative: np.ndarray, names: Sequence[str], threshold: float
+) -> Figure:
+    """Where the probabilities of both classes lie; what is on the wrong side of the threshold is an error."""
+    edges = np.linspace(0, 1, 26)
+    figure, axes = figures.new(HALF, 3.9)
+    with house_style():
+        for values, name, place in ((negative, names[0], 1), (positive, names[1], 0)):
+            counts, _ = np.histogram(values, edges)
+            axes.stairs(counts, edges, fill=True, color=colour(place), alpha=0.3, linewidth=0)
+            axes.stairs(counts, edges, color=colour(place), linewidth=1.4, label=plain(f"truly {name}"))
+        axes.axvline(threshold, color=LIGHT["ink"], linewidth=1, linestyle=(0, (2, 2)))
+        axes.grid(False, axis="x")
+        words(axes, "", f"probability of {names[1]}", "examples")
+        axes.legend(loc="best")
+    return figure
+
+
+def true_and_predicted(truth: np.ndarray, predicted: np.ndarray, line: bool = True) -> Figure:
+    figure, axes = figures.new(HALF, 3.9)
+    truth, predicted = _sampled(truth, predicted)
+    low, high = float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))
+    with house_style():
+        if line:
+            axes.plot([low, high], [low, high], color=LIGHT["muted"], linewidth=1, linestyle=(0, (4, 2)))
+        alpha = float(np.clip(200 / len(truth), 0.15, 0.7))
+        axes.scatter(truth, predicted, s=14, color=colour(0), alpha=alpha, linewidths=0)
+        words(axes, "", "true", "predicted")
+    return figure
+
+
+def residuals(truth: np.ndarray, predicted: np.ndarray) -> Figure:
+    errors = predicted - truth
+    counts, edges = np.histogram(errors, min(40, max(8, int(len(errors) ** 0.5))))
+    return figures.histogram(
+        counts, edges, xlabel="predicted minus true", ylabel="examples", marks={"no error": 0.0}, width=HALF, height=3.9
+    )
+
+
+def ranks_off(distance: np.ndarray) -> Figure:
+    """How many ranks too low or too high, as shares."""
+    steps = np.arange(distance.min(), distance.max() + 1)
+    names = [f"{abs(step)} too {'low' if step < 0 else 'high'}" if step else "exactly right" for step in steps.tolist()]
+    shares = [float((distance == step).mean()) for step in steps]
+    return figures.bars(
+        names, shares, write=lambda share: f"{share:.1%}", width=HALF, series=[0 if step == 0 else 1 for step in steps]
+    )
+
+
+def label_scores(names: Sequence[str], ours: np.ndarray, theirs: np.ndarray | None, xlabel: str = "F1") -> Figure:
+    """A dot for our score of each label and one for the baseline's, joined by a line: its colour is the winner's."""
+    figure, axes = figures.new(7, 0.8 + 0.25 * len(names))
+    with house_style():
+        places = np.arange(len(names))
+        if theirs is not None:
+            for place, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+                axes.plot([mine, other], [place, place], color=colour(int(mine < other)), linewidth=2, alpha=0.4)
+            axes.plot(theirs, places, "s", color=colour(1), markersize=5, label="baseline")
+        axes.plot(ours, places, "o", color=colour(0), markersize=6.5, label="this model")
+        axes.set_yticks(places, [plain(name) for name in names])
+        axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_xlabel(xlabel)
+        if theirs is not None:
+            axes.legend(loc="lower right")
+    return figure
+
+
+def thresholds(curve: PrecisionRecallCurve, chosen: float) -> Figure:
+    """Precision, recall and F1 over the threshold."""
+    at, precision, recall = (np.asarray(a)[::-1] for a in (curve.thresholds, curve.precision, curve.recall))
+    f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+    keep = np.unique(np.linspace(0, len(at) - 1, min(len(at), 300)).astype(int))
+    return figures.lines(
+        {"precision": (at[keep], precision[keep]), "recall": (at[keep], recall[keep]), "F1": (at[keep], f1[keep])},
+        xlabel="threshold", marks={f"chosen: {chosen:.2f}": chosen}, width=HALF, height=3.4,
+    )  # fmt: skip
+
+
+def _unit_square(
+    lines: Mapping[str, Series], xlabel: str, ylabel: str, legend: Literal["lower left", "lower right"]
+) -> Figure:
+    figure, axes = figures.new(HALF, 3.9)
+    with house_style():
+        for name, line in lines.items():
+            style = {"alpha": 0.6, "linewidth": 1.0} if line.faint else {}
+            ink = LIGHT["muted"] if line.faint else colour(line.colour or 0)
+            dashes = (0, (4, 2)) if line.dashed else "-"
+            label = None if name.startswith("_") else plain(name)
+            axes.plot(line.x, line.y, color=ink, linestyle=dashes, label=label, **style)  # type: ignore[arg-type]
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_ylim(-0.02, 1.02)
+        words(axes, "", xlabel, ylabel)
+        if len(lines) > 2:
+            axes.legend(loc=legend)
+    return figure
+
+
+def _thinned(x: np.ndarray, y: np.ndarray, most: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """A curve of many points with so few that the page stays small; its ends stay."""
+    keep = np.unique(np.linspace(0, len(x) - 1, min(len(x), most)).astype(int))
+    return x[keep], y[keep]
+
+
+def _sampled(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if len(x) <= MOST_POINTS:
+        return x, y
+    chosen = np.random.default_rng(0).choice(len(x), MOST_POINTS, replace=False)
+    return x[chosen], y[chosen]

@@ -1,0 +1,63 @@
+"""The card beside a model: what it remembers, and what it says where there is none."""
+
+import json
+
+import pytest
+
+from glassbert.errors import CheckpointError, ConfigError
+from glassbert.finetuning.card import TASK, TaskCard, head_of
+from glassbert.tasks import TaskData
+
+
+def card(**changes):
+    given = {"title": "Reviews", "head": "multilabel", "text": "body", "target": "tags", "separator": ";"}
+    return TaskCard(**{**given, "labels": ("a", "b"), "thresholds": (0.25, 0.75), "temperature": 1.5, **changes})
+
+
+def test_a_card_comes_back_as_it_was(tmp_path):
+    template = TaskData.of([{"sex": "f", "age": 3, "y": 1}] * 3, template="{sex} of {age}", target="y").template
+    written = card(template=template, details={"score_range": [0, 5]}, reading={"header": False})
+    written.save(tmp_path / "model")
+    assert TaskCard.load(tmp_path / "model") == written
+    assert TaskCard.load(tmp_path) == written  # of the run
+
+
+def test_what_is_left_out_is_filled_in():
+    assert card(metric="").metric == "micro_f1"
+    assert TaskCard(title="x", head="binary", labels=("0", "1")).label_names == ("0", "1")
+    assert head_of("tokens") == "token"
+
+
+def test_a_folder_without_a_card_says_how_one_is_made(tmp_path):
+    with pytest.raises(CheckpointError, match="glassbert finetune --model"):
+        TaskCard.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[]", '{"format": 99}', '{"format": 1, "head": "binary"}', '{"format": 1, "title": "x", "head": "?"}'],
+)
+def test_a_broken_card_names_its_file(tmp_path, content):
+    (tmp_path / TASK).write_text(content)
+    with pytest.raises(CheckpointError, match=r"task\.json cannot be used"):
+        TaskCard.load(tmp_path)
+
+
+def test_impossible_cards_are_refused():
+    with pytest.raises(ConfigError, match="no head 'sentiment'"):
+        card(head="sentiment")
+    with pytest.raises(ConfigError, match="no metric"):
+        card(metric="luck")
+    with pytest.raises(ConfigError, match="2 labels and 1 names"):
+        card(label_names=("only",))
+
+
+def test_a_card_reads_examples_the_way_training_did():
+    rows = [{"body": "one", "tags": "a;b"}, {"body": "two", "tags": ""}]
+    data = card().read(rows, with_targets=True)
+    assert data.texts == ["one", "two"] and data.targets == [["a", "b"], []]
+    assert card().read(rows).targets is None
+
+
+def test_json_is_plain():
+    json.dumps(card().as_json())

@@ -1,0 +1,212 @@
+"""The report: for every kind of task, with and without a baseline, and with data that leave metrics undefined."""
+
+import dataclasses
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from glassbert.finetuning.baseline import Baseline
+from glassbert.finetuning.calibration import calibrate
+from glassbert.finetuning.card import TaskCard
+from glassbert.finetuning.model_card import write_model_card
+from glassbert.finetuning.outcome import Outcome
+from glassbert.finetuning.report import learning_curves, write_report
+from glassbert.finetuning.report_answers import fifths, threshold_rows
+from glassbert.finetuning.report_verdict import compare, verdict
+from glassbert.finetuning.report_words import between, change, inside_sentence, name_of, written
+from glassbert.finetuning.scoring import judge
+from glassbert.finetuning.spans import SpanAnswer
+from glassbert.metrics import METRICS, Score
+from glassbert.reports import figures
+from glassbert.tasks import Finding, TaskData
+
+N = 60
+NASTY = '<script>alert("x")</script> & friends'
+
+
+def outcome(card, data, truth, outputs, resamples=20):
+    return Outcome(card, data, truth, outputs, judge(outputs, truth, card, resamples=resamples))
+
+
+def case(head, noise=1.0, seed=0, truth=None):
+    """An outcome of a made-up model of this head; less noise is a better model."""
+    generator = np.random.default_rng(seed)
+    labels = {"binary": ("no", "yes"), "multiclass": ("a", "b", "<c>"), "ordinal": ("1", "2", "3"),
+              "multilabel": ("x", "y", "<z>"), "token": ("O", "B-per", "I-per")}.get(head, ())  # fmt: skip
+    card = TaskCard(title=f"A <b>{head}</b> task", head=head, labels=labels, text="text", target="y",
+                    pair="other" if head in ("embedding", "span") else None)  # fmt: skip
+    spread = np.random.default_rng(9)
+    rows = [{"text": f"{NASTY} {n}", "other": f"second {n} of it"} for n in range(N)]
+    data = TaskData.of(rows, text="text", **({"pair": "other"} if card.pair else {}))
+    if head == "binary":
+        truth = spread.integers(0, 2, N) if truth is None else truth
+        return outcome(card, data, truth, 2.0 * truth - 1 + noise * generator.normal(size=N))
+    if head == "multiclass":
+        truth = spread.integers(0, 3, N) if truth is None else truth
+        return outcome(card, data, truth, np.eye(3)[truth] + noise * generator.normal(size=(N, 3)))
+    if head == "multilabel":
+        truth = (spread.random((N, 3)) < [0.5, 0.2, 0.0]).astype(np.float32)
+        return outcome(card, data, truth, 2 * truth - 1 + noise * generator.normal(size=(N, 3)))
+    if head == "ordinal":
+        truth = spread.integers(0, 3, N) if truth is None else truth
+        return outcome(card, data, truth, 2.0 * (truth[:, None] > [0, 1]) - 1 + noise * generator.normal(size=(N, 2)))
+    if head == "regression":
+        truth = spread.normal(size=N)
+        return outcome(card, data, truth, truth + noise * generator.normal(size=N))
+    if head == "embedding":
+        truth = spread.random(N)
+        angle = np.arccos(np.clip(truth + 0.3 * noise * generator.normal(size=N), -1, 1))
+        vectors = np.stack([np.ones(N), np.zeros(N), np.cos(angle), np.sin(angle)], 1).reshape(N, 2, 2)
+        return outcome(card, data, truth, vectors)
+    if head == "span":
+        truth = [[f"second {n}"] for n in range(N)]
+        said = [SpanAnswer("second" if generator.random() < noise / 2 else f"second {n}", 0, 6, 1.0) for n in range(N)]
+        return outcome(card, data, truth, [[one] for one in said])
+    words = [[NASTY, "king", "sings"]] * N
+    data = TaskData([" ".join(one) for one in words], data.table, words=words)
+    truth = [spread.integers(0, 3, 3) for _ in range(N)]
+    return outcome(card, data, truth, [np.eye(3)[tags] + noise * generator.normal(size=(3, 3)) for tags in truth])
+
+
+def baseline_of(given):
+    fields = {field.name: getattr(given, field.name) for field in dataclasses.fields(Outcome)}
+    return Baseline(**fields, name="a simple model")
+
+
+class Reader(HTMLParser):
+    """Every tag that is opened is closed, and none came from the data."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.seen = [], []
+        self.feed(text)
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append(tag)
+        if tag not in ("meta", "br", "path", "use", "rect", "image", "hr"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert tag in ("path", "use", "rect", "image") or self.open.pop() == tag
+
+
+HEADS = ("binary", "multiclass", "multilabel", "ordinal", "regression", "embedding", "span", "token")
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_has_a_report_that_is_whole_and_escaped(tmp_path, head):
+    ours, again, theirs = case(head, 0.4), case(head, 0.6, seed=1), baseline_of(case(head, 2.0, seed=2))
+    calibration = calibrate(ours)
+    finished = dataclasses.replace(ours, card=calibration.on(ours.card))
+    (tmp_path / "settings.json").write_text(json.dumps({"command": "glassbert finetune", "examples": {"train": 1234}}))
+    path = write_report(
+        tmp_path / "report.html",
+        settings={"model": "runs/mini", "epochs": 2},
+        outcome=finished,
+        outcomes={0: ours, 1: again},
+        baseline=theirs,
+        calibration=calibration,
+        findings=[Finding("warning", f"Odd: {NASTY}", "so", "do")],
+        notes=["a note"],
+    )
+    text = path.read_text(encoding="utf-8")
+    seen = Reader(text).seen
+    assert "script" not in seen and "http-equiv" not in text
+    assert "alert(&quot;" in text or "alert(&#x27;" in text or head == "embedding"
+    assert "1,234" in text and "a simple model" in text and "glassbert predict" in text
+    assert name_of(ours.card.metric) in text and "Worst errors" in text
+    if figures.available():
+        assert "svg" in seen
+
+
+def test_undefined_metrics_say_why_and_break_nothing(tmp_path):
+    one_class = case("binary", truth=np.ones(N, np.int64))
+    path = write_report(tmp_path / "r.html", settings={}, outcome=one_class, outcomes={0: one_class},
+                        baseline=baseline_of(one_class), calibration=calibrate(one_class))  # fmt: skip
+    text = path.read_text()
+    assert "AUC needs both classes, and all examples are positive" in text
+    assert "There is no ROC curve" in text and "cannot be compared" in text
+
+
+def test_without_pictures_the_numbers_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "available", lambda: False)
+    ours = case("multiclass")
+    text = write_report(tmp_path / "r.html", settings={}, outcome=ours, outcomes={0: ours}).read_text()
+    assert "glassbert[plots]" in text and "<svg" not in text and "no baseline" in text
+    assert text.count("glassbert[plots]") == 1
+
+
+def test_a_clear_difference_is_told_from_an_unclear_one():
+    good, alike, bad = case("binary", 0.3), case("binary", 0.3, seed=5), case("binary", 4.0, seed=6)
+    assert verdict(good, bad, "it").level == "good" and "more than chance" in verdict(good, bad, "it").sentence
+    assert verdict(good, alike, "it").sentence.startswith("No clear difference")
+    worse = verdict(bad, good, "it")
+    assert worse.sentence.startswith("The baseline is better") and worse.remedy
+    assert compare(good, bad, "auc", 50).value == pytest.approx(good.main.value - bad.main.value)
+
+
+def test_of_errors_the_lower_is_the_better():
+    good, bad = case("regression", 0.1), case("regression", 2.0, seed=1)
+    found = verdict(good, bad, "it")
+    assert good.card.metric == "rmse" and found.difference.value < 0 and found.level == "good"
+
+
+def test_several_labels_are_compared_by_thresholds_of_the_other_half():
+    ours = case("multilabel", 0.5)
+    tuned = dataclasses.replace(ours, card=calibrate(ours).on(ours.card))
+    assert compare(tuned, ours, "micro_f1", 20).value == pytest.approx(0, abs=0.05)
+
+
+def test_threshold_table_counts_what_is_claimed():
+    rows = threshold_rows(np.array([1, 1, 0, 0]), np.array([0.95, 0.35, 0.55, 0.05]))
+    by_cut = {row[0]: row[1:] for row in rows}
+    assert by_cut["0.5"] == ["50.0%", "50.0%", "0.500", "50.0%", "50.0%"]
+    assert by_cut["0.1"] == ["66.7%", "100.0%", "0.800", "75.0%", "75.0%"]
+    assert threshold_rows(np.array([1, 0]), np.array([0.2, 0.1]))[-1][1] == "–"
+
+
+def test_fifths_are_five_parts_of_the_targets():
+    rows = fifths(np.arange(10.0), np.arange(10.0) + 1, np.zeros(10))
+    assert [row[3] for row in rows] == [2] * 5 and [row[4] for row in rows] == ["1"] * 5
+    assert [row[6] for row in rows] == ["0.5", "2.5", "4.5", "6.5", "8.5"]
+    assert len(fifths(np.array([1.0]), np.array([1.0]), None)) == 1
+
+
+def test_curves_are_those_of_the_log():
+    lines = [
+        {"kind": "train", "seed": 1, "progress": 0.5, "loss": 0.7},
+        {"kind": "train", "seed": 1, "progress": 1.0, "loss": None},
+        {"kind": "evaluation", "seed": 1, "epoch": 2, "scores": {"auc": 0.9}},
+        {"kind": "evaluation", "seed": 1, "epoch": 3, "scores": {"auc": None}},
+    ]
+    assert learning_curves(lines, "auc", 4) == ({"seed 1": ([2.0], [0.7])}, {"seed 1": ([2], [0.9])})
+
+
+def test_numbers_are_written_for_people():
+    assert (
+        written(0.8734, "accuracy") == "87.3 %" and written(0.87345, "auc") == "0.873" and written(None, "auc") == "–"
+    )
+    assert written(12345.6, "rmse") == "12,346" and written(-0.5, "r2") == "−0.500"
+    assert between(Score(0.9, "", 0.85, 0.95), "accuracy") == "85.0 – 95.0 %"
+    assert between(Score(None, "why"), "auc") == "why"
+    assert change(0.021, "accuracy") == "+2.1 points" and change(-0.0042, "auc") == "−0.004"
+    assert inside_sentence("accuracy") == "accuracy" and inside_sentence("auc") == "AUC"
+    assert all(name_of(name) for name in METRICS) and name_of("within_one") == "within one"
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_model_card_has_a_header_that_the_hub_reads(tmp_path, head):
+    yaml = pytest.importorskip("yaml", reason="the header is read back with PyYAML")
+    ours, theirs = case(head, 0.5), baseline_of(case(head, 2.0, seed=3))
+    ours = dataclasses.replace(ours, card=ours.card.replace(title='Reviews: "good" & bad'))
+    path = write_model_card(tmp_path, ours, settings={"model": "runs/mini", "train": "data/reviews.csv"},
+                            baseline=theirs, calibration=calibrate(ours), examples=100)  # fmt: skip
+    _, header, body = path.read_text(encoding="utf-8").split("---\n", 2)
+    fields = yaml.safe_load(header)
+    metrics = fields["model-index"][0]["results"][0]["metrics"]
+    assert fields["library_name"] == "glassbert" and fields["model-index"][0]["name"] == 'Reviews: "good" & bad'
+    assert {one["type"]: one["value"] for one in metrics}[ours.card.metric] == pytest.approx(ours.main.value, rel=1e-5)
+    assert "100 examples of `reviews.csv`" in body and "glassbert predict" in body and "a simple model" in body

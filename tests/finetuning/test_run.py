@@ -1,0 +1,231 @@
+"""From a file to a model that answers, for every head; several seeds; interrupted and resumed."""
+
+import importlib.util
+import json
+import random
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import glassbert
+from glassbert.errors import TrainingError
+from glassbert.finetuning.card import TaskCard
+from glassbert.finetuning.cross_validation import cross_validate
+from glassbert.finetuning.display import watched
+from glassbert.finetuning.examples import encode_examples
+from glassbert.finetuning.preparing import prepare
+from glassbert.finetuning.run import finetune, reopen, resume
+from glassbert.finetuning.scoring import score_examples
+from glassbert.finetuning.seeds import Spread
+from glassbert.finetuning.tuner import FineTuner
+from glassbert.training.display import NoDisplay
+from glassbert.training.history import find_runs
+from glassbert.training.log import read_log
+from glassbert.training.run_folder import FINETUNING, kind_of_run
+from tests.finetuning.toy import make_model, sentences, settings, tune, write_csv, write_reviews
+
+
+class Stop(Exception):
+    """Stands for a process that is killed."""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_reviews(tmp_path_factory.mktemp("reviews"))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("encoder"))
+
+
+def killed_at(step, monkeypatch, seed=0):
+    whole = FineTuner.one_step
+
+    def until(self):
+        if self.state.step == step and self.seed == seed:
+            raise Stop
+        whole(self)
+
+    monkeypatch.setattr(FineTuner, "one_step", until)
+
+
+def test_a_run_learns_and_leaves_everything_behind(tmp_path, encoder, files):
+    tuned = tune(tmp_path / "run", encoder, *files, epochs=8, learning_rate=1e-2, baseline=True, report=True)
+    assert tuned.stopped == "finished" and tuned.scores["auc"].value > 0.9
+    assert tuned.scores["auc"].low is not None
+    for name in ("settings.json", "log.jsonl", "predictions.jsonl", "result.json", "report.html", "model/task.json",
+                 "model/tokenizer.json", "model/model.safetensors", "model/README.md"):  # fmt: skip
+        assert (tmp_path / "run" / name).exists(), name
+    assert not list((tmp_path / "run").glob("seed-*/*step-*"))
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["scores"]["auc"]["value"] == tuned.scores["auc"].value and result["examples"]["train"] == 96
+    assert result["baseline"]["scores"]["accuracy"]["value"] > 0.9
+    rows = [json.loads(line) for line in (tmp_path / "run" / "predictions.jsonl").read_text().splitlines()]
+    assert len(rows) == 32 and {"text", "answer", "truth", "probabilities"} <= set(rows[0])
+
+
+def test_the_saved_model_says_what_the_run_said(tmp_path, encoder, files):
+    tuned = tune(tmp_path / "run", encoder, *files, epochs=2)
+    card, model = TaskCard.load(tuned.run), glassbert.load(tuned.run, engine="numpy")
+    data = card.read(files[1], with_targets=True)
+    examples = encode_examples(data, glassbert.load_tokenizer(tuned.model), card)
+    np.testing.assert_allclose(score_examples(model, examples), tuned.outcome.outputs, atol=1e-5)
+    assert card.labels == ("bad", "good") and card.max_length == 24
+
+
+def pairs():
+    rng = random.Random(0)
+    rows = []
+    for text, label in sentences(48):
+        rows.append([text, rng.choice(sentences(48, 5))[0], 5 if label == "good" else 1])
+    return rows
+
+
+TASKS = {
+    "multiclass": (["review", "verdict"], [[t, "abc"[i % 3]] for i, (t, _) in enumerate(sentences(48))], {}),
+    "ordinal": (["review", "verdict"], [[t, i % 4] for i, (t, _) in enumerate(sentences(48))], {"head": "ordinal"}),
+    "multilabel": (["review", "verdict"], [[t, "a,b"[: 1 + 2 * (i % 2)]] for i, (t, _) in enumerate(sentences(48))],
+                   {"head": "multilabel"}),
+    "regression": (["review", "verdict"], [[t, i + 0.5] for i, (t, _) in enumerate(sentences(48))], {}),
+    "regression of pairs": (["a", "b", "verdict"], pairs(), {"head": "regression", "text": "a", "pair": "b"}),
+    "embedding": (["a", "b", "verdict"], pairs(), {"head": "embedding", "text": "a", "pair": "b"}),
+    "embedding without scores": (["a", "b", "verdict"], pairs(),
+                                 {"head": "embedding", "text": "a", "pair": "b", "target": None}),
+    "span": (["question", "context", "answer"], [["what", t, t.split()[2]] for t, _ in sentences(48)],
+             {"head": "span", "text": None, "target": None}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_head_from_a_file_to_a_model(tmp_path, encoder, name):
+    columns, rows, changes = TASKS[name]
+    path = write_csv(tmp_path / "task.csv", columns, rows)
+    tuned = tune(tmp_path / "run", encoder, path, epochs=1, **changes)
+    assert tuned.stopped == "finished" and tuned.outcome is not None
+    card = TaskCard.load(tuned.run)
+    assert card.head == (changes.get("head") or name)
+    assert len(tuned.outcome.answers()) == len(tuned.outcome)
+    assert (card.thresholds is not None) == (card.head == "multilabel")
+    assert glassbert.load(tuned.model, engine="numpy").head is not None
+
+
+def test_tags_of_words(tmp_path, encoder):
+    path = tmp_path / "x.conll"
+    path.write_text("".join("".join(f"{w}\t{'B-X' if w == 'king' else 'O'}\n" for w in t.split()) + "\n"
+                            for t, _ in sentences(64)))  # fmt: skip
+    tuned = tune(tmp_path / "run", encoder, path, epochs=6, learning_rate=1e-2, text=None, target="tags")
+    assert tuned.metric == "span_f1" and tuned.scores["accuracy"].value > 0.9
+
+
+def test_several_seeds_have_a_spread_and_the_best_is_kept(tmp_path, encoder, files):
+    tuned = tune(tmp_path / "run", encoder, *files, seeds=3, seed=4, epochs=2)
+    assert [result.seed for result in tuned.seeds] == [4, 5, 6]
+    scores = [result.score for result in tuned.seeds]
+    assert tuned.spread.mean == pytest.approx(np.mean(scores)) and tuned.spread.seeds == 3
+    assert tuned.seeds[tuned.best - 4].score == max(scores) == tuned.outcome.main.value
+    assert len({line["seed"] for line in read_log(tuned.run / "log.jsonl")}) == 3
+    assert Spread.of([0.5]).deviation == 0.0
+
+
+@pytest.mark.parametrize(("step", "seed"), [(7, 0), (3, 1)])
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path, encoder, files, monkeypatch, step, seed):
+    changes = {"seeds": 2, "dropout": 0.1, "epochs": 2}
+    whole = tune(tmp_path / "whole", encoder, *files, **changes)
+    with monkeypatch.context() as patch:
+        killed_at(step, patch, seed)
+        with pytest.raises(Stop):
+            tune(tmp_path / "killed", encoder, *files, **changes)
+    assert kind_of_run(tmp_path / "killed") == FINETUNING and not (tmp_path / "killed" / "model").exists()
+    assert not list(find_runs(tmp_path))  # `glassbert runs` compares pretraining runs
+    resumed = resume(tmp_path / "killed", display=NoDisplay())
+    one, two = (load_file(tuned.model / "model.safetensors") for tuned in (whole, resumed))
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+    assert [r.score for r in whole.seeds] == [r.score for r in resumed.seeds]
+
+    def lines(run):
+        return [{k: v for k, v in line.items() if k != "seconds"} for line in read_log(run / "log.jsonl")]
+
+    assert lines(whole.run) == lines(resumed.run)
+
+
+def test_a_finished_run_and_changed_examples_are_not_resumed(tmp_path, encoder, files, monkeypatch):
+    tune(tmp_path / "done", encoder, *files, epochs=1)
+    with pytest.raises(TrainingError, match="is finished"):
+        resume(tmp_path / "done", display=NoDisplay())
+    train = write_csv(tmp_path / "train.csv", ["review", "verdict"], sentences(40))
+    with monkeypatch.context() as patch:
+        killed_at(3, patch)
+        with pytest.raises(Stop):
+            tune(tmp_path / "killed", encoder, train, files[1])
+    write_csv(tmp_path / "train.csv", ["review", "verdict"], sentences(40, 9))
+    with pytest.raises(TrainingError, match="not those it began with"):
+        resume(tmp_path / "killed", display=NoDisplay())
+
+
+def test_bad_input_leaves_nothing_behind(tmp_path, encoder, files):
+    with pytest.raises(ValueError, match="no column"):
+        tune(tmp_path / "run", encoder, *files, target="nothing")
+    assert not (tmp_path / "run").exists()
+    tune(tmp_path / "run", encoder, *files, epochs=1)
+    with pytest.raises(TrainingError, match="already holds a run"):
+        tune(tmp_path / "run", encoder, *files)
+
+
+def test_the_model_of_a_low_rank_run_is_a_plain_one(tmp_path, encoder, files):
+    tuned = tune(tmp_path / "run", encoder, *files, epochs=1, low_rank=2)
+    model = glassbert.load(tuned.model, engine="numpy")
+    assert not any("adapter" in name for name in model.parameters)
+    examples = prepare(settings(encoder, *files), watched).dev_examples
+    np.testing.assert_allclose(score_examples(model, examples), tuned.outcome.outputs, atol=1e-5)
+
+
+def test_settings_may_come_as_keywords(tmp_path, encoder, files):
+    given = settings(encoder, *files, epochs=1).to_dict()
+    tuned = finetune(run=tmp_path / "run", display=NoDisplay(), **given)
+    assert tuned.model.exists()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="needs MLX")
+def test_both_engines_learn_the_same(tmp_path, encoder, files):
+    changes = {"epochs": 1, "dropout": 0.0, "layer_decay": 0.8, "batch": 32}
+    numpy, mlx = (tune(tmp_path / name, encoder, *files, engine=name, **changes) for name in ("numpy", "mlx"))
+    np.testing.assert_allclose(numpy.outcome.outputs, mlx.outcome.outputs, atol=2e-3)
+
+
+def test_examples_from_memory_are_kept_with_the_run(tmp_path, encoder, monkeypatch):
+    rows = [{"review": text, "verdict": label} for text, label in sentences(60)]
+    given = {
+        k: v for k, v in settings(encoder, tmp_path / "x.csv", epochs=1).to_dict().items() if k not in ("train", "dev")
+    }
+    with monkeypatch.context() as patch:
+        killed_at(3, patch)
+        with pytest.raises(Stop):
+            finetune(run=tmp_path / "run", display=NoDisplay(), **given, train=rows)
+    assert resume(tmp_path / "run", display=NoDisplay()).stopped == "finished"
+    again = reopen(tmp_path / "run")
+    assert again.scores.as_json() == json.loads((tmp_path / "run" / "result.json").read_text())["scores"]
+    with pytest.raises(ValueError, match="no column"):
+        finetune(run=tmp_path / "bad", display=NoDisplay(), **{**given, "target": "z"}, train=rows)
+    assert not (tmp_path / "bad").exists()
+
+
+def test_every_example_is_held_out_once(tmp_path, encoder, monkeypatch):
+    train = write_csv(tmp_path / "t.csv", ["review", "verdict"], sentences(60))
+    asked = settings(encoder, train, epochs=1, folds=3)
+    with monkeypatch.context() as patch:
+        whole = FineTuner.one_step
+
+        def until(self):
+            if "fold-1" in str(self.folder.path) and self.state.step == 3:
+                raise Stop
+            whole(self)
+
+        patch.setattr(FineTuner, "one_step", until)
+        with pytest.raises(Stop):
+            cross_validate(asked, tmp_path / "run", display=NoDisplay())
+    found = cross_validate(asked, tmp_path / "run", display=NoDisplay())
+    assert sorted(t for one in found.folds for t in one.outcome.data.texts) == sorted(t for t, _ in sentences(60))
+    assert found.spread.seeds == 3 and found.scores["auc"].low is not None
+    assert (tmp_path / "run" / "result.json").exists()

@@ -1,0 +1,57 @@
+"""Settings that make no sense are refused with the field and what would be right."""
+
+import json
+
+import pytest
+
+from glassbert.errors import TrainingError
+from glassbert.finetuning import choosing
+from glassbert.finetuning.settings import CHECKS, FIELDS, FineTuningSettings
+from glassbert.models.config import MINI_BERT_CONFIG, BertConfig
+
+
+def settings(**changes):
+    return FineTuningSettings.from_dict({"model": "mini", "train": "x.csv", **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": ""}, "--model"),
+        ({"train": ""}, "--task, or a file with --train"),
+        ({"task": "sst2"}, "brings its own files"),
+        ({"epochs": 0}, "epochs must be a whole number of at least 1"),
+        ({"dropout": 1.0}, "dropout must be in"),
+        ({"layer_decay": 1.1}, "layer_decay must be in"),
+        ({"freeze": "everything"}, "freeze must be one of none, embeddings, encoder"),
+        ({"head": "sentiment"}, "head must be one of binary"),
+        ({"metric": "luck"}, "metric must be one of"),
+        ({"physical_batch": 64}, "larger than the batch of 32"),
+        ({"label_smoothing": 0.1, "focal_gamma": 2.0}, "work against each other"),
+        ({"fold": 2, "folds": 2}, "fold 2 is one of how many"),
+        ({"folds": 3, "dev": "y.csv"}, "leave --dev out"),
+        ({"learning_rat": 1}, "did you mean 'learning_rate'"),
+    ],
+)
+def test_bad_settings_are_a_sentence(changes, words):
+    with pytest.raises(TrainingError, match=words):
+        settings(**changes)
+
+
+def test_every_field_is_checked_and_survives_json():
+    assert set(CHECKS) == set(FIELDS)
+    given = settings(columns=["a", "b"], clip=0, patience=0, freeze=2)
+    assert FineTuningSettings.from_dict(json.loads(json.dumps(given.to_dict()))) == given
+    assert given.clip is None and given.freeze == "2"
+
+
+def test_larger_models_learn_slower_and_few_examples_are_seen_more_often():
+    rates = [choosing.learning_rate(settings(), config, False) for config in (MINI_BERT_CONFIG, BertConfig())]
+    assert rates[0] > 5 * rates[1]
+    assert choosing.learning_rate(settings(low_rank=4), BertConfig(), False) > rates[1]
+    assert choosing.learning_rate(settings(learning_rate=0.5), BertConfig(), False) == 0.5
+    assert choosing.epochs(settings(), 500) > choosing.epochs(settings(), 100_000)
+    assert choosing.patience(settings(), 20) == 5 and choosing.patience(settings(), 3) == 2
+    assert choosing.patience(settings(patience=0), 20) == 0
+    assert choosing.max_length(settings(), BertConfig(max_position_embeddings=8_192)) == 512
+    assert choosing.max_length(settings(max_length=4_096), BertConfig(max_position_embeddings=64)) == 64

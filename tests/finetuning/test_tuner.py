@@ -1,0 +1,186 @@
+"""One seed: it learns, keeps its best weights, stops when nothing gets better, and goes on after any stop."""
+
+import numpy as np
+import pytest
+
+from glassbert.errors import TrainingError
+from glassbert.finetuning.batches import epoch_batches
+from glassbert.finetuning.display import TuningStatus, picture, plain_line, watched
+from glassbert.finetuning.preparing import prepare
+from glassbert.finetuning.scoring import judge, score_examples
+from glassbert.finetuning.tuner import FineTuner
+from glassbert.finetuning.tuner_state import SeedFolder
+from glassbert.metrics import Score, Scores, get_metric
+from glassbert.training.log import RunLog, read_log
+from tests.finetuning.toy import make_model, settings, write_reviews
+
+
+class Stop(Exception):
+    """Stands for a process that is killed."""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_reviews(tmp_path_factory.mktemp("reviews"))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("encoder"))
+
+
+def make_tuner(run, encoder, files, measure=None, metric="accuracy", asked_to_stop=lambda: False, **changes):
+    ready = prepare(settings(encoder, *files, **changes), watched)
+
+    def judged(model):
+        outputs = score_examples(model, ready.dev_examples)
+        return judge(outputs, ready.dev_examples.truth, ready.card.replace(metric=metric))
+
+    run.mkdir(parents=True, exist_ok=True)
+    return FineTuner(
+        ready.model(0),
+        ready.train_examples,
+        measure or judged,
+        ready.settings,
+        SeedFolder(run),
+        metric=get_metric(metric),
+        log=RunLog(run / "log.jsonl"),
+        asked_to_stop=asked_to_stop,
+    )
+
+
+def scripted(values):
+    """A measure that says these accuracies one after the other."""
+    left = iter(values)
+    return lambda model: Scores({"accuracy": Score(next(left))})
+
+
+def killed_at(step, monkeypatch):
+    whole = FineTuner.one_step
+
+    def until(self):
+        if self.state.step == step:
+            raise Stop
+        whole(self)
+
+    monkeypatch.setattr(FineTuner, "one_step", until)
+
+
+def weights(tuner):
+    return {name: np.array(values) for name, values in tuner.model.parameters.items()}
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
+
+
+def test_it_learns_and_logs(tmp_path, encoder, files):
+    tuner = make_tuner(tmp_path, encoder, files, epochs=8, learning_rate=1e-2)
+    tuned = tuner.tune()
+    tuner.log.close()
+    lines = list(read_log(tmp_path / "log.jsonl"))
+    losses = [line["loss"] for line in lines if line["kind"] == "train"]
+    assert tuned.best > 0.9 and losses[-1] < losses[0]
+    assert [line["epoch"] for line in lines if line["kind"] == "evaluation"] == pytest.approx(
+        range(1, len([line for line in lines if line["kind"] == "evaluation"]) + 1)
+    )
+    assert tuned.steps == 12 * tuned.epochs and tuned.examples == 96 * tuned.epochs
+
+
+EVERYTHING = {
+    "dropout": 0.1, "ema": 0.9, "layer_decay": 0.8, "head_factor": 2.0, "unfreeze_every": 1, "physical_batch": 3,
+    "evaluations": 2, "schedule": "cosine", "patience": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{}, EVERYTHING, {"low_rank": 2}, {"optimizer": "muon"}])
+@pytest.mark.parametrize("step", [1, 17])
+def test_a_killed_run_ends_with_the_same_bits(tmp_path, encoder, files, monkeypatch, changes, step):
+    whole = make_tuner(tmp_path / "whole", encoder, files, **changes)
+    expected = whole.tune()
+    with monkeypatch.context() as patch:
+        killed_at(step, patch)
+        with pytest.raises(Stop):
+            make_tuner(tmp_path / "killed", encoder, files, **changes).tune()
+    resumed = make_tuner(tmp_path / "killed", encoder, files, **changes)
+    found = resumed.tune()
+    assert resumed.folder.steps() and same(weights(resumed), weights(whole))
+    assert found[:6] == expected[:6]
+
+
+def test_it_stops_between_steps_when_asked_and_goes_on(tmp_path, encoder, files):
+    asked = iter([False] * 6 + [True])
+    tuner = make_tuner(tmp_path / "run", encoder, files, asked_to_stop=lambda: next(asked))
+    assert tuner.tune().stopped == "interrupted" and tuner.folder.steps()[-1] == 7
+    resumed = make_tuner(tmp_path / "run", encoder, files)
+    whole = make_tuner(tmp_path / "whole", encoder, files)
+    assert resumed.tune().stopped == whole.tune().stopped
+    assert same(weights(resumed), weights(whole))
+
+
+def test_the_best_weights_come_back(tmp_path, encoder, files):
+    first = make_tuner(tmp_path / "one", encoder, files, measure=scripted([0.9, 0.5, 0.6]), patience=0)
+    tuned = first.tune()
+    assert (tuned.best, tuned.epoch, tuned.epochs) == (0.9, 1.0, 3.0)
+    after_one = make_tuner(tmp_path / "two", encoder, files, measure=scripted([0.9, 0.5]), patience=1)
+    early = after_one.tune()
+    assert early.stopped == "early" and early.epochs == 2.0
+    assert same(weights(first), weights(after_one))
+    last = make_tuner(tmp_path / "three", encoder, files, measure=scripted([0.1, 0.2, 0.3]))
+    last.tune()
+    assert not same(weights(first), weights(last))
+
+
+def test_a_smaller_error_is_better_where_the_metric_says_so(tmp_path, encoder, files):
+    values = iter([3.0, 1.0, 2.0])
+    tuner = make_tuner(
+        tmp_path, encoder, files, measure=lambda model: Scores({"rmse": Score(next(values))}), metric="rmse"
+    )
+    assert tuner.tune().best == 1.0
+
+
+def test_a_score_that_does_not_exist_is_no_gain(tmp_path, encoder, files):
+    tuner = make_tuner(tmp_path, encoder, files, measure=lambda model: Scores({"accuracy": Score(None, "why")}))
+    assert tuner.tune().best is None
+
+
+def test_frozen_layers_keep_every_bit(tmp_path, encoder, files):
+    tuner = make_tuner(tmp_path, encoder, files, epochs=1, freeze="encoder")
+    before = weights(tuner)
+    tuner.tune()
+    after = weights(tuner)
+    moved = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert moved and all(name.startswith("head.") for name in moved)
+
+
+def test_gradients_that_are_never_finite_stop_the_run(tmp_path, encoder, files):
+    tuner = make_tuner(tmp_path, encoder, files)
+    tuner.model.parameters["head.classifier.bias"][:] = np.nan
+    with pytest.raises(TrainingError, match=r"10 steps in a row had no finite gradient.*lower --learning-rate"):
+        tuner.tune()
+
+
+def test_batches_are_a_function_of_seed_and_epoch():
+    lengths = np.random.default_rng(0).integers(3, 60, 500)
+    options = {"batch": 16, "batch_tokens": 512}
+    one = epoch_batches(lengths, **options, seed=1, epoch=2)
+    again = epoch_batches(lengths, **options, seed=1, epoch=2)
+    other = epoch_batches(lengths, **options, seed=1, epoch=3)
+    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
+    assert [b.tolist() for b in one] != [b.tolist() for b in other]
+    assert sorted(np.concatenate(one).tolist()) == list(range(500))
+    assert all(len(batch) <= 16 and len(batch) * lengths[batch].max() <= 512 for batch in one)
+    assert len(epoch_batches(np.array([1_000, 5]), batch=4, batch_tokens=64)) == 2  # a row longer than the budget
+
+
+def test_what_people_see():
+    status = TuningStatus(title="toy", metric="accuracy", seeds=3, epochs=2, progress=0.5, scores=[0.7, 0.8], best=0.8)
+    status.note_loss(0.5, 0.9)
+    status.curve, status.left, status.examples_per_second = [0.7, 0.5], 61.0, 1234.0
+    line = plain_line(status)
+    assert "seed 1 of 3" in line and "accuracy 0.8000" in line and "1:01 left" in line and "1,234 examples/s" in line
+    from rich.console import Console
+
+    console = Console(record=True, width=100)
+    console.print(picture(status))
+    assert "epoch 1.00 of 2" in console.export_text()
