@@ -62,7 +62,7 @@ def run_once(entry: Entry, model: str, data: str, seed: int, folder: Path, basel
         found: dict[str, Any] = json.loads(kept.read_text())
         return found
     from glassbert.files import write_json
-    from glassbert.finetuning import FineTuningSettings, cross_validate, finetune
+    from glassbert.finetuning import FineTuningSettings, cross_validate, finetune_or_go_on
     from glassbert.training.display import NoDisplay
 
     settings = FineTuningSettings(
@@ -70,7 +70,7 @@ def run_once(entry: Entry, model: str, data: str, seed: int, folder: Path, basel
     )
     began = time.monotonic()
     if settings.folds is None:
-        folds = [finetune(settings, folder, display=NoDisplay())]
+        folds = [finetune_or_go_on(settings, folder, display=NoDisplay())]
     else:
         folds = cross_validate(settings, folder, display=NoDisplay()).folds
     found = {

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from glassbert.finetuning.predictor import Predictor as Predictor
     from glassbert.finetuning.run import FineTuned as FineTuned
     from glassbert.finetuning.run import finetune as finetune
+    from glassbert.finetuning.run import finetune_or_go_on as finetune_or_go_on
     from glassbert.finetuning.run import reopen as reopen
     from glassbert.finetuning.run import resume as resume
     from glassbert.finetuning.settings import FineTuningSettings as FineTuningSettings
@@ -34,6 +35,7 @@ LATER = {
     "TaskCard": "card",
     "cross_validate": "cross_validation",
     "finetune": "run",
+    "finetune_or_go_on": "run",
     "reopen": "run",
     "resume": "run",
 }

@@ -4,6 +4,9 @@ A small encoder stands a higher rate than a large one: 4e-4 for Mini, 1e-4 for M
 BERT-large lie on one curve,
 
     rate = RATE / (width · layers)
+
+Few examples are seen more often, and want slower steps: on Titanic's 713 a Mini-BERT was right in 81.1 % of five folds
+with 1.5e-4 over 10 epochs, and in 79.3 % with 4.2e-4 over 20.
 """
 
 from __future__ import annotations
@@ -19,14 +22,15 @@ LOW_RANK_FACTOR = 10.0  # few numbers learn, from zero
 HEAD_ONLY_FACTOR = 10.0
 FROM_SCRATCH_FACTOR = 2.0
 LONGEST = 512  # tokens; a model may allow more, at a price
-# Up to so many examples, so many epochs.
-EPOCHS = ((1_000, 20), (3_000, 12), (8_000, 8), (30_000, 5), (math.inf, 3))
+# Up to so many examples: so many epochs, and this factor on the rate.
+BY_EXAMPLES = ((3_000, 10, 0.4), (8_000, 8, 0.7), (30_000, 5, 1.0), (math.inf, 3, 1.0))
 
 
-def learning_rate(settings: FineTuningSettings, config: EncoderConfig, from_scratch: bool) -> float:
+def learning_rate(settings: FineTuningSettings, config: EncoderConfig, examples: int, from_scratch: bool) -> float:
     if settings.learning_rate is not None:
         return settings.learning_rate
     rate = RATE / (config.hidden_size * max(1, config.num_hidden_layers))
+    rate *= next(factor for most, _, factor in BY_EXAMPLES if examples <= most)
     rate *= FACTORS.get(settings.optimizer, 1.0)
     if settings.low_rank is not None:
         rate *= LOW_RANK_FACTOR
@@ -40,7 +44,7 @@ def learning_rate(settings: FineTuningSettings, config: EncoderConfig, from_scra
 def epochs(settings: FineTuningSettings, examples: int) -> int:
     if settings.epochs is not None:
         return settings.epochs
-    return next(count for most, count in EPOCHS if examples <= most)
+    return next(count for most, count, _ in BY_EXAMPLES if examples <= most)
 
 
 def patience(settings: FineTuningSettings, epochs: int) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 
 from glassbert.errors import TrainingError
 from glassbert.files import write_json
-from glassbert.finetuning.run import FineTuned, finetune, reopen, resume
+from glassbert.finetuning.run import FineTuned, finetune_or_go_on
 from glassbert.finetuning.scoring import judge
 from glassbert.finetuning.seeds import RESULT, Spread
 from glassbert.finetuning.settings import FineTuningSettings
@@ -46,7 +46,7 @@ def cross_validate(
     path = Path(run) if run is not None else new_run_folder("runs", f"{name}-folds").path
     found: list[FineTuned] = []
     for fold in range(settings.folds):
-        found.append(_fold(settings.replace(fold=fold), path / f"fold-{fold}", display))
+        found.append(finetune_or_go_on(settings.replace(fold=fold), path / f"fold-{fold}", display=display))
         if found[-1].outcome is None:  # somebody asked to stop
             return CrossValidated(path, found, found[-1].metric)
     outcomes = [one.outcome for one in found if one.outcome is not None]
@@ -59,14 +59,6 @@ def cross_validate(
     folds = [one.scores.as_json() for one in found]
     write_json(path / RESULT, {"metric": card.metric, "scores": scores.as_json(), "spread": spread, "folds": folds})
     return done
-
-
-def _fold(settings: FineTuningSettings, run: Path, display: Display | None) -> FineTuned:
-    if (run / RESULT).exists():
-        return reopen(run)
-    if (run / "settings.json").exists():
-        return resume(run, display=display)
-    return finetune(settings, run, display=display)
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -80,7 +80,7 @@ def prepare(settings: FineTuningSettings, watching: Watching, tokenizer_folder: 
     card = card.replace(max_length=choosing.max_length(settings, config))
     epochs = choosing.epochs(settings, len(found.train))
     settings = settings.replace(
-        learning_rate=choosing.learning_rate(settings, config, is_preset(settings.model)),
+        learning_rate=choosing.learning_rate(settings, config, len(found.train), is_preset(settings.model)),
         epochs=epochs,
         patience=choosing.patience(settings, epochs),
         max_length=card.max_length,

@@ -137,6 +137,16 @@ def reopen(run: str | Path) -> FineTuned:
     return FineTuned(folder.path, "finished", seeds, result["metric"], spread, result["best_seed"], outcome)
 
 
+def finetune_or_go_on(settings: FineTuningSettings, run: str | Path, *, display: Display | None = None) -> FineTuned:
+    """The fine-tuning in this folder: begun if there is none, gone on with if it is half made, else reopened."""
+    folder = Path(run)
+    if (folder / RESULT).exists():
+        return reopen(folder)
+    if (folder / "settings.json").exists():
+        return resume(folder, display=display)
+    return finetune(settings, folder, display=display)
+
+
 @contextmanager
 def _kept_in(folder: RunFolder, changes: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The settings with examples from memory put into files of the run; after an error these are gone again."""

@@ -45,11 +45,13 @@ def test_every_field_is_checked_and_survives_json():
     assert given.clip is None and given.freeze == "2"
 
 
-def test_larger_models_learn_slower_and_few_examples_are_seen_more_often():
-    rates = [choosing.learning_rate(settings(), config, False) for config in (MINI_BERT_CONFIG, BertConfig())]
-    assert rates[0] > 5 * rates[1]
-    assert choosing.learning_rate(settings(low_rank=4), BertConfig(), False) > rates[1]
-    assert choosing.learning_rate(settings(learning_rate=0.5), BertConfig(), False) == 0.5
+def test_larger_models_and_few_examples_learn_slower_and_few_examples_are_seen_more_often():
+    def rate(config, examples=50_000, **changes):
+        return choosing.learning_rate(settings(**changes), config, examples, False)
+
+    assert rate(MINI_BERT_CONFIG) > 5 * rate(BertConfig()) and rate(MINI_BERT_CONFIG) > rate(MINI_BERT_CONFIG, 500)
+    assert rate(BertConfig(), low_rank=4) > rate(BertConfig())
+    assert rate(BertConfig(), learning_rate=0.5) == 0.5
     assert choosing.epochs(settings(), 500) > choosing.epochs(settings(), 100_000)
     assert choosing.patience(settings(), 20) == 5 and choosing.patience(settings(), 3) == 2
     assert choosing.patience(settings(patience=0), 20) == 0

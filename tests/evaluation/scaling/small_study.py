@@ -1,0 +1,39 @@
+"""A small study for tests: toy sentences, three small sizes, twenty steps a point."""
+
+import json
+from pathlib import Path
+
+from glassbert.evaluation.scaling import Study, StudyPlan
+from glassbert.text import FastTokenizer
+from glassbert.text.corpus import write_corpus
+from glassbert.training.display import NoDisplay
+from tests.training.toy import texts
+
+SHARED = {
+    "batch": 2, "length": 16, "engine": "numpy", "threads": 1, "evaluation_rows": 16, "final_evaluation_rows": 32,
+    "sentence": "the [MASK] sings.",
+}  # fmt: skip
+LEAST = 20 * 2 * 16  # tokens
+
+
+def make_plan(corpus: Path, **changes) -> StudyPlan:
+    given = {"sizes": (1, 1.5, 2), "tokens": (LEAST,), "repeats": 1, "settings": {**SHARED, "corpus": str(corpus)}}
+    return StudyPlan(**{**given, **changes})
+
+
+def make_study(folder: Path, plan: StudyPlan | None = None, **options) -> Study:
+    return Study(folder, plan, display=NoDisplay, **options)
+
+
+def plant(folder: Path, losses: dict[str, float]) -> None:
+    """Other losses into the results of finished runs, by the beginning of their names: a study that knows its law."""
+    for start, loss in losses.items():
+        (file,) = (folder / "runs").glob(f"{start}*/result.json")
+        file.write_text(json.dumps({**json.loads(file.read_text()), "loss": loss}))
+
+
+def make_corpus(folder: Path) -> Path:
+    """Toy sentences of which so many are held out that they fill more than one batch."""
+    documents = texts(90)
+    write_corpus(folder, FastTokenizer.train(documents, vocab_size=64, min_frequency=1), documents, validation=0.5)
+    return folder
