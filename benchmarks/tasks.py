@@ -73,6 +73,8 @@ def run_once(entry: Entry, model: str, data: str, seed: int, folder: Path, basel
         folds = [finetune_or_go_on(settings, folder, display=NoDisplay())]
     else:
         folds = cross_validate(settings, folder, display=NoDisplay()).folds
+    if any(one.outcome is None for one in folds):
+        raise SystemExit(f"{entry.key}, seed {seed}, was interrupted; the same command goes on with it")
     found = {
         "scores": {name: _mean(name, [one.outcome for one in folds]) for name in entry.metrics},
         "baseline": {name: _mean(name, [one.baseline for one in folds]) for name in entry.metrics},
