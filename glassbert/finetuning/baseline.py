@@ -102,11 +102,12 @@ class Baseline(Outcome):
 
 
 class Way(NamedTuple):
-    """One way of answering: what is seen, and what learns from it."""
+    """One way of answering: what is seen, what learns from it, and whether its freedom has to be chosen."""
 
     features: str
     learner: str
     learn: Learner
+    chosen: bool = True
 
 
 def fit_baseline(
@@ -143,7 +144,7 @@ def _ways(train: TaskData, card: TaskCard) -> list[list[Way]]:
     linear = LINEAR[card.head]
     groups = [[Way(see, name, learn) for name, learn in linear.items() for see in FEATURES if "TF-IDF" in see]]
     if train.template is not None and train.pairs is None:
-        trees = [Way("the columns but texts", "boosted trees", tree_learner(card.head))]
+        trees = [Way("the columns but texts", "boosted trees", tree_learner(card.head), chosen=False)]
         groups.append([Way("the columns", name, learn) for name, learn in linear.items()])
         groups[-1] += trees if card.head != "multilabel" else []
     return groups
@@ -183,7 +184,7 @@ def _choose(group: Sequence[Way], train: TaskData, card: TaskCard, tell: Callabl
 
     learners = dict.fromkeys(way.learner for way in group)
     seeing = [max((w for w in group if w.learner == name), key=lambda way: tried(way, 1.0)[0]) for name in learners]
-    tuned = [(way, _best_strength(partial(tried, way))) for way in seeing]
+    tuned = [(way, _best_strength(partial(tried, way)) if way.chosen else 1.0) for way in seeing]
     return max(tuned, key=lambda choice: tried(*choice)[0])
 
 

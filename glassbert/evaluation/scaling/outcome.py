@@ -149,6 +149,12 @@ class Outcome:
                 ratio := self.target.count(self.plan.count) / max(c.shape.count(self.plan.count) for c in self.cells)
             ) > FAR:
                 found.append(f"Size {self.target.size:g} is {ratio:.0f} times the largest point: far for a prediction.")
+            largest = max(self.cells, key=lambda cell: (cell.shape.size, cell.tokens))
+            if self.target.size > largest.shape.size and largest.loss in (self.prediction() or ()):
+                found.append(
+                    f"The interval holds the {largest.loss:.3f} of size {largest.shape.size:g} as well: these points "
+                    f"cannot promise that size {self.target.size:g} is better. More tokens or more seeds would narrow it."
+                )
         if max(cell.tokens for cell in self.cells) > self.text_tokens:
             found.append("Some points saw the text more than once, which lowers what further tokens are worth.")
         if len({run.learning_rate for run in self.trained}) > 1:

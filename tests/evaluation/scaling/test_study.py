@@ -96,6 +96,13 @@ def test_a_loss_outside_its_interval_is_called_so(study, no_training):
     assert "outside its interval" in (study / "report.html").read_text()
 
 
+def test_an_interval_that_holds_the_largest_point_is_told(study, no_training):
+    plant(study, FALLING)
+    assert not any("cannot promise" in caveat for caveat in make_study(study).run().caveats())
+    plant(study, {"size-1-tokens-640-seed-0": 5.9, "size-1-tokens-640-seed-1": 6.12})
+    assert any("cannot promise that size 2.5 is better" in caveat for caveat in make_study(study).run().caveats())
+
+
 def test_the_predicted_size_never_enters_the_law(study, no_training):
     predictions = []
     for loss in (4.85, 5.6):
