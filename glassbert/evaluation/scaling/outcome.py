@@ -153,7 +153,7 @@ class Outcome:
             if self.target.size > largest.shape.size and largest.loss in (self.prediction() or ()):
                 found.append(
                     f"The interval holds the {largest.loss:.3f} of size {largest.shape.size:g} as well: these points "
-                    f"cannot promise that size {self.target.size:g} is better. More tokens or more seeds would narrow it."
+                    f"cannot promise that size {self.target.size:g} is better. More tokens or seeds would narrow it."
                 )
         if max(cell.tokens for cell in self.cells) > self.text_tokens:
             found.append("Some points saw the text more than once, which lowers what further tokens are worth.")
