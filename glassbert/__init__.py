@@ -20,6 +20,13 @@ from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT,
 from glassbert.proof.gradient_check import gradient_check
 
 if TYPE_CHECKING:
+    from glassbert.evaluation import Subject as Subject
+    from glassbert.evaluation import evaluate as evaluate
+    from glassbert.finetuning.forecasting import forecast as forecast
+    from glassbert.finetuning.low_rank import LowRank as LowRank
+    from glassbert.finetuning.predictor import Predictor as Predictor
+    from glassbert.finetuning.run import finetune as finetune
+    from glassbert.insight.prediction import explain as explain
     from glassbert.text.corpus import Corpus as Corpus
     from glassbert.text.corpus import build_corpus as build_corpus
     from glassbert.text.fast import FastTokenizer as FastTokenizer
@@ -37,11 +44,18 @@ LATER = {
     "Corpus": "text.corpus",
     "FastTokenizer": "text.fast",
     "LargerBERTTrainer": "training.trainer",
+    "LowRank": "finetuning.low_rank",
     "MLMDataGenerator": "text.generator",
+    "Predictor": "finetuning.predictor",
+    "Subject": "evaluation",
     "Trainer": "training.trainer",
     "WordPieceTokenizer": "text.wordpiece_tokenizer",
     "build_corpus": "text.corpus",
+    "evaluate": "evaluation",
+    "explain": "insight.prediction",
     "fill_mask": "training.fill_mask",
+    "finetune": "finetuning.run",
+    "forecast": "finetuning.forecasting",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
 }
