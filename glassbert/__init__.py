@@ -22,7 +22,7 @@ from glassbert.proof.gradient_check import gradient_check
 if TYPE_CHECKING:
     from glassbert.evaluation import Subject as Subject
     from glassbert.evaluation import evaluate as evaluate
-    from glassbert.finetuning.forecasting import forecast as forecast
+    from glassbert.finetuning.forecasting.forecast import forecast as forecast
     from glassbert.finetuning.low_rank import LowRank as LowRank
     from glassbert.finetuning.predictor import Predictor as Predictor
     from glassbert.finetuning.run import finetune as finetune
@@ -55,7 +55,7 @@ LATER = {
     "explain": "insight.prediction",
     "fill_mask": "training.fill_mask",
     "finetune": "finetuning.run",
-    "forecast": "finetuning.forecasting",
+    "forecast": "finetuning.forecasting.forecast",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
 }
