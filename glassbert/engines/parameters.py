@@ -81,13 +81,12 @@ class Gradients(Mapping[str, Array]):
     def wants(self, name: str) -> bool:
         return self.learning is None or name in self.learning
 
-    def takes_product(self, name: str) -> bool:
-        """Whether this matrix is a function of others, which learn from dy and x: nobody should form dyᵀ x for it."""
-        return False
+    def add_product(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> bool:
+        """Offered the gradient dyᵀ x of a matrix as its two factors, and what the pass was computed with.
 
-    def add_product(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> None:
-        """The gradient dyᵀ x of a matrix as its two factors, and what the pass was computed with."""
-        raise NotImplementedError
+        Taken (True) where the matrix is a function of others, which learn from the factors; else it has to be formed.
+        """
+        return False
 
     def clear(self) -> None:
         """Begin anew for the next step."""

@@ -46,16 +46,16 @@ class PassedOn(Base):
             return any(wants(adapter.a) or wants(adapter.b) for adapter in self.adapters[name])
         return name in self.shapes and wants(name)
 
-    def takes_product(self, name: str) -> bool:
-        return name in self.adapters and self.wants(name)
-
-    def add_product(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> None:
+    def add_product(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> bool:
+        if name not in self.adapters or not self.wants(name):
+            return False
         dy, x = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
         for adapter in self.adapters[name]:
             a, b = parameters[adapter.a], parameters[adapter.b]
             da, db = low_rank_backward(dy[:, adapter.rows], x, a, b, adapter.scale)
             self.add(adapter.a, da)
             self.add(adapter.b, db)
+        return True
 
 
 class LowRankGradients(PassedOn, Gradients):

@@ -24,9 +24,8 @@ def dense_backward(dy: Array, x: Array, at: Scope, name: str) -> Array:
     weight, bias = f"{name}.weight", f"{name}.bias"
     has_bias = at.optional(bias) is not None and at.wants(bias)
     assert at.gradients is not None
-    if at.gradients.takes_product(at.name(weight)):
-        at.gradients.add_product(at.name(weight), dy, x, at.parameters)
-    elif has_bias or at.wants(weight):
+    taken = at.gradients.add_product(at.name(weight), dy, x, at.parameters)
+    if not taken and (has_bias or at.wants(weight)):
         places = (at.place(weight), at.place(bias) if has_bias else None)
         dx, dweight, dbias = linear_backward(dy, x, at.parameter(weight), has_bias, places)
         at.add(weight, dweight)

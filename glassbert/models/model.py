@@ -7,8 +7,7 @@ gradients = model.backward(cache)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from glassbert.engines.threads import run_together, using_threads
 from glassbert.errors import InputError
 from glassbert.layers.parameters import inside
 from glassbert.layers.scope import Cache, Forgetful, Scope
+from glassbert.models.cache import ModelCache, Part
 from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig, EncoderConfig, ModernBertConfig
 from glassbert.models.encoder import (
     Batch,
@@ -36,56 +36,12 @@ from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_par
 from glassbert.models.initialize import initial_values
 from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.memory import activation_numbers
+from glassbert.models.padding import pack, unpack
 from glassbert.models.pouring import Pouring
 
-KEPT_BY_FORWARD = (
-    2 * 2**30
-)  # bytes: a longer forward pass keeps the inputs of its blocks and computes the rest on demand
+KEPT_BY_FORWARD = 2 * 2**30  # bytes; a longer pass keeps the inputs of its blocks and computes the rest on demand
 DRAWN: Any = object()  # for `source`: draw new masks
 TABLES_TOUCHED_IN_ROWS = ("embeddings.token", "embeddings.position")
-
-
-@dataclass
-class Part:
-    """Some rows of a batch, worked on by one thread. `index` says where the tokens of a packed part belong."""
-
-    rows: slice
-    batch: Batch
-    cache: Cache
-    source: Any = None
-    index: np.ndarray | None = None
-
-
-@dataclass
-class ModelCache(Mapping[str, Any]):
-    """What one pass left behind, by dotted name; the parts of a batch appear as one."""
-
-    parts: list[Part]
-    head: Cache
-    parameters: Mapping[str, Array]
-    hidden_shape: tuple[int, int, int]
-    checkpointing: bool
-    has_loss: bool = False
-    output_shape: Any = ()  # of what backward begins with, or one for each part of a head; a loss has none
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self.head:
-            return self.head[name]
-        values = [part.cache[name] for part in self.parts]
-        if len(values) == 1 or not hasattr(values[0], "shape"):
-            return values[0]
-        if any(value.shape[1:] != values[0].shape[1:] for value in values):
-            return values  # parts that were packed differ in length: one value for every part
-        if values[0].ndim and values[0].shape[0] == self.parts[0].batch.size:
-            return np.concatenate(values)
-        return values[0]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self.parts[0].cache
-        yield from self.head
-
-    def __len__(self) -> int:
-        return len(self.parts[0].cache) + len(self.head)
 
 
 class Layer:
@@ -482,29 +438,3 @@ def _in_words(shape: Any) -> str:
     if isinstance(shape, Mapping):
         return ", ".join(f"{list(one)} for {part!r}" for part, one in shape.items())
     return str(list(shape))
-
-
-def pack(checked: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
-    """The real tokens of a padded batch as one packed row, and where each of them stood."""
-    mask = checked["mask"]
-    index = np.flatnonzero(mask)
-    batch = len(mask)
-    positions = np.broadcast_to(checked["positions"], mask.shape)
-    document = np.broadcast_to(np.arange(1, batch + 1)[:, None], mask.shape)
-    if checked["segments"] is not None:
-        document = document * (int(checked["segments"].max()) + 1) + checked["segments"]
-    row = {
-        "ids": checked["ids"].reshape(-1)[index][None],
-        "positions": positions.reshape(-1)[index][None],
-        "segments": document.reshape(-1)[index][None],
-        "types": None if checked["types"] is None else checked["types"].reshape(-1)[index][None],
-        "mask": None,
-    }
-    return row, index
-
-
-def unpack(hidden: np.ndarray, index: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """The way back from `pack`; padding gets zeros."""
-    spread = np.zeros((shape[0] * shape[1], hidden.shape[-1]), hidden.dtype)
-    spread[index] = hidden[0]
-    return spread.reshape(*shape, -1)

@@ -36,11 +36,13 @@ def _(dy, x, a, b, scale):
     {PassedOn: "add_product"}, "low rank: every adapter of a stacked matrix learns from its first rows", "low rank"
 )
 def _(self, name, dy, x, parameters):
+    if name not in self.adapters:
+        return False
     size = self.adapters[name][0].rows.stop - self.adapters[name][0].rows.start
     first = dy[..., :size]
-    right_add_product(self, name, first.repeat(-(-dy.shape[-1] // size), -1)[..., : dy.shape[-1]], x, parameters)
+    return right_add_product(self, name, first.repeat(-(-dy.shape[-1] // size), -1)[..., : dy.shape[-1]], x, parameters)
 
 
 @wrong_in({PassedOn: "add_product"}, "low rank: adapters learn from the first sequence only", "low rank")
 def _(self, name, dy, x, parameters):
-    right_add_product(self, name, dy[:1], x[:1], parameters)
+    return right_add_product(self, name, dy[:1], x[:1], parameters)

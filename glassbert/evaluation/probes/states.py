@@ -12,9 +12,11 @@ import numpy as np
 
 from glassbert.engines.threads import using_threads
 from glassbert.layers.scope import Forgetful
+from glassbert.models.cache import Part
 from glassbert.models.config import EncoderConfig
 from glassbert.models.inputs import check_inputs
-from glassbert.models.model import Model, Part, unpack
+from glassbert.models.model import Model
+from glassbert.models.padding import unpack
 from glassbert.text.buckets import batches_by_length
 from glassbert.training.evaluate import quietly
 
