@@ -18,7 +18,7 @@ from rich.text import Text
 
 from glassbert.errors import InputError
 from glassbert.finetuning.predictor import Predictor
-from glassbert.finetuning.predictor_output import WRITERS, Predictions
+from glassbert.finetuning.predictor.output import WRITERS, Predictions
 
 SHOWN_LABELS, SHOWN_ROWS, SHOWN_CHARACTERS = 10, 12, 200
 

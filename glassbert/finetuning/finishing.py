@@ -37,7 +37,7 @@ class Ended:
 
 def finish(prepared: Prepared, seeds: Seeds, results: list[SeedResult], folder: RunFolder, display: Display) -> Ended:
     from glassbert.finetuning.calibration import calibrate
-    from glassbert.finetuning.model_card import write_model_card
+    from glassbert.finetuning.report.model_card import write_model_card
 
     best = seeds.best(results)
     outcomes = {result.seed: seeds.outcome(result.seed) for result in results}

@@ -187,11 +187,8 @@ class FineTuner:
             self._losses.append(loss)
         else:
             self._note_bad_step(loss, norm, batch)
-        seconds = status.seconds - self._began[0]
-        if seconds > 0.5:
-            status.examples_per_second = (state.examples - self._began[1]) / seconds
-            total = state.examples / after
-            status.left = (total - state.examples) / max(status.examples_per_second, 1e-9)
+        if status.seconds - self._began[0] > 0.5:  # before that a speed would be a guess
+            self._speed(after)
         if self._losses and self.writing.due(state.step, before, after):
             mean = float(np.mean(self._losses))
             self._losses.clear()
@@ -200,6 +197,14 @@ class FineTuner:
         if self.drawing.permits(status.seconds):
             with self.drawing.spending(self.clock):
                 self.display.update(status)
+
+    def _speed(self, progress: float) -> None:
+        """Examples a second of this sitting, and how long the rest will take."""
+        state, status = self.state, self.status
+        seconds = max(status.seconds - self._began[0], 1e-9)
+        status.examples_per_second = (state.examples - self._began[1]) / seconds
+        total = state.examples / progress
+        status.left = (total - state.examples) / max(status.examples_per_second, 1e-9)
 
     def _note_bad_step(self, loss: float, norm: float, batch: dict[str, Any]) -> None:
         state = self.state
@@ -235,6 +240,7 @@ class FineTuner:
         if value is not None:
             self.status.scores.append(value)
         self.status.best = state.best
+        self._speed(epoch / self.epochs)
         self._write("evaluation", epoch=epoch, scores={name: score.value for name, score in scores.items()})
         self.display.update(self.status, last=True)
 

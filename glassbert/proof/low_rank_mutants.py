@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassbert.finetuning.low_rank_gradients import PassedOn
+from glassbert.finetuning.low_rank.gradients import PassedOn
 from glassbert.ops.registry import plain
 from glassbert.proof.mutants import wrong, wrong_in
 

@@ -5,12 +5,12 @@ import importlib.util
 import numpy as np
 import pytest
 
-from glassbert.finetuning import baseline as baselines
 from glassbert.finetuning.answers import choices, probabilities
 from glassbert.finetuning.baseline import MISSING, BaselineMissing, fit_baseline
-from glassbert.finetuning.baseline_learners import learn_classes, learn_each_label, learn_yes_or_no, rank_logits
-from glassbert.finetuning.baseline_spans import odd_words
-from glassbert.finetuning.baseline_tags import TagCounts
+from glassbert.finetuning.baseline import fitting as baselines
+from glassbert.finetuning.baseline.learners import learn_classes, learn_each_label, learn_yes_or_no, rank_logits
+from glassbert.finetuning.baseline.spans import odd_words
+from glassbert.finetuning.baseline.tags import TagCounts
 from glassbert.finetuning.card import TaskCard
 from glassbert.tasks import TaskData
 

@@ -10,12 +10,12 @@ import pytest
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import calibrate
 from glassbert.finetuning.card import TaskCard
-from glassbert.finetuning.model_card import write_model_card
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.report import learning_curves, write_report
-from glassbert.finetuning.report_answers import fifths, threshold_rows
-from glassbert.finetuning.report_verdict import compare, verdict
-from glassbert.finetuning.report_words import between, change, inside_sentence, name_of, written
+from glassbert.finetuning.report.answers import fifths, threshold_rows
+from glassbert.finetuning.report.model_card import write_model_card
+from glassbert.finetuning.report.verdict import compare, verdict
+from glassbert.finetuning.report.words import between, change, inside_sentence, name_of, written
 from glassbert.finetuning.scoring import judge
 from glassbert.finetuning.spans import SpanAnswer
 from glassbert.metrics import METRICS, Score

@@ -14,9 +14,9 @@ from glassbert.files import replacing
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.report_usage import commands, python
-from glassbert.finetuning.report_verdict import verdict
-from glassbert.finetuning.report_words import TASKS, between, name_of, written
+from glassbert.finetuning.report.usage import commands, python
+from glassbert.finetuning.report.verdict import verdict
+from glassbert.finetuning.report.words import TASKS, between, name_of, written
 
 # What the hub calls a task.
 PIPELINES = {

@@ -24,9 +24,9 @@ from typing import Any, Self
 from glassbert.errors import InputError, TextError
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import encode_examples, truth_of
-from glassbert.finetuning.predictor_opening import open_answering
-from glassbert.finetuning.predictor_output import Predictions
-from glassbert.finetuning.predictor_words import split_words
+from glassbert.finetuning.predictor.opening import open_answering
+from glassbert.finetuning.predictor.output import Predictions
+from glassbert.finetuning.predictor.words import split_words
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.scoring import BATCH_TOKENS, judge, score_examples
 from glassbert.metrics import Scores

@@ -24,7 +24,7 @@ import numpy as np
 
 from glassbert.errors import GlassBertError
 from glassbert.finetuning.answers import probabilities
-from glassbert.finetuning.baseline_features import (
+from glassbert.finetuning.baseline.features import (
     Transform,
     column_features,
     cosine_vectors,
@@ -32,7 +32,7 @@ from glassbert.finetuning.baseline_features import (
     short_column_features,
     word_features,
 )
-from glassbert.finetuning.baseline_learners import (
+from glassbert.finetuning.baseline.learners import (
     Learner,
     learn_classes,
     learn_each_label,
@@ -42,8 +42,8 @@ from glassbert.finetuning.baseline_learners import (
     learn_yes_or_no,
     tree_learner,
 )
-from glassbert.finetuning.baseline_spans import odd_words
-from glassbert.finetuning.baseline_tags import TagCounts
+from glassbert.finetuning.baseline.spans import odd_words
+from glassbert.finetuning.baseline.tags import TagCounts
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import truth_of
 from glassbert.finetuning.outcome import Outcome

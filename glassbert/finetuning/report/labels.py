@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.finetuning import report_figures as draw
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.report_honesty import honesty, three
+from glassbert.finetuning.report import figures as draw
+from glassbert.finetuning.report.honesty import honesty, three
 from glassbert.finetuning.scoring import cross_fitted, marks_spans
 from glassbert.metrics import LabelCounts, Undefined, confusion_matrix, count_labels, count_spans
 from glassbert.reports import Section

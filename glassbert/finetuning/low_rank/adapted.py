@@ -27,7 +27,7 @@ import numpy as np
 from glassbert.engines.namespace import Array, namespace
 from glassbert.engines.parameters import Gradients, Layout, ShardGradients
 from glassbert.errors import CheckpointError, ConfigError
-from glassbert.finetuning.low_rank_gradients import (
+from glassbert.finetuning.low_rank.gradients import (
     Adapter,
     FlatLowRankGradients,
     LowRankGradients,
@@ -158,20 +158,20 @@ class LowRank(Model):
 
     def save(self, folder: str | Path, **options: Any) -> None:
         """Write adapters and head alone, as `peft` does. `merge().save(folder)` writes a whole model."""
-        from glassbert.finetuning.low_rank_files import save_adapters
+        from glassbert.finetuning.low_rank.files import save_adapters
 
         save_adapters(self, folder, **options)
 
     def load_checkpoint(self, folder: str | Path) -> None:
         """Take adapters and head that `save` wrote; nothing changes unless all of them fit."""
-        from glassbert.finetuning.low_rank_files import load_adapters
+        from glassbert.finetuning.low_rank.files import load_adapters
 
         load_adapters(self, folder)
 
     @classmethod
     def load(cls, model: Model, folder: str | Path) -> LowRank:
         """`model` with the adapters of a folder, written here or by `peft`; they may go on learning."""
-        from glassbert.finetuning.low_rank_files import open_adapters
+        from glassbert.finetuning.low_rank.files import open_adapters
 
         return open_adapters(model, folder)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from glassbert.errors import InputError
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.report_words import change, inside_sentence, written
+from glassbert.finetuning.report.words import change, inside_sentence, written
 from glassbert.finetuning.scoring import Columns
 from glassbert.metrics import Difference, Undefined, get_metric, paired_difference
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.finetuning import report_figures as draw
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.report_honesty import honesty
-from glassbert.finetuning.report_labels import confusion, every_label, if_possible, several_labels, tags
+from glassbert.finetuning.report import figures as draw
+from glassbert.finetuning.report.honesty import honesty
+from glassbert.finetuning.report.labels import confusion, every_label, if_possible, several_labels, tags
 from glassbert.metrics import precision_recall_curve, roc_auc, roc_curve
 from glassbert.reports import Section, number
 

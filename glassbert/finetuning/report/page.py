@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassbert.finetuning import report_figures as draw
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.report_answers import answers_in_detail
-from glassbert.finetuning.report_errors import worst_errors
-from glassbert.finetuning.report_usage import how_to_use
-from glassbert.finetuning.report_verdict import verdict
-from glassbert.finetuning.report_words import TASKS, between, change, give_or_take, inside_sentence, name_of, written
+from glassbert.finetuning.report import figures as draw
+from glassbert.finetuning.report.answers import answers_in_detail
+from glassbert.finetuning.report.errors import worst_errors
+from glassbert.finetuning.report.usage import how_to_use
+from glassbert.finetuning.report.verdict import verdict
+from glassbert.finetuning.report.words import TASKS, between, change, give_or_take, inside_sentence, name_of, written
 from glassbert.reports import Page, figures, share
 from glassbert.tasks import Finding
 from glassbert.training.display import duration

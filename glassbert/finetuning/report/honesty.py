@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassbert.finetuning import report_figures as draw
 from glassbert.finetuning.calibration import Calibration
+from glassbert.finetuning.report import figures as draw
 from glassbert.reports import Section
 
 
