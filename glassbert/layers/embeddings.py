@@ -37,20 +37,12 @@ def embeddings(ids: Array, positions: Array, types: Array | None, at: Scope, con
         x = x + embedding(at.parameter("position"), positions)
     if config.type_vocab_size:
         x = x + (at.parameter("token_type")[0] if types is None else embedding(at.parameter("token_type"), types))
-    at.note("sum", x)
-    if config.embedding_norm:
-        x = norm(x, at, "norm", config.layer_norm_eps)
-    return at.note("output", drop(x, at, "dropout", config.embedding_dropout, source))
+    return after_sum(x, at, config, source)
 
 
 def embeddings_backward(dx: Array, at: Scope, config: Any) -> None:
     """The sum handed its gradient to every part; each table collects it at the rows that were looked up."""
-    at.note("d_output", dx)
-    dx = drop_backward(dx, at, "dropout", config.embedding_dropout)
-    if config.embedding_norm:
-        dx = norm_backward(dx, at, "norm")
-    at.note("d_sum", dx)
-    at.note("d_tokens", dx)
+    dx = after_sum_backward(dx, at, config)
     gradients = at.gradients
     assert gradients is not None
     gradients.add_rows(at.name("token"), *embedding_backward(dx, at["ids"], config.pad_token_id))
@@ -61,6 +53,24 @@ def embeddings_backward(dx: Array, at: Scope, config: Any) -> None:
             at.add("token_type", _first_row_only(dx, at.parameter("token_type")))
         else:
             gradients.add_rows(at.name("token_type"), *embedding_backward(dx, at["types"]))
+
+
+def after_sum(x: Array, at: Scope, config: Any, source: Any) -> Array:
+    """What every sum of a token and its place goes through: a norm where the config has one, and dropout."""
+    at.note("sum", x)
+    if config.embedding_norm:
+        x = norm(x, at, "norm", config.layer_norm_eps)
+    return at.note("output", drop(x, at, "dropout", config.embedding_dropout, source))
+
+
+def after_sum_backward(dx: Array, at: Scope, config: Any) -> Array:
+    """The gradient at the sum, which is that of each of its parts."""
+    at.note("d_output", dx)
+    dx = drop_backward(dx, at, "dropout", config.embedding_dropout)
+    if config.embedding_norm:
+        dx = norm_backward(dx, at, "norm")
+    at.note("d_sum", dx)
+    return at.note("d_tokens", dx)
 
 
 def learn_positions(dx: Array, at: Scope) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from glassbert.engines.namespace import Array, namespace
-from glassbert.layers.basics import dense, dense_backward, drop, drop_backward, norm, norm_backward
-from glassbert.layers.embeddings import learn_positions
+from glassbert.layers.basics import dense, dense_backward
+from glassbert.layers.embeddings import after_sum, after_sum_backward, learn_positions
 from glassbert.layers.parameters import Parameter, linear_parameters, norm_parameters
 from glassbert.layers.scope import Scope
 from glassbert.ops import embedding
@@ -64,20 +64,12 @@ def values(windows: Array, positions: Array, at: Scope, config: Any, source: Any
     x = at.note("tokens", dense(x, at, "projection"))  # [B, T, H]
     if config.positions == "learned":
         x = x + embedding(at.parameter("position"), positions)
-    at.note("sum", x)
-    if config.embedding_norm:
-        x = norm(x, at, "norm", config.layer_norm_eps)
-    return at.note("output", drop(x, at, "dropout", config.embedding_dropout, source))
+    return after_sum(x, at, config, source)
 
 
 def values_backward(dx: Array, at: Scope, config: Any) -> None:
     """The sum handed its gradient to the projection and to the positions."""
-    at.note("d_output", dx)
-    dx = drop_backward(dx, at, "dropout", config.embedding_dropout)
-    if config.embedding_norm:
-        dx = norm_backward(dx, at, "norm")
-    at.note("d_sum", dx)
-    at.note("d_tokens", dx)
+    dx = after_sum_backward(dx, at, config)
     if config.positions == "learned":
         learn_positions(dx, at)
     dense_backward(dx, at["patches"], at, "projection")

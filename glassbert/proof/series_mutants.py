@@ -55,7 +55,7 @@ def _(dx, at):
     right_learn_positions(dx[:1], at)
 
 
-@wrong_in({values: "norm_backward"}, "values: the norm is skipped on the way back", "values: patches")
+@wrong_in({embeddings: "norm_backward"}, "values: the norm is skipped on the way back", "values: patches")
 def _(dy, at, name):
     return dy
 
