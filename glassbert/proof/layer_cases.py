@@ -166,6 +166,23 @@ case("layer", "embeddings", "no norm, no token types")(
 case("layer", "embeddings", "rotary: tokens alone")(lambda rng: embeddings_fixture(rng, TINY_MODERN))
 
 
+def after_sum_fixture(rng: Rng, config: EncoderConfig, dropout: bool = False) -> Fixture:
+    return layer_fixture(
+        rng,
+        norm_parameters("norm", config.hidden_size, config.norm_bias) if config.embedding_norm else [],
+        lambda engine, x, at, source: embeddings.after_sum(x, at, config, source),
+        lambda engine, dy, at, source: embeddings.after_sum_backward(dy, at, config),
+        shape=(3, 5, config.hidden_size),
+        dropout=dropout,
+    )
+
+
+case("layer", "after_sum", "norm and dropout")(
+    lambda rng: after_sum_fixture(rng, TINY_BERT.replace(**DROPOUT), dropout=True)
+)
+case("layer", "after_sum", "no norm")(lambda rng: after_sum_fixture(rng, TINY_BERT.replace(embedding_norm=False)))
+
+
 # ---- attention, feed-forward, block --------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glassbert.engines.parameters import FlatGradients, ShardGradients
-from glassbert.layers import attention, basics, block, embeddings, feed_forward
+from glassbert.layers import attention, basics, block, embeddings, feed_forward, values
 from glassbert.models import encoder, model
 from glassbert.models.heads import embedding, mlm, pooling, pretraining, sequence, tokens
 from glassbert.ops import embedding_backward, linear_backward
@@ -67,6 +67,15 @@ def _(dx, at, config):
         if config.embedding_norm:
             dx = basics.norm_backward(dx, _without(_without(at, "norm.weight"), "norm.bias"), "norm")
         at.gradients.add_rows(at.name("position"), *embedding_backward(dx[:1], at["positions"][:1]))
+
+
+@wrong_in(
+    {embeddings: "after_sum_backward", values: "after_sum_backward"},
+    "after_sum: dropout is forgotten on the way back",
+    "after_sum",
+)
+def _(dx, at, config):
+    return basics.norm_backward(dx, at, "norm") if config.embedding_norm else dx
 
 
 @wrong_in({embeddings: "_first_row_only"}, "embeddings: omitted token types teach every row of the table", "embeddings")

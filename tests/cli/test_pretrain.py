@@ -7,14 +7,9 @@ import pytest
 from glassbert import cli
 from glassbert.cli import main
 from glassbert.training.trainer import Trainer
-from tests.training.toy import SETTINGS, make_corpus
+from tests.training.toy import SETTINGS
 
 COMMANDS = ("pretrain", "resume", "fill-mask", "runs")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus") / "toy")
 
 
 @pytest.fixture(autouse=True)

@@ -6,15 +6,10 @@ import pytest
 
 from glassbert import cli
 from glassbert.cli import main
-from tests.evaluation.scaling.small_study import make_corpus, plant
+from tests.evaluation.scaling.small_study import plant
 
 SHARED = ["--batch", 2, "--length", 16, "--engine", "numpy", "--threads", 1, "--evaluation-rows", 16,
           "--final-evaluation-rows", 32]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus") / "toy")
 
 
 @pytest.fixture(autouse=True)

@@ -15,20 +15,12 @@ from glassbert.text.generator import MLMDataGenerator
 from glassbert.training.history import History
 from glassbert.training.run_folder import RunFolder
 from tests.evaluation.subjects import config, subject, tokenizer
-from tests.training.toy import make_corpus, make_trainer, texts
+from tests.training.toy import make_trainer, texts
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # ruined runs overflow
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus") / "toy")
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
-    monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+pytestmark = [
+    pytest.mark.usefixtures("quick_runs"),
+    pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),  # ruined runs overflow
+]
 
 
 def problems(found):

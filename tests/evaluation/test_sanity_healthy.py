@@ -4,7 +4,8 @@ import pytest
 
 from glassbert.evaluation import SUITES
 from tests.evaluation.subjects import subject, trained
-from tests.training.toy import make_corpus
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 RUNS = {
     "adamw": {},
@@ -26,17 +27,6 @@ RUNS = {
         "hidden_size": 64, "intermediate_size": 128, "schedule": "constant", "precision": "float64"
     },
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus") / "toy")
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
-    monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
 
 
 @pytest.mark.parametrize("changes", RUNS.values(), ids=RUNS.keys())

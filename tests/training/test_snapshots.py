@@ -10,18 +10,9 @@ from glassbert.training.settings import TrainingSettings
 from glassbert.training.snapshots import drop_later_snapshots, find_snapshots, snapshot_due, write_snapshot
 from glassbert.training.trainer import Trainer
 from tests.models.small import make
-from tests.training.toy import make_corpus, make_trainer
+from tests.training.toy import make_trainer
 
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus") / "toy")
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
-    monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 
 def weights(folder):

@@ -1,0 +1,16 @@
+"""What tests of several rooms need: a toy corpus, and runs that neither measure the machine nor draw reports."""
+
+import pytest
+
+from tests.training.toy import make_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus") / "toy")
+
+
+@pytest.fixture
+def quick_runs(monkeypatch):
+    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+    monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
