@@ -1,21 +1,30 @@
 """Row loops compiled by Numba, where it is installed (`pip install "glassbert[fast]"`).
 
 NumPy runs one elementary step at a time over a whole array, and every step is a pass over memory that needs the
-interpreter's lock at its end. GELU and layer norm are the operations with the most such steps; these loops do all of
-them while a row is in the cache. They are for float32; everything else, and machines without Numba, use NumPy's passes,
-with the same results to rounding.
+interpreter's lock at its end. These loops do all the steps of an operation while a row is in the cache. They are for
+float32; everything else, and machines without Numba, use NumPy's passes, with the same results to rounding.
+
+Every loop must come out vectorised, or it is slower than what it replaces. Two things prevent that silently: a division
+that could raise (hence `error_model`), and a sum or a maximum that may not be reordered (hence `fastmath`).
 """
 
 from __future__ import annotations
 
+import functools
+import math
+
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 from glassbert.ops.normal import LIMIT, LOG_ODDS
 
 FAST = {"contract", "reassoc", "nsz", "arcp"}  # sums may be reordered; infinities and NaN keep their meaning
-BLOCK = 512
+loop = functools.partial(njit, nogil=True, error_model="numpy", cache=True)
 ZERO, ONE, HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
+FORBIDDEN = np.float32(-1e30)
+MAGNITUDE, SAFE_BITS = np.int32(0x7FFFFFFF), np.float32(40.0).view(np.int32)  # exp of ±40 is far from float32's ends
 LOWEST, HIGHEST = np.float32(-87.0), np.float32(88.0)
 LOG2E, LN2_HIGH, LN2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
 E5, E4, E3, E2, E1, E0 = (
@@ -24,63 +33,150 @@ E5, E4, E3, E2, E1, E0 = (
 )
 P0, P1, P2, P3, P4, P5, P6 = (np.float32(c) for c in LOG_ODDS)
 SQUARE_LIMIT = np.float32(LIMIT)
+INVERSE_SQRT_2PI = np.float32(1.0 / math.sqrt(2.0 * math.pi))
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
-def exp_in_place(values, bits, powers):
+# ---- exp, GELU -----------------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def float_of_bits(typing_context, bits):
+    """The float32 whose bits these are."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.int32), generate
+
+
+@loop(fastmath=FAST)
+def exponential(x):
     """exp(x) = 2^k · exp(r), with k the nearest integer to x / ln 2 and a polynomial for the rest.
 
-    `bits` and `powers` are one scratch array seen as integers and as floats: 2^k is k written into the exponent.
+    2^k is k written into the exponent's bits.
     """
-    for i in range(values.size):
-        x = min(max(values[i], LOWEST), HIGHEST)
-        k = np.floor(x * LOG2E + HALF)
-        r = x - k * LN2_HIGH
-        r = r - k * LN2_LOW
-        p = ((((E5 * r + E4) * r + E3) * r + E2) * r + E1) * r + E0
-        values[i] = p * r * r + r + ONE
-        bits[i] = (np.int32(k) + np.int32(127)) << np.int32(23)
-    for i in range(values.size):
-        values[i] *= powers[i]
+    x = min(max(x, LOWEST), HIGHEST)
+    k = np.floor(x * LOG2E + HALF)
+    r = x - k * LN2_HIGH
+    r = r - k * LN2_LOW
+    p = ((((E5 * r + E4) * r + E3) * r + E2) * r + E1) * r + E0
+    return (p * r * r + r + ONE) * float_of_bits((np.int32(k) + np.int32(127)) << np.int32(23))  # type: ignore[call-arg]
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
-def log_odds(x, z):
-    for i in range(x.size):
-        s = min(x[i] * x[i], SQUARE_LIMIT)
-        z[i] = -((((((P6 * s + P5) * s + P4) * s + P3) * s + P2) * s + P1) * s + P0) * x[i]
+@loop(fastmath=FAST)
+def odds_against(x):
+    """1 / Φ(x), as in `ops/normal.py`."""
+    s = min(x * x, SQUARE_LIMIT)
+    return ONE + exponential(-((((((P6 * s + P5) * s + P4) * s + P3) * s + P2) * s + P1) * s + P0) * x)
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@loop(fastmath=FAST)
 def gelu_in_place(x):
-    bits = np.empty(BLOCK, np.int32)
-    powers = bits.view(np.float32)
-    scratch = np.empty(BLOCK, np.float32)
-    for start in range(0, x.size, BLOCK):
-        part = x[start : start + BLOCK]
-        n = part.size
-        z = scratch[:n]
-        log_odds(part, z)
-        exp_in_place(z, bits[:n], powers[:n])
-        for i in range(n):
-            part[i] = part[i] / (ONE + z[i])
+    for i in range(x.size):
+        x[i] = x[i] / odds_against(x[i])
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@loop(fastmath=FAST)
 def gelu(x, y, cdf):
-    bits = np.empty(BLOCK, np.int32)
-    powers = bits.view(np.float32)
-    for start in range(0, x.size, BLOCK):
-        part, z, out = x[start : start + BLOCK], cdf[start : start + BLOCK], y[start : start + BLOCK]
-        n = part.size
-        log_odds(part, z)
-        exp_in_place(z, bits[:n], powers[:n])
-        for i in range(n):
-            z[i] = ONE / (ONE + z[i])
-            out[i] = part[i] * z[i]
+    for i in range(x.size):
+        cdf[i] = ONE / odds_against(x[i])
+        y[i] = x[i] * cdf[i]
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@loop(fastmath=FAST)
+def gelu_backward(dy, x, cdf, dx):
+    for i in range(x.size):
+        dx[i] = dy[i] * (cdf[i] + x[i] * exponential(x[i] * x[i] * -HALF) * INVERSE_SQRT_2PI)
+
+
+@loop(fastmath=FAST)
+def relu_backward(dy, x, dx):
+    for i in range(x.size):
+        dx[i] = dy[i] * np.float32(x[i] > ZERO)
+
+
+@loop(fastmath=FAST)
+def relu_backward_in_place(dy, x):
+    for i in range(x.size):
+        dy[i] *= np.float32(x[i] > ZERO)
+
+
+@loop(fastmath=FAST)
+def masked(x, keep, factor, y):
+    """y = x · keep · factor"""
+    for i in range(x.size):
+        y[i] = x[i] * (factor * np.float32(keep[i]))
+
+
+# ---- attention -----------------------------------------------------------------------------------------------------
+
+
+@loop(fastmath=FAST)
+def turned(k, scale, out):
+    """k [B, heads, T, d] -> scale · kᵀ [B, heads, d, T]"""
+    for b in range(k.shape[0]):
+        for h in range(k.shape[1]):
+            for t in range(k.shape[2]):
+                for i in range(k.shape[3]):
+                    out[b, h, i, t] = k[b, h, t, i] * scale
+
+
+@loop()
+def is_small(bits):
+    """Is no float32 with these bits beyond ±SAFE, infinite or NaN? Magnitudes are in the order of their bits."""
+    largest = np.int32(0)
+    for i in range(bits.size):
+        largest = max(largest, bits[i] & MAGNITUDE)
+    return largest <= SAFE_BITS
+
+
+@loop()
+def highest_allowed(row, allowed):
+    highest = FORBIDDEN
+    for i in range(row.size):
+        if allowed[i] and not row[i] <= highest:
+            highest = row[i]
+    return highest
+
+
+@loop(fastmath=FAST)
+def softmax_in_place(scores, bits, allowed, heads):
+    """Every row [T] becomes its softmax over the keys it may see; who may see nobody gets zeros.
+
+    scores [B · heads · T, T], and its bits as int32; allowed [B or 1, T or 1, T].
+    Small scores need no shift: exp of them neither overflows nor vanishes.
+    """
+    length = scores.shape[1]
+    for r in range(len(scores)):
+        row = scores[r]
+        mine = allowed[r // (heads * length) % allowed.shape[0], r % length % allowed.shape[1]]
+        shift = ZERO if is_small(bits[r]) else highest_allowed(row, mine)
+        total = ZERO
+        for i in range(row.size):
+            e = exponential(row[i] - shift)
+            row[i] = e if mine[i] else ZERO
+            total += row[i]
+        inverse = ZERO if total == ZERO else ONE / total
+        for i in range(row.size):
+            row[i] *= inverse
+
+
+@loop(fastmath=FAST)
+def softmax_backward_in_place(dweights, weights, scale):
+    """dweights becomes the gradient of the scores before their scale."""
+    for r in range(len(weights)):
+        d, w = dweights[r], weights[r]
+        inner = ZERO
+        for i in range(d.size):
+            inner += d[i] * w[i]
+        for i in range(d.size):
+            d[i] = (d[i] - inner) * w[i] * scale
+
+
+# ---- layer norm ----------------------------------------------------------------------------------------------------
+
+
+@loop(fastmath=FAST)
 def layer_norm(x, gamma, beta, has_beta, eps, x_hat, rstd, y):
     width = x.shape[1]
     for r in range(x.shape[0]):
@@ -105,7 +201,7 @@ def layer_norm(x, gamma, beta, has_beta, eps, x_hat, rstd, y):
                 y[r, i] = x_hat[r, i] * gamma[i]
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@loop(fastmath=FAST)
 def layer_norm_backward(dy, gamma, x_hat, rstd, dx, dgamma, dbeta):
     width = dy.shape[1]
     for r in range(dy.shape[0]):
@@ -125,7 +221,7 @@ def layer_norm_backward(dy, gamma, x_hat, rstd, dx, dgamma, dbeta):
             dx[r, i] = scale * (dy[r, i] * gamma[i] - mean_g - x_hat[r, i] * mean_gx)
 
 
-@njit(nogil=True, fastmath=FAST, cache=True)
+@loop(fastmath=FAST)
 def layer_norm_in_place(x, gamma, beta, eps):
     width = x.shape[1]
     for r in range(x.shape[0]):
@@ -140,3 +236,18 @@ def layer_norm_in_place(x, gamma, beta, eps):
         scale = ONE / np.sqrt(square / np.float32(width) + eps)
         for i in range(width):
             x[r, i] = (x[r, i] - mean) * scale * gamma[i] + beta[i]
+
+
+# ---- AdamW ---------------------------------------------------------------------------------------------------------
+
+
+@loop(fastmath=FAST)
+def adamw(p, g, mean, square, keep1, new1, keep2, new2, rate, epsilon, shrink):
+    """One pass over memory instead of ten; the formula is that of `training/optimizers/adamw.py`."""
+    for i in range(p.size):
+        m = mean[i] * keep1 + g[i] * new1
+        root = g[i] * new2
+        s = square[i] * keep2 + root * root
+        mean[i] = m
+        square[i] = s
+        p[i] = p[i] * shrink - m / (np.sqrt(s) + epsilon) * rate

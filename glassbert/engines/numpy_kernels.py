@@ -178,7 +178,16 @@ def relu(x, overwrite=False):
 
 @kernel("numpy", "relu_backward")
 def relu_backward(dy, x, cache=None, overwrite=False):
-    return np.multiply(dy, x > 0, out=dy if overwrite and dy.flags.writeable else None)
+    overwrite = overwrite and dy.flags.writeable
+    loops = loops_for(dy, x)
+    if loops is None:
+        return np.multiply(dy, x > 0, out=dy if overwrite else None)
+    if overwrite:
+        loops.relu_backward_in_place(dy.reshape(-1), x.reshape(-1))
+        return dy
+    dx = np.empty_like(dy)
+    loops.relu_backward(dy.reshape(-1), x.reshape(-1), dx.reshape(-1))
+    return dx
 
 
 @kernel("numpy", "gelu")
@@ -206,77 +215,107 @@ def gelu(x, overwrite=False):
     return y.reshape(x.shape), cdf.reshape(x.shape)
 
 
+@kernel("numpy", "gelu_backward")
+def gelu_backward(dy, x, cdf):
+    loops = loops_for(dy, x, cdf)
+    if loops is None:
+        return plain("gelu_backward")(dy, x, cdf)
+    dx = np.empty_like(x)
+    loops.gelu_backward(dy.reshape(-1), x.reshape(-1), cdf.reshape(-1), dx.reshape(-1))
+    return dx
+
+
+@kernel("numpy", "dropout")
+def dropout(x, keep, rate):
+    loops = None if keep is None or keep.shape != x.shape else loops_for(x)
+    if loops is None or not keep.flags.c_contiguous:
+        return plain("dropout")(x, keep, rate)
+    y = np.empty_like(x)
+    loops.masked(x.reshape(-1), keep.reshape(-1), x.dtype.type(1.0 / (1.0 - rate)), y.reshape(-1))
+    return y
+
+
+kernel("numpy", "dropout_backward")(dropout)  # what is done to the gradient is what was done to the values
+
+
 @kernel("numpy", "attention")
 def attention(q, k, v, pattern, keep=None, rate=0.0, forget=False):
-    """The weights are left unnormalised: dividing the context is a matter of d columns instead of T."""
+    """As the plain one, in tiles of rows, so that the scores are still in a cache when they are turned into weights."""
     batch, heads, length, size = q.shape
     tiles = list(pieces(batch, heads * length * length, 2 * PIECE))
-    exponentials = np.empty((tiles[0].stop if forget else batch, heads, length, length), q.dtype)
-    inverse = np.empty((batch, heads, length, 1), q.dtype)
+    weights = np.empty((tiles[0].stop if forget else batch, heads, length, length), q.dtype)
     context = np.empty((batch, length, heads, size), q.dtype).transpose(0, 2, 1, 3)
-    ones = np.ones((length, 1), q.dtype)
-    scale = q.dtype.type(size**-0.5)
-    whole = slice(0, length)
+    scale, whole = q.dtype.type(size**-0.5), slice(0, length)
     for rows in tiles:
-        keys = np.multiply(k[rows].swapaxes(-1, -2), scale, order="C")  # [b, heads, d, T]: BLAS likes them turned
-        e = np.matmul(q[rows], keys, out=exponentials[: rows.stop - rows.start] if forget else exponentials[rows])
-        allowed = pattern.allowed(np, rows, whole, whole)
-        total = inverse[rows]
-        _exponentials(e, allowed, total, ones)
-        if keep is None:
-            np.matmul(e, v[rows], out=context[rows])
-            context[rows] *= total
-        else:
-            np.matmul(e * keep[rows], v[rows], out=context[rows])
-            context[rows] *= total * q.dtype.type(1.0 / (1.0 - rate))
-    return context, None if forget else (exponentials, inverse)
+        w = weights[: rows.stop - rows.start] if forget else weights[rows]
+        np.matmul(q[rows], _turned(k[rows], scale), out=w)
+        _softmax(w, pattern.allowed(np, rows, whole, whole))
+        np.matmul(w if keep is None else dropout(w, keep[rows], rate), v[rows], out=context[rows])
+    return context, None if forget else weights
 
 
-def _exponentials(e, allowed, inverse, ones):
-    """Scores to exponentials, in place; `inverse` receives one over the sum of each row."""
+def _turned(x, scale):
+    """[b, heads, T, d] -> scale · xᵀ [b, heads, d, T] in a place of its own: BLAS likes its second factor so."""
+    loops = compiled_loops() if x.dtype == np.float32 else None
+    if loops is None:
+        return np.multiply(x.swapaxes(-1, -2), scale, order="C")
+    out = np.empty((*x.shape[:2], x.shape[3], x.shape[2]), x.dtype)
+    loops.turned(x, scale, out)
+    return out
+
+
+def _softmax(scores, allowed):
+    """Scores [b, heads, T, T] to weights, in place; who may see nobody sees nothing."""
+    _, heads, length, _ = scores.shape
+    loops = loops_for(scores)
+    if loops is not None and (allowed is None or allowed.shape[1] == 1):
+        rows = scores.reshape(-1, length)
+        may = np.ones((1, 1, length), bool) if allowed is None else np.ascontiguousarray(allowed[:, 0])
+        loops.softmax_in_place(rows, rows.view(np.int32), may, heads)
+        return
     # Where no score is large or very small, exp needs no shift: two passes over the scores fewer.
-    if e.max() > SAFE_EXPONENT or e.min() < -SAFE_EXPONENT:
+    if scores.max() > SAFE_EXPONENT or scores.min() < -SAFE_EXPONENT:
         if allowed is not None:
-            np.copyto(e, e.dtype.type(-1e30), where=~allowed)
-        e -= e.max(-1, keepdims=True)
-    np.exp(e, out=e)
+            np.copyto(scores, scores.dtype.type(-1e30), where=~allowed)
+        scores -= scores.max(-1, keepdims=True)
+    np.exp(scores, out=scores)
     if allowed is not None:
-        e *= allowed
-    np.matmul(e, ones, out=inverse)
+        scores *= allowed
+    total = np.matmul(scores, np.ones((length, 1), scores.dtype))
     if allowed is not None:
-        inverse[inverse == 0] = np.inf  # who may see nobody sees nothing
-    np.reciprocal(inverse, out=inverse)
+        total[total == 0] = np.inf
+    scores *= np.reciprocal(total, out=total)
 
 
 @kernel("numpy", "attention_backward")
-def attention_backward(dcontext, q, k, v, context, state, keep=None, rate=0.0):
-    """As the plain backward, with weights = exponentials · inverse taken apart and pulled out of the T x T arrays."""
-    exponentials, inverse = state
+def attention_backward(dcontext, q, k, v, context, weights, keep=None, rate=0.0):
     batch, heads, length, size = q.shape
     scale = q.dtype.type(size**-0.5)
-    ones = np.ones(size, q.dtype)
     joined = np.empty((batch, length, 3, heads, size), q.dtype)  # as the layer needs them next: side by side
     dq, dk, dv = joined.transpose(2, 0, 3, 1, 4)
     for rows in pieces(batch, heads * length * length, 2 * PIECE):
-        e, dc = exponentials[rows], dcontext[rows]
-        products = (dc * context[rows]).transpose(0, 2, 1, 3)  # [b, T, heads, d], as they lie in memory
-        inner = np.matmul(products.reshape(-1, size), ones).reshape(products.shape[:3]).transpose(0, 2, 1)
-        inner = inner[..., None] * (inverse[rows] * scale)
-        dc = dc * (inverse[rows] if keep is None else inverse[rows] * q.dtype.type(1.0 / (1.0 - rate)))
-        values = np.multiply(
-            v[rows].swapaxes(-1, -2), scale, order="C"
-        )  # the scale of the scores, for dq and dk at once
-        dscores = dc @ values
-        if keep is None:
-            np.matmul(e.swapaxes(-1, -2), dc, out=dv[rows])
-        else:
-            dscores *= keep[rows]
-            np.matmul((e * keep[rows]).swapaxes(-1, -2), dc, out=dv[rows])
-        dscores -= inner
-        dscores *= e
+        w, dc = weights[rows], dcontext[rows]
+        dropped = w if keep is None else dropout(w, keep[rows], rate)
+        np.matmul(dropped.swapaxes(-1, -2), dc, out=dv[rows])
+        dscores = dc @ _turned(v[rows], q.dtype.type(1.0))
+        if keep is not None:
+            dscores = dropout(dscores, keep[rows], rate)
+        _softmax_backward(dscores, w, scale)
         np.matmul(dscores, k[rows], out=dq[rows])
         np.matmul(dscores.swapaxes(-1, -2), q[rows], out=dk[rows])
     return dq, dk, dv
+
+
+def _softmax_backward(dweights, weights, scale):
+    """The gradient of the weights to that of the scores before their scale, in place."""
+    length = weights.shape[-1]
+    loops = loops_for(dweights, weights)
+    if loops is not None:
+        loops.softmax_backward_in_place(dweights.reshape(-1, length), weights.reshape(-1, length), scale)
+        return
+    dweights -= np.vecdot(dweights, weights)[..., None]
+    dweights *= weights
+    dweights *= scale
 
 
 @kernel("numpy", "tiled_attention")

@@ -49,6 +49,12 @@ def relu_of_a_view(dtype):
     return a, [y, ops.relu_backward(a["dy"], a["x"].T, cache)]
 
 
+def dropout(dtype):
+    a = arrays(dtype, x=(3, 101, 333), dy=(3, 101, 333))
+    keep = np.random.default_rng(1).random(a["x"].shape) >= 0.3
+    return a, [ops.dropout(a["x"], keep, 0.3), ops.dropout_backward(a["dy"], keep, 0.3)]
+
+
 def geglu(dtype):
     a = arrays(dtype, x=(3, 101, 666), dy=(3, 101, 333))
     y, cache = ops.geglu(a["x"], "gelu")
@@ -95,6 +101,8 @@ RUNS = {
     "attention, padded": attention(keys=np.arange(70) < np.array([70, 40, 1, 0, 69])[:, None]),
     "attention, dropout, causal": attention(rate=0.3, causal=True),
     "attention, large scores": attention(scale=5.0, window=9),
+    "attention, large scores, padded": attention(scale=5.0, keys=np.arange(70) < np.array([70, 40, 1, 0, 69])[:, None]),
+    "dropout": dropout,
     "cross_entropy": cross_entropy(False),
     "cross_entropy, logits given up": cross_entropy(True),
 }
@@ -198,6 +206,27 @@ def test_infinite_and_missing_values_are_not_hidden(numba):
         assert found[0, 0] == np.inf
         assert np.isnan(found[0, 2])
         assert found[0, 3] == 0.0
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf])
+def test_attention_does_not_hide_a_score_that_is_no_number(score, numba):
+    q = k = v = np.ones((2, 1, 40, 8), np.float32)
+    q = q.copy()
+    q[1, 0, 5, 3] = score
+    with np.errstate(invalid="ignore"):
+        context, _ = ops.attention(q, k, v, AttentionPattern())
+    assert np.isnan(context[1, 0, 5]).all()
+    context[1, 0, 5] = 1.0
+    np.testing.assert_allclose(context, v, atol=1e-6)
+
+
+def test_what_a_key_behind_a_mask_holds_is_not_seen(numba):
+    q, k, v = (value for value in arrays(np.float32, q=(1, 2, 40, 8), k=(1, 2, 40, 8), v=(1, 2, 40, 8)).values())
+    pattern = AttentionPattern(keys=np.arange(40)[None] < 30)
+    expected, _ = ops.attention(q, k, v, pattern)
+    k[:, :, 30:] = 1e6
+    found, _ = ops.attention(q, k, v, pattern)
+    np.testing.assert_allclose(found[:, :, :30], expected[:, :, :30], rtol=0, atol=1e-5)
 
 
 def test_numba_can_be_switched_off(monkeypatch):

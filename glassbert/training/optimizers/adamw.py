@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from glassbert.engines.numpy_kernels import loops_for
 from glassbert.training.optimizers.base import Optimizer, early
 
 
@@ -65,6 +66,11 @@ class AdamW(Optimizer):
 
     def move_chunk(self, p: Any, g: Any, buffers: Any, f: Factors, decayed: bool, t: np.ndarray) -> None:
         mean, square = buffers
+        loops = loops_for(p, g, mean, square)
+        if loops is not None:
+            shrink = f.shrink if decayed else type(f.shrink)(1.0)
+            loops.adamw(p, g, mean, square, f.keep1, f.new1, f.keep2, f.new2, f.rate, f.epsilon, shrink)
+            return
         np.multiply(g, f.new1, out=t)
         mean *= f.keep1
         mean += t
