@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from glassbert import cli
 from glassbert.cli import main
 from glassbert.evaluation import MEASURES, SUITES
 from tests.training.toy import make_corpus, make_trainer
@@ -24,7 +23,6 @@ def run_folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setitem(cli.COMMANDS, "evaluate", "evaluate")
     before = dict(SUITES)
     yield
     MEASURES.clear()

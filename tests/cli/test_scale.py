@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from glassbert import cli
 from glassbert.cli import main
 from tests.evaluation.scaling.small_study import plant
 
@@ -16,7 +15,6 @@ SHARED = ["--batch", 2, "--length", 16, "--engine", "numpy", "--threads", 1, "--
 def quick(monkeypatch):
     monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
     monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result: run.report.touch())
-    monkeypatch.setitem(cli.COMMANDS, "scale", "scale")
     monkeypatch.setenv("COLUMNS", "200")
 
 

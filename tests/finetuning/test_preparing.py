@@ -9,17 +9,7 @@ from glassbert.finetuning.display import watched
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.finetuning.preparing import prepare
 from glassbert.models.model import BertWithHead
-from tests.finetuning.toy import make_model, sentences, settings, write_csv, write_reviews
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return make_model(tmp_path_factory.mktemp("encoder"))
-
-
-@pytest.fixture(scope="module")
-def reviews(tmp_path_factory):
-    return write_reviews(tmp_path_factory.mktemp("reviews"))
+from tests.finetuning.toy import sentences, settings, write_csv
 
 
 def prepared(encoder, files, **changes):

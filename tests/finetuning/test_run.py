@@ -23,21 +23,7 @@ from glassbert.training.display import NoDisplay
 from glassbert.training.history import find_runs
 from glassbert.training.log import read_log
 from glassbert.training.run_folder import FINETUNING, kind_of_run
-from tests.finetuning.toy import make_model, sentences, settings, tune, write_csv, write_reviews
-
-
-class Stop(Exception):
-    """Stands for a process that is killed."""
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return write_reviews(tmp_path_factory.mktemp("reviews"))
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return make_model(tmp_path_factory.mktemp("encoder"))
+from tests.finetuning.toy import Stop, sentences, settings, tune, write_csv
 
 
 def killed_at(step, monkeypatch, seed=0):
@@ -51,8 +37,8 @@ def killed_at(step, monkeypatch, seed=0):
     monkeypatch.setattr(FineTuner, "one_step", until)
 
 
-def test_a_run_learns_and_leaves_everything_behind(tmp_path, encoder, files):
-    tuned = tune(tmp_path / "run", encoder, *files, epochs=8, learning_rate=1e-2, baseline=True, report=True)
+def test_a_run_learns_and_leaves_everything_behind(tmp_path, encoder, reviews):
+    tuned = tune(tmp_path / "run", encoder, *reviews, epochs=8, learning_rate=1e-2, baseline=True, report=True)
     assert tuned.stopped == "finished" and tuned.scores["auc"].value > 0.9
     assert tuned.scores["auc"].low is not None
     for name in ("settings.json", "log.jsonl", "predictions.jsonl", "result.json", "report.html", "model/task.json",
@@ -66,10 +52,10 @@ def test_a_run_learns_and_leaves_everything_behind(tmp_path, encoder, files):
     assert len(rows) == 32 and {"text", "answer", "truth", "probabilities"} <= set(rows[0])
 
 
-def test_the_saved_model_says_what_the_run_said(tmp_path, encoder, files):
-    tuned = tune(tmp_path / "run", encoder, *files, epochs=2)
+def test_the_saved_model_says_what_the_run_said(tmp_path, encoder, reviews):
+    tuned = tune(tmp_path / "run", encoder, *reviews, epochs=2)
     card, model = TaskCard.load(tuned.run), glassbert.load(tuned.run, engine="numpy")
-    data = card.read(files[1], with_targets=True)
+    data = card.read(reviews[1], with_targets=True)
     examples = encode_examples(data, glassbert.load_tokenizer(tuned.model), card)
     np.testing.assert_allclose(score_examples(model, examples), tuned.outcome.outputs, atol=1e-5)
     assert card.labels == ("bad", "good") and card.max_length == 24
@@ -119,8 +105,8 @@ def test_tags_of_words(tmp_path, encoder):
     assert tuned.metric == "span_f1" and tuned.scores["accuracy"].value > 0.9
 
 
-def test_several_seeds_have_a_spread_and_the_best_is_kept(tmp_path, encoder, files):
-    tuned = tune(tmp_path / "run", encoder, *files, seeds=3, seed=4, epochs=2)
+def test_several_seeds_have_a_spread_and_the_best_is_kept(tmp_path, encoder, reviews):
+    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, seed=4, epochs=2)
     assert [result.seed for result in tuned.seeds] == [4, 5, 6]
     scores = [result.score for result in tuned.seeds]
     assert tuned.spread.mean == pytest.approx(np.mean(scores)) and tuned.spread.seeds == 3
@@ -130,13 +116,13 @@ def test_several_seeds_have_a_spread_and_the_best_is_kept(tmp_path, encoder, fil
 
 
 @pytest.mark.parametrize(("step", "seed"), [(7, 0), (3, 1)])
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path, encoder, files, monkeypatch, step, seed):
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path, encoder, reviews, monkeypatch, step, seed):
     changes = {"seeds": 2, "dropout": 0.1, "epochs": 2}
-    whole = tune(tmp_path / "whole", encoder, *files, **changes)
+    whole = tune(tmp_path / "whole", encoder, *reviews, **changes)
     with monkeypatch.context() as patch:
         killed_at(step, patch, seed)
         with pytest.raises(Stop):
-            tune(tmp_path / "killed", encoder, *files, **changes)
+            tune(tmp_path / "killed", encoder, *reviews, **changes)
     assert kind_of_run(tmp_path / "killed") == FINETUNING and not (tmp_path / "killed" / "model").exists()
     assert not list(find_runs(tmp_path))  # `glassbert runs` compares pretraining runs
     resumed = resume(tmp_path / "killed", display=NoDisplay())
@@ -150,47 +136,47 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, encoder, files, monkeyp
     assert lines(whole.run) == lines(resumed.run)
 
 
-def test_a_finished_run_and_changed_examples_are_not_resumed(tmp_path, encoder, files, monkeypatch):
-    tune(tmp_path / "done", encoder, *files, epochs=1)
+def test_a_finished_run_and_changed_examples_are_not_resumed(tmp_path, encoder, reviews, monkeypatch):
+    tune(tmp_path / "done", encoder, *reviews, epochs=1)
     with pytest.raises(TrainingError, match="is finished"):
         resume(tmp_path / "done", display=NoDisplay())
     train = write_csv(tmp_path / "train.csv", ["review", "verdict"], sentences(40))
     with monkeypatch.context() as patch:
         killed_at(3, patch)
         with pytest.raises(Stop):
-            tune(tmp_path / "killed", encoder, train, files[1])
+            tune(tmp_path / "killed", encoder, train, reviews[1])
     write_csv(tmp_path / "train.csv", ["review", "verdict"], sentences(40, 9))
     with pytest.raises(TrainingError, match="not those it began with"):
         resume(tmp_path / "killed", display=NoDisplay())
 
 
-def test_bad_input_leaves_nothing_behind(tmp_path, encoder, files):
+def test_bad_input_leaves_nothing_behind(tmp_path, encoder, reviews):
     with pytest.raises(ValueError, match="no column"):
-        tune(tmp_path / "run", encoder, *files, target="nothing")
+        tune(tmp_path / "run", encoder, *reviews, target="nothing")
     assert not (tmp_path / "run").exists()
-    tune(tmp_path / "run", encoder, *files, epochs=1)
+    tune(tmp_path / "run", encoder, *reviews, epochs=1)
     with pytest.raises(TrainingError, match="already holds a run"):
-        tune(tmp_path / "run", encoder, *files)
+        tune(tmp_path / "run", encoder, *reviews)
 
 
-def test_the_model_of_a_low_rank_run_is_a_plain_one(tmp_path, encoder, files):
-    tuned = tune(tmp_path / "run", encoder, *files, epochs=1, low_rank=2)
+def test_the_model_of_a_low_rank_run_is_a_plain_one(tmp_path, encoder, reviews):
+    tuned = tune(tmp_path / "run", encoder, *reviews, epochs=1, low_rank=2)
     model = glassbert.load(tuned.model, engine="numpy")
     assert not any("adapter" in name for name in model.parameters)
-    examples = prepare(settings(encoder, *files), watched).dev_examples
+    examples = prepare(settings(encoder, *reviews), watched).dev_examples
     np.testing.assert_allclose(score_examples(model, examples), tuned.outcome.outputs, atol=1e-5)
 
 
-def test_settings_may_come_as_keywords(tmp_path, encoder, files):
-    given = settings(encoder, *files, epochs=1).to_dict()
+def test_settings_may_come_as_keywords(tmp_path, encoder, reviews):
+    given = settings(encoder, *reviews, epochs=1).to_dict()
     tuned = finetune(run=tmp_path / "run", display=NoDisplay(), **given)
     assert tuned.model.exists()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="needs MLX")
-def test_both_engines_learn_the_same(tmp_path, encoder, files):
+def test_both_engines_learn_the_same(tmp_path, encoder, reviews):
     changes = {"epochs": 1, "dropout": 0.0, "layer_decay": 0.8, "batch": 32}
-    numpy, mlx = (tune(tmp_path / name, encoder, *files, engine=name, **changes) for name in ("numpy", "mlx"))
+    numpy, mlx = (tune(tmp_path / name, encoder, *reviews, engine=name, **changes) for name in ("numpy", "mlx"))
     np.testing.assert_allclose(numpy.outcome.outputs, mlx.outcome.outputs, atol=2e-3)
 
 

@@ -12,21 +12,7 @@ from glassbert.finetuning.tuner import FineTuner
 from glassbert.finetuning.tuner_state import SeedFolder
 from glassbert.metrics import Score, Scores, get_metric
 from glassbert.training.log import RunLog, read_log
-from tests.finetuning.toy import make_model, settings, write_reviews
-
-
-class Stop(Exception):
-    """Stands for a process that is killed."""
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return write_reviews(tmp_path_factory.mktemp("reviews"))
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return make_model(tmp_path_factory.mktemp("encoder"))
+from tests.finetuning.toy import Stop, settings
 
 
 def make_tuner(run, encoder, files, measure=None, metric="accuracy", asked_to_stop=lambda: False, **changes):
@@ -74,8 +60,8 @@ def same(one, two):
     return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
 
 
-def test_it_learns_and_logs(tmp_path, encoder, files):
-    tuner = make_tuner(tmp_path, encoder, files, epochs=8, learning_rate=1e-2)
+def test_it_learns_and_logs(tmp_path, encoder, reviews):
+    tuner = make_tuner(tmp_path, encoder, reviews, epochs=8, learning_rate=1e-2)
     tuned = tuner.tune()
     tuner.log.close()
     lines = list(read_log(tmp_path / "log.jsonl"))
@@ -95,57 +81,57 @@ EVERYTHING = {
 
 @pytest.mark.parametrize("changes", [{}, EVERYTHING, {"low_rank": 2}, {"optimizer": "muon"}])
 @pytest.mark.parametrize("step", [1, 17])
-def test_a_killed_run_ends_with_the_same_bits(tmp_path, encoder, files, monkeypatch, changes, step):
-    whole = make_tuner(tmp_path / "whole", encoder, files, **changes)
+def test_a_killed_run_ends_with_the_same_bits(tmp_path, encoder, reviews, monkeypatch, changes, step):
+    whole = make_tuner(tmp_path / "whole", encoder, reviews, **changes)
     expected = whole.tune()
     with monkeypatch.context() as patch:
         killed_at(step, patch)
         with pytest.raises(Stop):
-            make_tuner(tmp_path / "killed", encoder, files, **changes).tune()
-    resumed = make_tuner(tmp_path / "killed", encoder, files, **changes)
+            make_tuner(tmp_path / "killed", encoder, reviews, **changes).tune()
+    resumed = make_tuner(tmp_path / "killed", encoder, reviews, **changes)
     found = resumed.tune()
     assert resumed.folder.steps() and same(weights(resumed), weights(whole))
     assert found[:6] == expected[:6]
 
 
-def test_it_stops_between_steps_when_asked_and_goes_on(tmp_path, encoder, files):
+def test_it_stops_between_steps_when_asked_and_goes_on(tmp_path, encoder, reviews):
     asked = iter([False] * 6 + [True])
-    tuner = make_tuner(tmp_path / "run", encoder, files, asked_to_stop=lambda: next(asked))
+    tuner = make_tuner(tmp_path / "run", encoder, reviews, asked_to_stop=lambda: next(asked))
     assert tuner.tune().stopped == "interrupted" and tuner.folder.steps()[-1] == 7
-    resumed = make_tuner(tmp_path / "run", encoder, files)
-    whole = make_tuner(tmp_path / "whole", encoder, files)
+    resumed = make_tuner(tmp_path / "run", encoder, reviews)
+    whole = make_tuner(tmp_path / "whole", encoder, reviews)
     assert resumed.tune().stopped == whole.tune().stopped
     assert same(weights(resumed), weights(whole))
 
 
-def test_the_best_weights_come_back(tmp_path, encoder, files):
-    first = make_tuner(tmp_path / "one", encoder, files, measure=scripted([0.9, 0.5, 0.6]), patience=0)
+def test_the_best_weights_come_back(tmp_path, encoder, reviews):
+    first = make_tuner(tmp_path / "one", encoder, reviews, measure=scripted([0.9, 0.5, 0.6]), patience=0)
     tuned = first.tune()
     assert (tuned.best, tuned.epoch, tuned.epochs) == (0.9, 1.0, 3.0)
-    after_one = make_tuner(tmp_path / "two", encoder, files, measure=scripted([0.9, 0.5]), patience=1)
+    after_one = make_tuner(tmp_path / "two", encoder, reviews, measure=scripted([0.9, 0.5]), patience=1)
     early = after_one.tune()
     assert early.stopped == "early" and early.epochs == 2.0
     assert same(weights(first), weights(after_one))
-    last = make_tuner(tmp_path / "three", encoder, files, measure=scripted([0.1, 0.2, 0.3]))
+    last = make_tuner(tmp_path / "three", encoder, reviews, measure=scripted([0.1, 0.2, 0.3]))
     last.tune()
     assert not same(weights(first), weights(last))
 
 
-def test_a_smaller_error_is_better_where_the_metric_says_so(tmp_path, encoder, files):
+def test_a_smaller_error_is_better_where_the_metric_says_so(tmp_path, encoder, reviews):
     values = iter([3.0, 1.0, 2.0])
     tuner = make_tuner(
-        tmp_path, encoder, files, measure=lambda model: Scores({"rmse": Score(next(values))}), metric="rmse"
+        tmp_path, encoder, reviews, measure=lambda model: Scores({"rmse": Score(next(values))}), metric="rmse"
     )
     assert tuner.tune().best == 1.0
 
 
-def test_a_score_that_does_not_exist_is_no_gain(tmp_path, encoder, files):
-    tuner = make_tuner(tmp_path, encoder, files, measure=lambda model: Scores({"accuracy": Score(None, "why")}))
+def test_a_score_that_does_not_exist_is_no_gain(tmp_path, encoder, reviews):
+    tuner = make_tuner(tmp_path, encoder, reviews, measure=lambda model: Scores({"accuracy": Score(None, "why")}))
     assert tuner.tune().best is None
 
 
-def test_frozen_layers_keep_every_bit(tmp_path, encoder, files):
-    tuner = make_tuner(tmp_path, encoder, files, epochs=1, freeze="encoder")
+def test_frozen_layers_keep_every_bit(tmp_path, encoder, reviews):
+    tuner = make_tuner(tmp_path, encoder, reviews, epochs=1, freeze="encoder")
     before = weights(tuner)
     tuner.tune()
     after = weights(tuner)
@@ -153,8 +139,8 @@ def test_frozen_layers_keep_every_bit(tmp_path, encoder, files):
     assert moved and all(name.startswith("head.") for name in moved)
 
 
-def test_gradients_that_are_never_finite_stop_the_run(tmp_path, encoder, files):
-    tuner = make_tuner(tmp_path, encoder, files)
+def test_gradients_that_are_never_finite_stop_the_run(tmp_path, encoder, reviews):
+    tuner = make_tuner(tmp_path, encoder, reviews)
     tuner.model.parameters["head.classifier.bias"][:] = np.nan
     with pytest.raises(TrainingError, match=r"10 steps in a row had no finite gradient.*lower --learning-rate"):
         tuner.tune()

@@ -20,6 +20,10 @@ WORDS = ["the", "a", "house", "tree", "river", "stone", "bird", "king", "road", 
 QUICK = {"engine": "numpy", "threads": 1, "report": False, "baseline": False, "resamples": 50}
 
 
+class Stop(Exception):
+    """Stands for a process that is killed."""
+
+
 def sentences(count: int, seed: int = 0) -> list[tuple[str, str]]:
     """Sentences of six words, one of them good or bad."""
     rng = random.Random(seed)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from glassbert.errors import TrainingError
 from glassbert.training.optimizers import OPTIMIZERS, SGD, AdamW, Muon, make_optimizer
@@ -245,3 +246,20 @@ def test_muon_takes_the_maps_inside_the_layers_and_splits_what_is_stacked():
         assert optimizer.matrices["layers.1.ffn.up.weight"] == halves
         assert not set(optimizer.state["square"]) & set(optimizer.matrices)
         assert set(optimizer.state["square"]) | set(optimizer.matrices) == set(optimizer.state["mean"])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products_of_a_step_use_a_blas_of_one_thread(threads, monkeypatch):
+    """Also where the engine has one thread: BLAS's own would spin on the cores of other workers."""
+    seen = set()
+
+    def noting(x, iterations):
+        for library in threadpool_info():
+            if library["user_api"] == "blas" and "scipy.libs" not in library["filepath"]:  # Numba brings one that idles
+                seen.add(library["num_threads"])
+        return orthogonal(x, iterations)
+
+    monkeypatch.setattr("glassbert.training.optimizers.muon.orthogonal", noting)
+    model = make(BERT, dtype="float32", threads=threads)
+    list(drive(Muon(model), model, 1))
+    assert seen == {1}

@@ -15,12 +15,7 @@ from glassbert.training.diagnose import explain_bad_step
 from glassbert.training.display import NoDisplay
 from glassbert.training.log import read_log
 from glassbert.training.trainer import LargerBERTTrainer, Trainer
-from tests.training.toy import make_corpus, make_trainer
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus") / "toy")
+from tests.training.toy import make_trainer
 
 
 @pytest.fixture(autouse=True)

@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 
 from tests.training.jobs import Job, launcher
-from tests.training.toy import make_corpus
 
 LAUNCH = launcher("mlx.launch")
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("mlx") is None or LAUNCH is None, reason="MLX is not installed"
 )
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("jobs") / "corpus")
 
 
 def test_two_ranks_train_like_one_process(corpus, tmp_path):

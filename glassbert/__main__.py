@@ -1,0 +1,5 @@
+"""`python -m glassbert` is `glassbert`."""
+
+from glassbert.cli import main
+
+main()
