@@ -53,16 +53,8 @@ class Subject:
         """Its twin with random weights: what architecture and data alone are worth."""
         return Subject(f"{self.name} untrained", self.fresh_model(seed), self.tokenizer, source=self.source)
 
-    def fresh_model(self, seed: int = 0, **changes: Any) -> Model:
-        """The same model before training. `changes` are options of `Model`, such as another dtype."""
-        if self.fresh is not None and not changes:
-            return self.fresh(seed)
-        head, engine = self.model.head, self.model.engine
-        options = {"engine": engine.name, "dtype": engine.dtype_name, "threads": engine.threads, **changes}
-        if head is None:
-            return Model(self.model.config, seed=seed, **options)
-        labels = head.num_labels if head.labelled else 0
-        return Model(self.model.config, head.kind, labels, loss=head.loss_name, seed=seed, **options)
+    def fresh_model(self, seed: int = 0) -> Model:
+        return self.model.untrained(seed) if self.fresh is None else self.fresh(seed)
 
     @property
     def fills_masks(self) -> bool:

@@ -44,20 +44,10 @@ def open_model(path: str | Path, engine: str = "auto", name: str = "") -> Opened
 
 def untrained(opened: Opened, name: str = "untrained") -> Opened:
     """The same model before its first step: fresh weights, of the run's own seed where it is known."""
-    model = opened.model
     seed = 0
     if opened.run is not None:
         seed = int(opened.run.read_settings()["settings"].get("seed", 0))
-    head = model.head
-    fresh = Model(
-        model.config,
-        None if head is None else head.kind,
-        0 if head is None or not head.labelled else head.num_labels,
-        loss=None if head is None else head.loss_name,
-        engine=model.engine,
-        seed=seed,
-    )
-    return Opened(name, fresh, opened.tokenizer)
+    return Opened(name, opened.model.untrained(seed), opened.tokenizer)
 
 
 def _name_of(folder: Path) -> str:

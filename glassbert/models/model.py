@@ -341,6 +341,17 @@ class Model:
         """Keep only the input of every block and run the block again in backward: less memory, a third more time."""
         self.checkpointing = bool(flag)
 
+    def untrained(self, seed: int = 0) -> Model:
+        """The same model before its first step, on the same engine."""
+        head = self.head
+        if head is None:
+            return Model(self.config, engine=self.engine, seed=seed)
+        labels = head.num_labels if head.labelled else 0
+        return Model(
+            self.config, head.kind, labels, loss=head.loss_name, loss_options=head.loss_options.to_dict(),
+            engine=self.engine, seed=seed,
+        )  # fmt: skip
+
     def get_parameter_count(self) -> int:
         return sum(int(np.prod(shape, dtype=np.int64)) for shape in self.layout.shapes.values())
 

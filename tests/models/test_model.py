@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glassbert import BertCore, ModernBertCore
+from glassbert import BertCore, BertWithHead, ModernBertCore
 from tests.models.small import BERT, CAUSAL, CONFIGS, DROPOUT, LENGTHS, MODERN, batch, loss_and_gradients, make
 
 EVERY = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
@@ -278,3 +278,14 @@ def test_the_public_names_are_there():
     assert "attention.norm.weight" not in modern.layers[0].parameters
     assert core.config is BERT and "31" not in repr(core) and "bert" in repr(core)
     assert core.get_parameter_count() == sum(p.size for p in core.parameters.values())
+
+
+def test_the_untrained_twin_differs_in_its_weights_alone():
+    model = BertWithHead(BERT, "sequence", 3, engine="numpy", loss_options={"class_weights": [1.0, 2.0, 3.0]})
+    twin = model.untrained(seed=7)
+    assert twin.layout.shapes == model.layout.shapes and twin.engine is model.engine
+    assert twin.head.loss_options == model.head.loss_options and twin.head.num_labels == 3
+    assert not np.array_equal(twin.parameters["head.classifier.weight"], model.parameters["head.classifier.weight"])
+    again = model.untrained(seed=0)
+    for name, values in model.parameters.items():
+        np.testing.assert_array_equal(again.parameters[name], values)
