@@ -241,9 +241,9 @@ def layer_norm_in_place(x, gamma, beta, eps):
 # ---- AdamW ---------------------------------------------------------------------------------------------------------
 
 
-@loop(fastmath=FAST)
+@loop()
 def adamw(p, g, mean, square, keep1, new1, keep2, new2, rate, epsilon, shrink):
-    """One pass over memory instead of ten; the formula is that of `training/optimizers/adamw.py`."""
+    """One pass over memory instead of ten; bit by bit the steps of `training/optimizers/adamw.py`."""
     for i in range(p.size):
         m = mean[i] * keep1 + g[i] * new1
         root = g[i] * new2

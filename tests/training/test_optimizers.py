@@ -263,3 +263,14 @@ def test_products_of_a_step_use_a_blas_of_one_thread(threads, monkeypatch):
     model = make(BERT, dtype="float32", threads=threads)
     list(drive(Muon(model), model, 1))
     assert seen == {1}
+
+
+def test_adamw_compiled_takes_the_same_steps_bit_by_bit(monkeypatch):
+    pytest.importorskip("numba")
+    compiled = make(BERT, dtype="float32")
+    list(drive(AdamW(compiled, 2e-3), compiled, 20))
+    monkeypatch.setattr("glassbert.engines.numpy_kernels.compiled_loops", lambda: None)
+    plain = make(BERT, dtype="float32")
+    list(drive(AdamW(plain, 2e-3), plain, 20))
+    for name, values in plain.parameters.items():
+        np.testing.assert_array_equal(compiled.parameters[name], values, err_msg=name)
