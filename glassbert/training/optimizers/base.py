@@ -237,8 +237,9 @@ class Optimizer(ABC):
     # ---- settings and saving --------------------------------------------------------------------------------------
 
     @classmethod
-    def setting_names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls).parameters if name != "model"]
+    @functools.cache  # asked for in every step, and slow to find
+    def setting_names(cls) -> tuple[str, ...]:
+        return tuple(name for name in inspect.signature(cls).parameters if name != "model")
 
     @property
     def settings(self) -> dict[str, Any]:
