@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
@@ -20,6 +21,8 @@ from glassbert.evaluation import Options, Subject, evaluate, get_suites
 from glassbert.evaluation.evaluation import Evaluation
 from glassbert.evaluation.evaluation import Progress as Told
 from glassbert.evaluation.terminal import show
+
+A_WHILE = 30.0  # seconds
 
 
 def run(
@@ -132,13 +135,21 @@ def progress_bar(total: int) -> Iterator[Told]:
     ) as bar:
         task = bar.add_task("", total=total)
         begun: list[tuple[str, str]] = []
+        start = said = time.monotonic()
 
         def progress(subject: str, suite: str, done: int, of: int, what: str) -> None:
-            if (subject, suite) not in begun:
+            nonlocal said
+            new = (subject, suite) not in begun
+            if new:
                 begun.append((subject, suite))
-            within = min(done / of, 1.0) if of else 0.0
+            completed = len(begun) - 1 + (min(done / of, 1.0) if of else 0.0)
             words = f"{subject}: {suite}" + (f", {what}" if what else "")
-            bar.update(task, description=words, completed=len(begun) - 1 + within)
+            bar.update(task, description=words, completed=completed)
+            now = time.monotonic()
+            if not screen.is_terminal and (new or now - said >= A_WHILE):  # a log shows no bar, but must not be silent
+                said = now
+                minutes, seconds = divmod(int(now - start), 60)
+                screen.print(f"{minutes:3d}:{seconds:02d}  {completed / total:4.0%}  {words}", soft_wrap=True)
 
         yield progress
 
