@@ -46,6 +46,7 @@ ENTRIES = [
         "sst5-multiclass",
     ),
     Entry("stsb", ("spearman", "pearson", "rmse")),
+    Entry("stsb", ("spearman", "pearson"), {"head": "embedding"}, "stsb-embedding"),
     Entry("goemotions", ("micro_f1", "macro_f1")),
     Entry("titanic", ("auc", "accuracy"), {"folds": 5}),
     Entry("wine-red", ("quadratic_kappa", "mae"), {"folds": 5}),

@@ -92,6 +92,11 @@ def prepare(settings: FineTuningSettings, watching: Watching, tokenizer_folder: 
             examples.append(encode_examples(data, tokenizer, card, token_types=types, progress=progress))
     train, dev = examples
     notes += [note for one in examples for note in one.notes]
+    if card.head == "regression" and found.train.pairs is not None and config.type_vocab_size < 2:
+        notes.append(
+            "This encoder has no token types, so it sees the two texts of a pair as one. Where the number says how "
+            "alike they are, --head embedding, which compares two vectors, learns it sooner."
+        )
     windows = len(train.rows) // train.group
     if card.head != "embedding" and windows > len(train):
         notes.append(f"Long texts are cut into windows of {card.max_length} tokens: {windows:,} from {len(train):,}.")

@@ -9,7 +9,7 @@ from glassbert.finetuning.display import watched
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.finetuning.preparing import prepare
 from glassbert.models.model import BertWithHead
-from tests.finetuning.toy import sentences, settings, write_csv
+from tests.finetuning.toy import make_model, sentences, settings, write_csv
 
 
 def prepared(encoder, files, **changes):
@@ -85,6 +85,19 @@ def test_rare_labels_count_more_where_asked(encoder, tmp_path):
 def test_soft_labels_where_the_loss_is_about_yes_and_no(encoder, reviews):
     labels = prepared(encoder, reviews, label_smoothing=0.2).train_examples.labels
     np.testing.assert_allclose(np.unique(labels), [0.1, 0.9], rtol=1e-6)
+
+
+def test_a_better_head_for_alike_texts_is_named_where_texts_of_a_pair_are_not_told_apart(encoder, tmp_path):
+    path = write_csv(tmp_path / "pairs.csv", ["a", "b", "y"], [(f"bird {i}", "king", i) for i in range(20)])
+    columns = {"text": "a", "pair": "b", "target": "y"}
+    typed = make_model(tmp_path / "typed", type_vocab_size=2)
+    for model, head, named in (
+        (encoder, "regression", True),
+        (encoder, "embedding", False),
+        (typed, "regression", False),
+    ):
+        notes = prepared(model, (path,), **columns, head=head).notes
+        assert any("--head embedding" in note for note in notes) == named
 
 
 def test_the_loss_of_pairs_must_fit_their_scores(encoder, tmp_path):
