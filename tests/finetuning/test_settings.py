@@ -53,7 +53,7 @@ def test_larger_models_and_few_examples_learn_slower_and_few_examples_are_seen_m
     assert rate(BertConfig(), low_rank=4) > rate(BertConfig())
     assert rate(BertConfig(), learning_rate=0.5) == 0.5
     assert choosing.epochs(settings(), 500) > choosing.epochs(settings(), 100_000)
-    assert choosing.patience(settings(), 20) == 5 and choosing.patience(settings(), 3) == 2
+    assert choosing.patience(settings(), 20) == 10 and choosing.patience(settings(), 3) == 2
     assert choosing.patience(settings(patience=0), 20) == 0
     assert choosing.max_length(settings(), BertConfig(max_position_embeddings=8_192)) == 512
     assert choosing.max_length(settings(max_length=4_096), BertConfig(max_position_embeddings=64)) == 64
