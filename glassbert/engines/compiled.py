@@ -11,20 +11,21 @@ that could raise (hence `error_model`), and a sum or a maximum that may not be r
 from __future__ import annotations
 
 import functools
-import math
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from glassbert.engines.numpy_kernels import SAFE_EXPONENT
+from glassbert.ops.activations import INVERSE_SQRT_2PI
+from glassbert.ops.attention import FORBIDDEN
 from glassbert.ops.normal import LIMIT, LOG_ODDS
 
 FAST = {"contract", "reassoc", "nsz", "arcp"}  # sums may be reordered; infinities and NaN keep their meaning
 loop = functools.partial(njit, nogil=True, error_model="numpy", cache=True)
 ZERO, ONE, HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
-FORBIDDEN = np.float32(-1e30)
-MAGNITUDE, SAFE_BITS = np.int32(0x7FFFFFFF), np.float32(40.0).view(np.int32)  # exp of ±40 is far from float32's ends
+MAGNITUDE, SAFE_BITS = np.int32(0x7FFFFFFF), np.float32(SAFE_EXPONENT).view(np.int32)
 LOWEST, HIGHEST = np.float32(-87.0), np.float32(88.0)
 LOG2E, LN2_HIGH, LN2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
 E5, E4, E3, E2, E1, E0 = (
@@ -33,7 +34,7 @@ E5, E4, E3, E2, E1, E0 = (
 )
 P0, P1, P2, P3, P4, P5, P6 = (np.float32(c) for c in LOG_ODDS)
 SQUARE_LIMIT = np.float32(LIMIT)
-INVERSE_SQRT_2PI = np.float32(1.0 / math.sqrt(2.0 * math.pi))
+LOWEST_SCORE, DENSITY_AT_ZERO = np.float32(FORBIDDEN), np.float32(INVERSE_SQRT_2PI)
 
 
 # ---- exp, GELU -----------------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ def gelu(x, y, cdf):
 @loop(fastmath=FAST)
 def gelu_backward(dy, x, cdf, dx):
     for i in range(x.size):
-        dx[i] = dy[i] * (cdf[i] + x[i] * exponential(x[i] * x[i] * -HALF) * INVERSE_SQRT_2PI)
+        dx[i] = dy[i] * (cdf[i] + x[i] * exponential(x[i] * x[i] * -HALF) * DENSITY_AT_ZERO)
 
 
 @loop(fastmath=FAST)
@@ -123,7 +124,7 @@ def turned(k, scale, out):
 
 @loop()
 def is_small(bits):
-    """Is no float32 with these bits beyond ±SAFE, infinite or NaN? Magnitudes are in the order of their bits."""
+    """Is no float32 with these bits beyond ±SAFE_EXPONENT, infinite or NaN? Magnitudes are in the order of bits."""
     largest = np.int32(0)
     for i in range(bits.size):
         largest = max(largest, bits[i] & MAGNITUDE)
@@ -132,7 +133,7 @@ def is_small(bits):
 
 @loop()
 def highest_allowed(row, allowed):
-    highest = FORBIDDEN
+    highest = LOWEST_SCORE
     for i in range(row.size):
         if allowed[i] and not row[i] <= highest:
             highest = row[i]

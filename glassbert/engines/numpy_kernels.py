@@ -19,6 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from glassbert.engines.threads import run_together, threads_to_use
+from glassbert.ops.attention import FORBIDDEN
 from glassbert.ops.normal import normal_cdf, odds_against
 from glassbert.ops.registry import kernel, plain
 
@@ -116,7 +117,6 @@ def layer_norm(x, gamma, beta, eps, overwrite=False, forget=False):
     x_hat = rows if overwrite else np.empty_like(rows)
     y = np.empty_like(rows)
     rstd = np.empty((len(rows), 1), x.dtype)
-    loops = loops_for(rows, gamma)
     if loops is not None:
         loops.layer_norm(
             rows, gamma, gamma if beta is None else beta, beta is not None, np.float32(eps), x_hat, rstd, y
@@ -276,7 +276,7 @@ def _softmax(scores, allowed):
     # Where no score is large or very small, exp needs no shift: two passes over the scores fewer.
     if scores.max() > SAFE_EXPONENT or scores.min() < -SAFE_EXPONENT:
         if allowed is not None:
-            np.copyto(scores, scores.dtype.type(-1e30), where=~allowed)
+            np.copyto(scores, scores.dtype.type(FORBIDDEN), where=~allowed)
         scores -= scores.max(-1, keepdims=True)
     np.exp(scores, out=scores)
     if allowed is not None:

@@ -83,8 +83,11 @@ def using_threads(threads: int) -> Iterator[None]:
 
 def run_together(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
     """work(part) for all parts, side by side, in their order. Inside such a task, one after the other."""
-    if len(parts) == 1 or getattr(_worker, "busy", False):
+    if getattr(_worker, "busy", False):
         return [work(part) for part in parts]
+    if len(parts) == 1:
+        with single_threaded_blas():
+            return [work(parts[0])]
 
     def marked(part: Part) -> Result:
         _worker.busy = True

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rich import box
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from glassbert.finetuning.rows import Progress as Report
-from glassbert.training.display import CURVE, Display, display_for, duration, sparkline
+from glassbert.training.display import CURVE, Display, display_for, duration, framed, progress_rows, sparkline
 
 
 @dataclass
@@ -70,14 +67,8 @@ def plain_line(status: TuningStatus) -> str:
 
 
 def picture(status: TuningStatus) -> Panel:
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="dim", no_wrap=True, min_width=9)
-    rows.add_column()
-    left = "" if status.left is None else f"   {duration(status.left)} left"
     seeds = f"seed {status.nth} of {status.seeds}   " if status.seeds > 1 else ""
-    rows.add_row("progress", ProgressBar(total=1.0, completed=status.progress, width=CURVE))
-    where = f"{seeds}epoch {status.epoch:.2f} of {status.epochs}   step {status.step:,}"
-    rows.add_row("", f"{where}   {duration(status.seconds)} gone{left}")
+    rows = progress_rows(status, f"{seeds}epoch {status.epoch:.2f} of {status.epochs}")
     loss = Text("–")
     if status.loss is not None and status.smoothed is not None:
         loss = Text.assemble((f"{status.smoothed:.3f}", "bold cyan"), f"   now {status.loss:.3f}")
@@ -92,10 +83,7 @@ def picture(status: TuningStatus) -> Panel:
     rows.add_row(status.metric, score)
     speed = "–" if not status.examples_per_second else f"{status.examples_per_second:,.0f} examples/s"
     rows.add_row("speed", speed)
-    if status.skipped:
-        rows.add_row("", Text(f"{status.skipped} steps were skipped: their gradient was not finite", style="yellow"))
-    title = Text(f" {status.title} ", style="bold")
-    return Panel(rows, title=title, title_align="left", box=box.ROUNDED, border_style="dim", width=78)
+    return framed(status, rows)
 
 
 @contextmanager

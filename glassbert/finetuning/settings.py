@@ -9,21 +9,20 @@ flags of `glassbert finetune` are made from these fields, and a run keeps them i
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from glassbert.errors import TrainingError
 from glassbert.finetuning.card import HEADS
 from glassbert.metrics import METRICS
 from glassbert.models.config import CHOICES
-from glassbert.training.field_checks import (
+from glassbert.training.settings import ENGINES, LEARNING_RATES, PRECISIONS, SCHEDULES
+from glassbert.training.settings_base import (
     Check,
+    Settings,
     about,
     check_fields,
-    check_known,
     is_between,
     is_flag,
     is_integer,
@@ -31,13 +30,12 @@ from glassbert.training.field_checks import (
     is_text,
     one_of,
 )
-from glassbert.training.settings import ENGINES, LEARNING_RATES, PRECISIONS, SCHEDULES
 
 FREEZABLE = ("none", "embeddings", "encoder")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuningSettings:
+class FineTuningSettings(Settings):
     """The settings of a fine-tuning. Lengths are in tokens, shares between 0 and 1."""
 
     model: str = about(
@@ -141,20 +139,6 @@ class FineTuningSettings:
                 f"physical_batch {self.physical_batch} is larger than the batch of {self.batch} examples"
             )
 
-    def replace(self, **changes: Any) -> Self:
-        check_known(changes, FIELDS, "the settings")
-        return dataclasses.replace(self, **changes)
-
-    def to_dict(self) -> dict[str, Any]:
-        values = dataclasses.asdict(self)
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        values = {name.replace("-", "_"): value for name, value in values.items()}
-        check_known(values, FIELDS, "the settings")
-        return cls(**values)
-
 
 def _freezes(value: Any) -> bool:
     return value in FREEZABLE or str(value).isdigit()
@@ -198,5 +182,4 @@ CHECKS: dict[str, Check] = {
         (lambda value: all(isinstance(name, str) for name in value), "a list of names"),
     ),
 }  # fmt: skip
-FIELDS = {f.name: f for f in dataclasses.fields(FineTuningSettings)}
-OPTIONAL = {name for name, f in FIELDS.items() if "None" in str(f.type)}
+OPTIONAL = {name for name, f in FineTuningSettings.fields().items() if "None" in str(f.type)}

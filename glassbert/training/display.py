@@ -146,13 +146,27 @@ def plain_line(status: Status) -> str:
     return "  ".join(words)
 
 
-def picture(status: Status) -> Panel:
+def progress_rows(status: Any, where: str) -> Table:
+    """The beginning of every live picture: how far it is, where that is in words, and the time."""
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True, min_width=9)
     rows.add_column()
     left = "" if status.left is None else f"   {duration(status.left)} left"
     rows.add_row("progress", ProgressBar(total=1.0, completed=status.progress, width=CURVE))
-    rows.add_row("", f"{status.progress:.0%}   step {status.step:,}   {duration(status.seconds)} gone{left}")
+    rows.add_row("", f"{where}   step {status.step:,}   {duration(status.seconds)} gone{left}")
+    return rows
+
+
+def framed(status: Any, *parts: Any) -> Panel:
+    """A live picture in its frame, with what every run may have to say below."""
+    if status.skipped:
+        parts += (Text(f"{status.skipped} steps were skipped: their gradient was not finite", style="yellow"),)
+    title = Text(f" {status.title} ", style="bold")
+    return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, border_style="dim", width=78)
+
+
+def picture(status: Status) -> Panel:
+    rows = progress_rows(status, f"{status.progress:.0%}")
     rows.add_row("loss", _loss(status))
     if status.curve:
         rows.add_row("", Text(sparkline(status.curve, CURVE), style="cyan"))
@@ -161,13 +175,7 @@ def picture(status: Status) -> Panel:
         low, high = status.forecast.low, status.forecast.high
         rows.add_row("forecast", f"{status.forecast.loss:.2f} at the end, between {low:.2f} and {high:.2f}")
     rows.add_row("speed", _speed(status))
-    parts: list[Any] = [rows]
-    if status.sentence:
-        parts += ["", _answers(status)]
-    if status.skipped:
-        parts.append(Text(f"{status.skipped} steps were skipped: their gradient was not finite", style="yellow"))
-    title = Text(f" {status.title} ", style="bold")
-    return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, border_style="dim", width=78)
+    return framed(status, rows, *(["", _answers(status)] if status.sentence else []))
 
 
 def _loss(status: Status) -> Text:

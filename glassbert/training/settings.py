@@ -17,8 +17,9 @@ from typing import Any, Self
 
 from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
-from glassbert.training.field_checks import (
+from glassbert.training.settings_base import (
     Check,
+    Settings,
     about,
     check_fields,
     check_known,
@@ -38,7 +39,7 @@ CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name 
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
+class TrainingSettings(Settings):
     """The settings of a run. Lengths are in tokens, shares between 0 and 1, intervals in steps."""
 
     preset: str = about("mini", "The model to begin from: mini, larger, bert-base, modernbert-base, ...", "Model")
@@ -139,10 +140,6 @@ class TrainingSettings:
         if self.final_mask_rate is None:
             return self.mask_rate
         return self.mask_rate + progress * (self.final_mask_rate - self.mask_rate)
-
-    def replace(self, **changes: Any) -> Self:
-        check_known(changes, _FIELDS, "the settings")
-        return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "corpus": list(self.corpus), "model": dict(self.model)}

@@ -6,7 +6,7 @@ import pytest
 
 from glassbert.errors import TrainingError
 from glassbert.finetuning import choosing
-from glassbert.finetuning.settings import CHECKS, FIELDS, FineTuningSettings
+from glassbert.finetuning.settings import CHECKS, FineTuningSettings
 from glassbert.models.config import MINI_BERT_CONFIG, BertConfig
 
 
@@ -39,7 +39,7 @@ def test_bad_settings_are_a_sentence(changes, words):
 
 
 def test_every_field_is_checked_and_survives_json():
-    assert set(CHECKS) == set(FIELDS)
+    assert set(CHECKS) == set(FineTuningSettings.fields())
     given = settings(columns=["a", "b"], clip=0, patience=0, freeze=2)
     assert FineTuningSettings.from_dict(json.loads(json.dumps(given.to_dict()))) == given
     assert given.clip is None and given.freeze == "2"

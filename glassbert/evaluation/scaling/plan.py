@@ -15,9 +15,9 @@ from typing import Any, Self
 
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.law import FEWEST_SIZES
-from glassbert.training.field_checks import Check, check_fields, check_known, is_between, is_integer, one_of
 from glassbert.training.recipes import DEFAULTS, sized
 from glassbert.training.settings import CONFIG_FIELDS, TrainingSettings
+from glassbert.training.settings_base import Check, check_fields, check_known, is_between, is_integer, one_of
 
 SHARED: dict[str, Any] = {"evaluation_rows": 256, "keep": 1}  # a point is measured at its end, not on the way
 BY_SIZE = ("optimizer", "learning_rate")  # defaults that a point may have of its own

@@ -8,20 +8,19 @@ forecast` are made from these fields.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from glassbert.errors import TrainingError
 from glassbert.models.config import CHOICES
 from glassbert.models.heads import ForecastHead
-from glassbert.training.field_checks import (
+from glassbert.training.settings import ENGINES, PRECISIONS
+from glassbert.training.settings_base import (
     Check,
+    Settings,
     about,
     check_fields,
-    check_known,
     is_between,
     is_flag,
     is_integer,
@@ -29,7 +28,6 @@ from glassbert.training.field_checks import (
     is_text,
     one_of,
 )
-from glassbert.training.settings import ENGINES, PRECISIONS
 
 # How a window is put into a frame of its own, by name: what is taken from it, and whether its deviation divides it.
 FRAMES: dict[str, dict[str, Any]] = {
@@ -46,7 +44,7 @@ TRIED_FRAMES, TRIED_SHORTCUTS = ("standard", "mean", "none"), ("learned", "line"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForecastSettings:
+class ForecastSettings(Settings):
     """The settings of a forecast. Lengths are in values, shares between 0 and 1."""
 
     series: str = about("", "The file: CSV, TSV, JSON lines or Parquet, a row for every step of time.", "Series")
@@ -100,19 +98,6 @@ class ForecastSettings:
                 f"test {self.test:g} and validation {self.validation:g} leave less than a tenth to learn from"
             )
 
-    def replace(self, **changes: Any) -> Self:
-        check_known(changes, FIELDS, "the settings")
-        return dataclasses.replace(self, **changes)
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        values = {name.replace("-", "_"): value for name, value in values.items()}
-        check_known(values, FIELDS, "the settings")
-        return cls(**values)
-
 
 COUNTS = ("horizon", "period", "window", "patch", "stride", "hidden", "layers", "steps", "evaluate_every", "batch",
           "seeds", "threads")  # fmt: skip
@@ -132,5 +117,4 @@ CHECKS: dict[str, Check] = {
     "engine": one_of(*ENGINES),
     "precision": one_of(*PRECISIONS),
 }
-FIELDS = {f.name: f for f in dataclasses.fields(ForecastSettings)}
-OPTIONAL = {name for name, f in FIELDS.items() if "None" in str(f.type)}
+OPTIONAL = {name for name, f in ForecastSettings.fields().items() if "None" in str(f.type)}

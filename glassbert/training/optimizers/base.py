@@ -23,7 +23,7 @@ import numpy as np
 
 from glassbert.engines.namespace import Array
 from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
-from glassbert.engines.threads import run_together, using_threads
+from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
 from glassbert.training.optimizers.checks import CHECKS, check_fit
 from glassbert.training.optimizers.rates import Rates
@@ -139,19 +139,14 @@ class Optimizer(ABC):
         parts = gradients.parts_that_count(self.learning)
         pieces = [part[i : i + CHUNK] for part in parts for i in range(0, len(part), CHUNK)]
         threads = self.engine.threads
-        return math.sqrt(sum(self.side_by_side(_sum_of_squares, [pieces[i::threads] for i in range(threads)])))
+        return math.sqrt(sum(run_together(_sum_of_squares, [pieces[i::threads] for i in range(threads)])))
 
     def move(self, parameters: FlatArrays, gradients: FlatGradients, norm: float) -> None:
         self.steps += 1
         f = self._factors_for(norm, parameters.flat.dtype.type)
         spans, threads = self._spans(self.layout.shapes), self.engine.threads
         work = functools.partial(self._walk, parameters, gradients, f)
-        self.side_by_side(work, [spans[i::threads] for i in range(threads)])
-
-    def side_by_side(self, work: Any, shares: list[Any]) -> list[Any]:
-        """work(share) for every thread of the engine; also a single one has a BLAS of one thread."""
-        with using_threads(self.engine.threads):
-            return run_together(work, shares)
+        run_together(work, [spans[i::threads] for i in range(threads)])
 
     def _factors_for(self, norm: float, kind: Any) -> dict[str, Any]:
         """The scalars of this step for every parameter that learns."""

@@ -23,6 +23,7 @@ import numpy as np
 
 from glassbert.engines.namespace import Array, namespace
 from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
+from glassbert.engines.threads import run_together
 from glassbert.training.optimizers.adamw import AdamW
 from glassbert.training.optimizers.base import Buffers, Span
 
@@ -117,7 +118,7 @@ class Muon(AdamW):
                 p, g, mean = (array[name].reshape(self._shape(name))[i] for array in arrays)
                 self._move_matrix(p, g, mean, f[name], self.decayed[name])
 
-        self.side_by_side(work, shares)
+        run_together(work, shares)
 
     def _shape(self, name: str) -> tuple[int, int, int]:
         rows, columns = self.layout.shapes[name]

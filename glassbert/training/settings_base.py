@@ -1,12 +1,13 @@
-"""Checks for the fields of settings: each says whether a value will do."""
+"""Settings are frozen dataclasses; here is what all of them can do, and the checks that say whether a value will do."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, Self
 
 from glassbert.errors import TrainingError
 
@@ -57,3 +58,27 @@ def check_known(given: Mapping[str, Any], known: Mapping[str, Any], where: str) 
             close = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {close[0]!r}?" if close else f". There are {', '.join(sorted(known))}."
             raise TrainingError(f"{where} has no field {name!r}{hint}")
+
+
+class Settings:
+    """What settings can do whose fields are their own; a dataclass inherits it."""
+
+    @classmethod
+    def fields(cls) -> dict[str, dataclasses.Field[Any]]:
+        return {one.name: one for one in dataclasses.fields(cls)}  # type: ignore[arg-type]
+
+    def replace(self, **changes: Any) -> Self:
+        check_known(changes, self.fields(), "the settings")
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        values = dataclasses.asdict(self)  # type: ignore[call-overload]
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Keys may be written as flags are, with hyphens."""
+        values = {name.replace("-", "_"): value for name, value in values.items()}
+        check_known(values, cls.fields(), "the settings")
+        return cls(**values)
