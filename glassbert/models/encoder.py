@@ -75,9 +75,10 @@ def angles_for(positions: np.ndarray, config: EncoderConfig, dtype: np.dtype) ->
     """Rotary angles of the global and of the local layers."""
     if config.positions != "rotary":
         return None
-    bases = (config.global_rope_theta, config.local_rope_theta)
-    one, two = (rotary_angles(positions, config.head_size, base, dtype) for base in bases)
-    return one, two
+    wide = rotary_angles(positions, config.head_size, config.global_rope_theta, dtype)
+    if config.local_window is None:
+        return wide, wide
+    return wide, rotary_angles(positions, config.head_size, config.local_rope_theta, dtype)
 
 
 def sight_of(layer: int, batch: Batch, config: EncoderConfig) -> Sight:

@@ -69,7 +69,7 @@ def check_inputs(
                 f"position_ids must have the shape {list(ids.shape)} or [1, {length}], got {list(positions.shape)}"
             )
         _in_range("position_ids", positions, config.max_position_embeddings, "the positions")
-    elif segments is not None:
+    elif segments is not None and config.positions != "rotary":  # which sees distances only, the same from any start
         positions = positions_in_segments(segments)
     return {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
 

@@ -22,6 +22,9 @@ def rotary_angles(positions: np.ndarray, head_size: int, base: float, dtype: np.
 
     In float32 the angle itself is rounded to float32: published weights were trained with that rounding.
     """
+    if len(positions) > 1:  # the same few positions in every row
+        cos, sin = rotary_angles(np.arange(positions.max() + 1)[None], head_size, base, dtype)
+        return cos[0][positions], sin[0][positions]
     exponent = np.arange(0, head_size, 2, dtype=dtype) / dtype.type(head_size)
     frequency = (1.0 / base**exponent).astype(dtype)  # [d/2]
     angle = positions.astype(dtype)[:, :, None, None] * frequency

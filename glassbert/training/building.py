@@ -21,7 +21,7 @@ from glassbert.training.optimizers import make_optimizer
 from glassbert.training.recipes import config_for
 from glassbert.training.schedules import make_schedule
 from glassbert.training.settings import TrainingSettings
-from glassbert.training.step import TrainingStep
+from glassbert.training.step import Prepared, TrainingStep
 from glassbert.training.workers import Workers
 
 
@@ -54,9 +54,16 @@ class Machinery:
     def inputs(self, batch: Any) -> dict[str, Any]:
         """A batch as the step takes it."""
         inputs = batch.as_inputs()
+        if self.model.config.positions == "rotary":  # sees distances only: where a piece begins to count is no matter
+            inputs.pop("position_ids", None)
         if "pair_labels" in self.objectives.needs:
             inputs["pair_labels"] = batch.pair_labels
         return inputs
+
+    def prepare(self, batch: Any) -> tuple[dict[str, Any], Prepared]:
+        """The inputs of a batch, and what the step makes of them."""
+        inputs = self.inputs(batch)
+        return inputs, self.step.prepare(**inputs)
 
     def rehearse(self, batch: Any) -> None:
         """Make a step with and without a look inside, and take both back: an engine that compiles has then done so.

@@ -7,7 +7,7 @@ been taken. Batches that were made ahead and never taken leave no trace.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
@@ -33,7 +33,10 @@ class Order(NamedTuple):
 
 
 class Feed:
-    """Takes orders for the coming steps, and hands out their batches in the same order."""
+    """Takes orders for the coming steps, and hands out their batches in the same order.
+
+    `prepare` is what is done with a batch in the thread that made it.
+    """
 
     def __init__(
         self,
@@ -41,12 +44,14 @@ class Feed:
         taken: Mapping[int, int],
         rows: Mapping[int, slice | None],
         threads: int = 1,
+        prepare: Callable[[Any], Any] = lambda batch: batch,
     ):
         self.sources = sources
         self.ahead = 2 * threads + 1  # batches in the making
         self.taken = {length: taken.get(length, 0) for length in sources}
         self._ordered = dict(self.taken)
         self._rows = rows
+        self._prepare = prepare
         self._waiting: deque[tuple[int, Future[Any]]] = deque()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="glassbert-batches")
 
@@ -65,9 +70,11 @@ class Feed:
     def order(self, order: Order) -> None:
         epoch, index = divmod(self._ordered[order.length], len(self.sources[order.length]))
         self._ordered[order.length] += 1
-        make = self.sources[order.length].batch
-        future = self._threads.submit(make, epoch, index, rows=self._rows[order.length], mask_rate=order.mask_rate)
-        self._waiting.append((order.length, future))
+        self._waiting.append((order.length, self._threads.submit(self._make, order, epoch, index)))
+
+    def _make(self, order: Order, epoch: int, index: int) -> Any:
+        rows = self._rows[order.length]
+        return self._prepare(self.sources[order.length].batch(epoch, index, rows=rows, mask_rate=order.mask_rate))
 
     def take(self) -> Any:
         """The next batch; an error in making it is raised here."""

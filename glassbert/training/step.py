@@ -39,6 +39,13 @@ class Piece(NamedTuple):
     asked: np.ndarray  # [objectives]
 
 
+class Prepared(NamedTuple):
+    """A batch checked and cut, still in NumPy's memory."""
+
+    pieces: list[Piece]
+    skip_padding: bool
+
+
 class TrainingStep:
     """Trains `model` a batch at a time with `optimizer`.
 
@@ -75,8 +82,16 @@ class TrainingStep:
         self.watch = False  # whether the next steps also report metrics and norms by parameter
         self._gradients: Any = None
         self._compiled: Any = None
+        if model.engine.compiles:
+            from glassbert.training.compiled_step import CompiledStep
 
-    def __call__(
+            self._compiled = CompiledStep(self)
+
+    def __call__(self, input_ids: Any, labels: Any = None, attention_mask: Any = None, **more: Any) -> StepResult:
+        """Train on a batch, given as to `prepare`."""
+        return self.run(self.prepare(input_ids, labels, attention_mask, **more))
+
+    def prepare(
         self,
         input_ids: Any,
         labels: Any = None,
@@ -87,17 +102,16 @@ class TrainingStep:
         position_ids: Any = None,
         pair_labels: Any = None,
         skip_padding: bool = False,
-    ) -> StepResult:
+    ) -> Prepared:
+        """What can be done for a step before it is its turn, in another thread for example."""
         checked = check_inputs(self.model.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
-        pieces = self._cut(checked, {"labels": labels, "pair_labels": pair_labels})
-        self.optimizer.attempts += 1
-        if self.model.engine.compiles:
-            if self._compiled is None:
-                from glassbert.training.compiled_step import CompiledStep
+        return Prepared(self._cut(checked, {"labels": labels, "pair_labels": pair_labels}), skip_padding)
 
-                self._compiled = CompiledStep(self)
-            return self._compiled(pieces)
-        return self._in_place(pieces, skip_padding)
+    def run(self, prepared: Prepared) -> StepResult:
+        self.optimizer.attempts += 1
+        if self._compiled is not None:
+            return self._compiled(prepared.pieces)
+        return self._in_place(prepared.pieces, prepared.skip_padding)
 
     def wants_curvature(self) -> bool:
         every = self.optimizer.curvature_every

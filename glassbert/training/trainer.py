@@ -145,7 +145,9 @@ class Trainer:
             warnings.filterwarnings("ignore", category=RuntimeWarning, module="glassbert")
             stack.enter_context(self.display)
             threads = threads_for(self.model.engine)
-            self.feed = stack.enter_context(Feed(self.data.sources, self.state.taken, rows, threads))
+            self.feed = stack.enter_context(
+                Feed(self.data.sources, self.state.taken, rows, threads, self.machinery.prepare)
+            )
             if self.state.step == 0:
                 rehearse(self)
                 if self.leads and self.settings.snapshots:
@@ -204,15 +206,14 @@ class Trainer:
         """Train on the next batch, and do whatever else is due."""
         state, watcher, machinery = self.state, self.watcher, self.machinery
         self._order_ahead()
-        batch = self.feed.take()
-        inputs = machinery.inputs(batch)
+        inputs, prepared = self.feed.take()
         before = self.progress
         tokens = self.data.tokens_of(inputs["input_ids"].shape[1])
         middle = self.budget.middle_of_step(before, state.step, state.tokens, tokens, self._stride)
         rate = machinery.optimizer.learning_rate = self.settings.learning_rate * machinery.schedule(middle)
         looking = machinery.step.watch = self._looking
         with machinery.costs.measuring("step"), self._kept_if_a_worker_is_lost():
-            result = machinery.step(**inputs)
+            result = machinery.step.run(prepared)
         state.step += 1
         state.tokens += tokens
         state.taken = dict(self.feed.taken)

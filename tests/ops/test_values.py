@@ -160,6 +160,17 @@ def test_rotary_keeps_lengths_and_depends_only_on_differences_of_positions():
         assert turned(x, 3 + shift) @ turned(y, 9 + shift) == pytest.approx(turned(x, 3) @ turned(y, 9))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rotary_angles_of_many_rows_are_those_of_each_position(dtype):
+    positions = RNG.integers(0, 50, (3, 40))
+    cos, sin = ops.rotary_angles(positions, 6, 10_000.0, np.dtype(dtype))
+    assert cos.shape == sin.shape == (3, 40, 1, 3) and cos.dtype == dtype
+    for row in range(3):
+        alone = ops.rotary_angles(positions[row : row + 1], 6, 10_000.0, np.dtype(dtype))
+        np.testing.assert_array_equal(cos[row], alone[0][0])
+        np.testing.assert_array_equal(sin[row], alone[1][0])
+
+
 def test_pooling_takes_the_first_token_or_the_mean_of_the_real_ones():
     x, mask = RNG.standard_normal((3, 4, 2)), np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
     np.testing.assert_array_equal(ops.cls_pool(x, mask)[0], x[:, 0])

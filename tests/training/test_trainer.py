@@ -145,23 +145,37 @@ def test_patience_ends_a_run_that_learns_nothing(corpus, tmp_path):
 
 def test_a_bad_step_is_skipped_counted_and_explained(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run")
-    step, calls = trainer.machinery.step, []
+    run, calls = trainer.machinery.step.run, []
 
-    def sabotaged(**inputs):
+    def sabotaged(prepared):
         calls.append(1)
         table = trainer.model.parameters["embeddings.token"]
         if len(calls) == 4:
             healthy, table[:] = table.copy(), 1e30
-            result = step(**inputs)
+            result = run(prepared)
             table[:] = healthy
             return result
-        return step(**inputs)
+        return run(prepared)
 
-    sabotaged.watch = False
-    trainer.machinery.step = sabotaged
+    trainer.machinery.step.run = sabotaged
     assert trainer.train().skipped == 1
     events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
     assert events and events[0].startswith("Step 4 was skipped: loss nan")
+
+
+def test_rotary_positions_need_not_count_from_zero_in_every_piece(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", model={"positions": "rotary"})
+    batch = trainer.data.sources[16].batch(0, 0)
+    assert (batch.position_ids[:, 1:] == 0).any(), "some row must hold several pieces"
+    inputs = trainer.machinery.inputs(batch)
+    assert "position_ids" not in inputs
+    counted, _ = trainer.model.forward(**without_labels(inputs), position_ids=batch.position_ids)
+    through, _ = trainer.model.forward(**without_labels(inputs))
+    np.testing.assert_allclose(through, counted, atol=1e-5)
+
+
+def without_labels(inputs):
+    return {name: value for name, value in inputs.items() if name != "labels"}
 
 
 def test_too_many_bad_steps_end_the_run_with_its_checkpoint_whole(corpus, tmp_path):
