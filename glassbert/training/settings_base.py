@@ -57,7 +57,7 @@ def check_known(given: Mapping[str, Any], known: Mapping[str, Any], where: str) 
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {close[0]!r}?" if close else f". There are {', '.join(sorted(known))}."
-            raise TrainingError(f"{where} has no field {name!r}{hint}")
+            raise TrainingError(f"there is no field {name!r} in {where}{hint}")
 
 
 class Settings:

@@ -23,7 +23,7 @@ WRONG = [
     ({"preset": "mni"}, "did you mean 'mini'"),
     ({"learning_rte": 1}, "did you mean 'learning_rate'"),
     ({"hidden_sise": 1}, "did you mean 'hidden_size'"),
-    ({"model": {"vocab_size": 7}}, "the model has no field 'vocab_size'"),
+    ({"model": {"vocab_size": 7}}, "no field 'vocab_size' in the model"),
     ({"ema": 1.0}, "ema must be between 0 and 1"),
     ({"size": 0.1}, "size must be between 1 and 100"),
     ({"corpus": [1]}, "corpus must be a path or a list of paths"),

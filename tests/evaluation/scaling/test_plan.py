@@ -43,7 +43,7 @@ def test_points_may_share_a_model_unlike_the_preset(corpus, data):
         plain, other = (shapes_of(one, data)[size] for one in (plan, tied))
         assert other.encoder == plain.encoder
         assert plain.all - other.all == data.tokenizer.vocab_size * plain.width
-    with pytest.raises(TrainingError, match="has no field 'hidden_size'"):
+    with pytest.raises(TrainingError, match="no field 'hidden_size'"):
         plan.replace(settings={"hidden_size": 64})
 
 

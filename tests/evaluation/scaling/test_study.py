@@ -181,7 +181,7 @@ def test_killed_while_a_run_was_beginning(study, tmp_path):
         ({"count": "heads"}, "count must be one of encoder, all"),
         ({"seeds": 0}, "seeds must be"),
         ({"settings": {"bach": 3}}, "did you mean 'batch'"),
-        ({"settings": {"size": 3}}, "has no field 'size'"),
+        ({"settings": {"size": 3}}, "no field 'size'"),
         ({"settings": {**SHARED, "mask_rate": 2}}, "mask_rate must be"),
         ({"settings": {**SHARED, "corpus": "nowhere/at/all"}}, "there is no file or folder nowhere/at/all"),
     ],
