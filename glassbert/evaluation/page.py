@@ -34,7 +34,7 @@ CHECK_SIGNS = {
 
 def evaluation_page(evaluation: Evaluation) -> Page:
     subjects = evaluation.subjects
-    kind = "A quick look, on samples" if evaluation.options.quick else "All suites, in full"
+    kind = "A quick look, on samples" if evaluation.options.quick else "Asked in full, on all of the data"
     page = Page(
         evaluation.title,
         f"{kind}; {duration(evaluation.seconds)}; {evaluation.made.replace('T', ' ').replace('+00:00', ' UTC')}.",

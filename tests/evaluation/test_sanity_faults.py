@@ -317,6 +317,13 @@ def test_steps_that_are_no_numbers_are_named(corpus, tmp_path):
     assert "Steps had a loss or gradient that is not a number." in found
 
 
+def test_a_run_without_its_log_is_not_called_healthy(corpus, tmp_path):
+    make_trainer(corpus, tmp_path / "run", steps=20).train()
+    told = history(tmp_path / "run")
+    told.lines.clear()
+    assert [check.verdict for check in check_log(told)] == ["not asked", "not asked"]
+
+
 def test_a_run_that_stands_still_is_named(corpus, tmp_path):
     make_trainer(corpus, tmp_path / "run", steps=120, learning_rate=1e-9).train()
     found = problems(check_log(history(tmp_path / "run")))

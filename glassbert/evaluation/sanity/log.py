@@ -46,6 +46,8 @@ def _finite(history: History) -> Check:
             "the learning rate is too high, or a number overflowed in 16 bits.",
             "Lower the learning rate, lengthen the warm-up, clip gradients; the event names the value that went bad.",
         )
+    if not history.kind("train"):
+        return Check(name, skipped="the log has no line of training")
     return Check(name, f"{len(history.kind('train')):,} lines of the log")
 
 
