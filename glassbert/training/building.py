@@ -49,7 +49,7 @@ class Machinery:
             workers=workers,
             ema=self.average,
         )
-        self.costs = Costs(len(data.validation_by_source))
+        self.costs = Costs(data)
 
     def inputs(self, batch: Any) -> dict[str, Any]:
         """A batch as the step takes it."""

@@ -16,7 +16,7 @@ from glassbert.errors import TextError, TrainingError
 from glassbert.training.feed import Source
 from glassbert.training.settings import TrainingSettings
 
-HELD_OUT_BATCH = 64  # rows
+HELD_OUT_BATCH = 64  # rows of the full length
 MOST_SOURCES = 16  # that are evaluated one by one
 PAIRS = {"nsp": "next", "sop": "order"}
 MASKINGS: dict[str, dict[str, Any]] = {
@@ -28,12 +28,15 @@ MASKINGS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class TrainingData:
-    """Sources of batches by length, held-out batches, and what a receipt says about them."""
+    """Sources of batches by length, held-out batches, and what a receipt says about them.
+
+    Held-out rows are counted as rows of the full length.
+    """
 
     tokenizer: Any
     sources: Mapping[int, Source]  # by length; the longest is the run's own
     rows: Mapping[int, int]  # of a logical batch, by length
-    validation: Source
+    validation: Mapping[int, Source]  # by length too; a batch of short rows has as many tokens as one of long rows
     fingerprint: str
     description: dict[str, Any] = field(default_factory=dict)
     short_share: float = 0.0
@@ -61,11 +64,18 @@ class TrainingData:
             shares[length] = slice(workers.rank * share, (workers.rank + 1) * share)
         return shares
 
-    def held_out(self, rows: int, source: str | None = None) -> Iterator[Any]:
+    def held_out(self, rows: int, source: str | None = None, length: int | None = None) -> Iterator[Any]:
         """The first `rows` held-out rows, of all sources or of one, in batches, always with the same masks."""
-        validation = self.validation if source is None else self.validation_by_source[source]
+        validation = self._held_out_of(source, length)
         for index in range(min(-(-rows // self.validation_rows), len(validation))):
             yield validation.batch(0, index)
+
+    def held_out_rows(self, source: str | None = None) -> int:
+        """How many there are, in whole batches."""
+        return len(self._held_out_of(source)) * self.validation_rows
+
+    def _held_out_of(self, source: str | None = None, length: int | None = None) -> Source:
+        return self.validation[length or max(self.validation)] if source is None else self.validation_by_source[source]
 
 
 def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
@@ -82,7 +92,10 @@ def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
         {length: batches_of(length, rows[length], seed=settings.data_seed, masking=masking) for length in lengths},
         rows,
         # Held-out rows have the plain masks of every other run, whatever this one trains with.
-        batches_of(settings.length, HELD_OUT_BATCH, split="validation"),
+        {
+            length: batches_of(length, HELD_OUT_BATCH * settings.length // length, split="validation")
+            for length in lengths
+        },
         fingerprint=fingerprint_of(corpus),
         description=describe(corpus),
         short_share=settings.short_share if settings.short_length is not None else 0.0,

@@ -98,9 +98,11 @@ def finish(trainer: Trainer) -> Result:
     weights = _choose_weights(trainer, loss)
     costs = trainer.machinery.costs
     by_source = _by_source(trainer)
-    # The last evaluation makes up for whatever took longer or shorter than expected.
+    # The last evaluation makes up for whatever took longer or shorter than expected; but it sees no fewer rows than
+    # those on the way did.
     held_out = trainer.data.held_out(settings.final_evaluation_rows)
-    found = trainer.machinery.evaluate(until(held_out, trainer.clock, costs.last_moment(settings)))
+    least = min(costs.rows_on_the_way(settings), settings.final_evaluation_rows) // trainer.data.validation_rows
+    found = trainer.machinery.evaluate(until(held_out, trainer.clock, costs.last_moment(settings), least))
     trainer.watcher.final(found.loss, found.accuracy, weights, by_source)
     _write_model(trainer)
     result = Result(
@@ -119,11 +121,11 @@ def finish(trainer: Trainer) -> Result:
     return result
 
 
-def until(batches: Iterator[Any], clock: Clock, moment: float) -> Iterator[Any]:
-    """Batches until the clock says that it is enough, but at least one."""
-    for batch in batches:
+def until(batches: Iterator[Any], clock: Clock, moment: float, least: int = 1) -> Iterator[Any]:
+    """Batches until the clock says that it is enough, but at least `least`."""
+    for count, batch in enumerate(batches, 1):
         yield batch
-        if clock.elapsed >= moment:
+        if count >= least and clock.elapsed >= moment:
             return
 
 

@@ -25,6 +25,10 @@ class RunState:
     evaluations_without_gain: int = 0
     log_position: int = 0
 
+    def forget_best(self) -> None:
+        self.best_loss = self.best_step = None
+        self.evaluations_without_gain = 0
+
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 

@@ -219,6 +219,7 @@ class Trainer:
         state.taken = dict(self.feed.taken)
         self._agree()
         self._stride = self.progress - before
+        self._lengthen(before)
         self._pending.append(Pending(state.step, state.tokens, before, self.progress, rate, inputs, result))
         self._read(LATE if self.model.engine.compiles else 0)
         if self.leads and looking and result.watched is not None:
@@ -258,6 +259,13 @@ class Trainer:
         if interrupted:
             self.stopped = "interrupted"
 
+    def _lengthen(self, before: float) -> None:
+        """Where the curriculum comes to its long rows, losses begin a new curve: nothing before is the best of it."""
+        length = self.data.length_at(self.progress)
+        if length != self.data.length_at(before):
+            self.state.forget_best()
+            self.watcher.event(f"Rows of {length:,} tokens from here on, held-out rows too.")
+
     def _lose_patience(self) -> None:
         """Stop early where the leader, who evaluates, has seen no gain for too long."""
         if self.settings.patience is not None:
@@ -293,12 +301,17 @@ class Trainer:
             self.watcher.step(done.step, done.tokens, done.before, done.after, loss, norm, done.learning_rate)
             self.watcher.status.left = self.budget.seconds_left(done.after, self.clock.elapsed)
 
-    def evaluate(self, rows: int | None = None) -> float:
-        """The held-out loss now, logged; also keeps the best checkpoint and the patience."""
+    def evaluate(self) -> float:
+        """The held-out loss now, logged; also keeps the best checkpoint and the patience.
+
+        Held-out rows are as long as those of the curriculum: longer ones would ask for what was not taught yet.
+        """
         self._read(0)
-        state = self.state
-        with self.machinery.costs.measuring("row", rows or self.settings.evaluation_rows):
-            found = self.machinery.evaluate(self.data.held_out(rows or self.settings.evaluation_rows))
+        state, costs = self.state, self.machinery.costs
+        rows = costs.rows_on_the_way(self.settings)
+        with costs.measuring("row", rows):
+            held_out = self.data.held_out(rows, length=self.data.length_at(self.progress))
+            found = self.machinery.evaluate(held_out)
         self.watcher.evaluation(found.loss, found.accuracy)
         if state.best_loss is None or found.loss < state.best_loss:
             state.best_loss, state.best_step, state.evaluations_without_gain = found.loss, state.step, 0

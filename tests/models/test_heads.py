@@ -5,6 +5,7 @@ import pytest
 
 from glassbert import MINI_BERT_CONFIG, BertConfig, create_model
 from glassbert.errors import ConfigError, InputError
+from glassbert.models.heads import pad_rows
 
 SIZES = {"vocab_size": 30, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12, "num_hidden_layers": 1}
 MINI = MINI_BERT_CONFIG.replace(**SIZES)
@@ -124,3 +125,14 @@ def test_pairs_come_in_twos_and_contrastive_ones_belong_together():
 def test_options_that_do_not_fit(head_type, labels, options, sentence):
     with pytest.raises(ConfigError, match=sentence):
         model_with(head_type, labels, **options)
+
+
+def test_rows_are_filled_up_to_few_round_numbers():
+    def padded(count):
+        return pad_rows({"rows": np.arange(count), "targets": np.ones(count, int)})
+
+    sizes = {count: len(padded(count)["rows"]) for count in [*range(0, 700, 7), *range(700, 40_000, 111)]}
+    assert all(count <= size <= max(64, count + 64, count * 33 / 32) for count, size in sizes.items())
+    assert len(set(sizes.values())) < 200
+    found = padded(70)
+    assert found["rows"][:70].tolist() == list(range(70)) and (found["targets"][70:] == -100).all()

@@ -20,6 +20,7 @@ from glassbert.training.display import (
     plain_line,
     sparkline,
 )
+from glassbert.training.finishing import until
 from glassbert.training.forecast import forecast
 from glassbert.training.log import RunLog, read_log
 from glassbert.training.run_folder import RunFolder, new_run_folder
@@ -94,6 +95,19 @@ def test_an_allowance_spends_no_more_than_its_share():
                 hand.time += 0.3
                 spent += 0.3
     assert 0.01 < spent / clock.elapsed <= 0.0201
+
+
+def test_the_last_evaluation_ends_in_time_but_not_before_it_has_something_to_say():
+    hand = Hand()
+    clock = Clock(now=hand)
+
+    def batches():
+        for i in range(9):
+            hand.time += 1
+            yield i
+
+    assert list(until(batches(), clock, 4.0)) == [0, 1, 2, 3]
+    assert list(until(batches(), clock, 4.0, least=3)) == [0, 1, 2]  # it is too late already
 
 
 def test_a_log_is_cut_where_its_checkpoint_was(tmp_path):

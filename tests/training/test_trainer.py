@@ -306,6 +306,34 @@ def test_the_best_checkpoint_is_kept_and_its_weights_are_chosen(corpus, tmp_path
         np.testing.assert_array_equal(array, chosen[name])
 
 
+def test_held_out_rows_grow_with_the_curriculum_and_the_best_is_sought_anew(corpus, tmp_path):
+    changes = {"short_length": 8, "short_share": 0.5, "checkpoint_every": 2, "evaluate_every": 4}
+    trainer = make_trainer(corpus, tmp_path / "run", **changes)
+    losses, seen = iter([9.0, 1.0, 3.0, 2.0, 2.0]), []  # the 1.0 of short rows says nothing about long ones
+
+    def evaluate(batches):
+        seen.append([batch.input_ids.shape for batch in batches])
+        return type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+
+    trainer.machinery.evaluate = evaluate
+    assert trainer.train().weights == "last"
+    short, long = seen[0][0], seen[-1][0]
+    assert [shapes[0][1] for shapes in seen] == [8, 8, 16, 16, 16]
+    assert short[0] > long[0]  # as many tokens
+    events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
+    assert events == ["Rows of 16 tokens from here on, held-out rows too."]
+
+
+def test_where_few_rows_are_held_out_time_is_reckoned_with_those(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", evaluation_rows=10**6, final_evaluation_rows=10**6)
+    costs, rows = trainer.machinery.costs, trainer.data.held_out_rows()
+    assert rows < 1_000
+    costs.seconds.update(row=0.5, save=2.0, report=1.0, step=4.0)
+    assert costs.of_the_end(trainer.settings) == 0.5 * 2 * rows + 3.0 + 1.0 + 2.0
+    with trainer.prepared():
+        assert costs.seconds["row"] > 1e-6  # of a row that was evaluated, not of one that was asked for
+
+
 def test_the_first_bad_number_is_named(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", num_hidden_layers=2)
     inputs = trainer.machinery.inputs(trainer.data.sources[16].batch(0, 0))

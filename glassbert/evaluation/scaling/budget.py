@@ -65,7 +65,7 @@ def measure_pace(
             float(machinery.step(**inputs).loss)
             times.append(time.perf_counter() - began)
         seconds[size] = statistics.median(times[1:]) / tokens
-    held_out = len(data.validation) * data.validation_rows
+    held_out = data.held_out_rows()
     final_rows = min(settings.final_evaluation_rows, held_out)
     return Pace(seconds, tokens, settings.length, min(settings.evaluation_rows, held_out), final_rows)
 

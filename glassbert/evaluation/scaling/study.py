@@ -185,7 +185,8 @@ class Study:
         machinery = Machinery(settings, self.data)
         machinery.model.load_checkpoint(self.folder / cheapest.run / "model")
         losses = [machinery.evaluate([batch]).loss for batch in self.data.held_out(ERROR_ROWS)]
-        batches = min(len(self.data.validation), -(-settings.final_evaluation_rows // self.data.validation_rows))
+        rows = min(self.data.held_out_rows(), settings.final_evaluation_rows)
+        batches = -(-rows // self.data.validation_rows)
         return statistics.stdev(losses) / batches**0.5 if len(losses) > 1 else None
 
     def _write(self, outcome: Outcome) -> None:

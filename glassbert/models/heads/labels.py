@@ -7,7 +7,8 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.ops import IGNORED
 
-MASKED_ROWS_MULTIPLE = 64  # a compiled step is compiled once for each number of rows: few numbers, few compilations
+FEWEST_ROWS = 64
+ROUNDNESS = 5  # bits: a number of rows that is compiled for is at most a 32nd larger than what is needed
 
 
 def integer_labels(labels: np.ndarray, shape: tuple[int, ...], limit: int, of_what: str) -> np.ndarray:
@@ -42,11 +43,16 @@ def number_labels(labels: np.ndarray, rows: int, columns: int) -> np.ndarray:
 
 
 def pad_rows(prepared: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Chosen rows filled up to a round number with ignored ones, so that a compiled step fits many batches."""
+    """Chosen rows filled up to a round number with ignored ones.
+
+    A compiled step is compiled once for each number of rows: few numbers, few compilations. The numbers are relatively
+    round, for where the masking rate moves, the number of rows goes through all that lie between.
+    """
     if "rows" not in prepared:
         return prepared
     count = len(prepared["rows"])
-    wanted = max(1, -(-count // MASKED_ROWS_MULTIPLE)) * MASKED_ROWS_MULTIPLE
+    multiple = max(FEWEST_ROWS, 1 << max(0, (count - 1).bit_length() - 1 - ROUNDNESS))
+    wanted = max(1, -(-count // multiple)) * multiple
     rows = np.zeros(wanted, prepared["rows"].dtype)
     targets = np.full(wanted, IGNORED, prepared["targets"].dtype)
     rows[:count], targets[:count] = prepared["rows"], prepared["targets"]
