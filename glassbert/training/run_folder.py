@@ -75,8 +75,8 @@ class RunFolder:
 
     def undo(self) -> None:
         """Take back a run that has not begun: afterwards the folder may be used again."""
-        for folder in (self.checkpoints, self.path / "snapshots", self.path / "tokenizer"):
-            shutil.rmtree(folder, ignore_errors=True)
+        for folder in ("checkpoints", "snapshots", "tokenizer", "tensorboard", "wandb"):
+            shutil.rmtree(self.path / folder, ignore_errors=True)
         for file in (self.report, self.settings_file):
             file.unlink(missing_ok=True)
 

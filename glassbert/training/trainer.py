@@ -33,11 +33,11 @@ from glassbert.training.feed import Feed, Order, threads_for
 from glassbert.training.finishing import Result, finish, rehearse, report_on_the_way
 from glassbert.training.history import read_result
 from glassbert.training.interrupts import Interrupts
-from glassbert.training.log import NoLog, RunLog, read_log
+from glassbert.training.log import NoLog, RunLog, Sink, read_log
 from glassbert.training.receipt import changed_since, check_same_run, receipt
 from glassbert.training.run_folder import RunFolder, new_run_folder
 from glassbert.training.settings import TrainingSettings
-from glassbert.training.sinks import sinks_for
+from glassbert.training.sinks import require_sinks, sinks_for
 from glassbert.training.snapshots import drop_later_snapshots, snapshot_due, write_snapshot
 from glassbert.training.state import RunState
 from glassbert.training.watching import Watcher
@@ -79,6 +79,7 @@ class Trainer:
             settings = TrainingSettings.from_dict({"preset": self.preset, **changes})
         elif changes:
             settings = settings.replace(**changes)
+        require_sinks(settings)
         self.settings = settings
         self.workers = workers or find_workers(settings.engine, precision=settings.precision)
         self.leads = self.workers.leads
@@ -179,8 +180,7 @@ class Trainer:
         )
         self.workers.check_equal(self.model, "at the start")
         self.clock = Clock(self.state.seconds, began=self._began)
-        sinks = sinks_for(self.settings, self.run.path, self.run.name) if self.leads else []
-        self.log = RunLog(self.run.log_file, self.state.log_position, sinks) if self.leads else NoLog()
+        self.log = RunLog(self.run.log_file, self.state.log_position, self._sinks()) if self.leads else NoLog()
         self.watcher = self._watcher()
         if self._resuming and self.leads:
             drop_later_snapshots(self.run, self.state.step)
@@ -188,6 +188,14 @@ class Trainer:
             self.watcher.event(f"Going on from step {steps[-1]:,}.")
             for change in changed_since(self.run.read_settings(), self):
                 self.watcher.event(f"Not bit by bit the run it would have been: {change}.")
+
+    def _sinks(self) -> list[Sink]:
+        try:
+            return sinks_for(self.settings, self.run.path, self.run.name)
+        except TrainingError:
+            if not self._resuming:
+                self.run.undo()
+            raise
 
     def _watcher(self) -> Watcher:
         parameters = self.model.get_parameter_count()

@@ -144,13 +144,8 @@ def test_sinks_get_nested_numbers(tmp_path):
     assert heard == [(3, {"inside/gradient_norm/layers.0": 1.5})]
 
 
-def test_tensorboard_writes_or_says_what_to_install(tmp_path):
-    try:
-        import tensorboardX  # noqa: F401
-    except ImportError:
-        with pytest.raises(TrainingError, match="pip install"):
-            TensorBoard(tmp_path)
-        return
+def test_tensorboard_writes(tmp_path):
+    pytest.importorskip("tensorboardX")
     board = TensorBoard(tmp_path)
     board.numbers(1, {"train/loss": 2.0})
     board.close()

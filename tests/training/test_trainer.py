@@ -334,6 +334,52 @@ def test_where_few_rows_are_held_out_time_is_reckoned_with_those(corpus, tmp_pat
         assert costs.seconds["row"] > 1e-6  # of a row that was evaluated, not of one that was asked for
 
 
+@pytest.mark.parametrize("asked", [{"tensorboard": True}, {"wandb": "project"}])
+def test_what_is_not_installed_is_said_before_anything_is_made(corpus, tmp_path, monkeypatch, asked):
+    monkeypatch.setattr("glassbert.training.sinks.find_spec", lambda package: None)
+    with pytest.raises(TrainingError, match=r"pip install \"glassbert\[(tensorboard|wandb)\]\""):
+        make_trainer(corpus, tmp_path / "run", **asked)
+    assert not (tmp_path / "run").exists()
+
+
+class Wandb:
+    """Stands for the package: it refuses at first, and then takes the numbers of a run."""
+
+    class Error(Exception):
+        pass
+
+    def __init__(self):
+        self.ready, self.given, self.logged, self.ended = False, {}, [], 0
+
+    def Settings(self, **given):
+        return given
+
+    def init(self, **given):
+        if not self.ready:
+            raise self.Error("No API key configured.")
+        self.given = given
+        return self
+
+    def log(self, values, step):
+        self.logged.append((step, values))
+
+    def finish(self):
+        self.ended += 1
+
+
+def test_weights_and_biases_gets_the_numbers_or_leaves_no_trace(corpus, tmp_path, monkeypatch):
+    wandb = Wandb()
+    monkeypatch.setattr("glassbert.training.sinks.find_spec", lambda package: package)
+    monkeypatch.setattr("glassbert.training.sinks.import_module", lambda package: wandb)
+    with pytest.raises(TrainingError, match=r"No API key configured\. With WANDB_MODE=offline"):
+        make_trainer(corpus, tmp_path / "run", wandb="project").train()
+    wandb.ready = True
+    make_trainer(corpus, tmp_path / "run", wandb="project").train()  # the folder was free again
+    assert wandb.given["project"] == "project" and wandb.given["config"]["batch"] == 8 and wandb.ended == 1
+    losses = {step: values["train/loss"] for step, values in wandb.logged if "train/loss" in values}
+    assert list(losses) == list(range(1, 13))
+
+
 def test_the_first_bad_number_is_named(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", num_hidden_layers=2)
     inputs = trainer.machinery.inputs(trainer.data.sources[16].batch(0, 0))
