@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from glassbert.reports import share
 from glassbert.tasks.data import TaskData
 from glassbert.tasks.ready import ready_task
 from glassbert.tasks.windows import cut_windows
-from glassbert.training.display import NoDisplay
+from glassbert.training.display import Display, NoDisplay
 
 TASK = "sst2"
 QUICK_TEXTS = 3_000  # to learn from
@@ -96,7 +96,18 @@ def frozen(
     return found, notes
 
 
-def fine_tuned(subject: Subject, folder: Path, **settings: Any) -> FineTuned:
+class Passing(NoDisplay):
+    """Hands the progress of a fine-tuning on to whoever watches the suite."""
+
+    def __init__(self, progress: Callable[..., None]):
+        self._progress = progress
+
+    def update(self, status: Any, *, last: bool = False) -> None:
+        done = round(100 * (status.nth - 1 + status.progress))
+        self._progress(done, 100 * status.seeds, what=f"fine-tuning, seed {status.nth} of {status.seeds}")
+
+
+def fine_tuned(subject: Subject, folder: Path, display: Display | None = None, **settings: Any) -> FineTuned:
     """Fine-tune a copy of the subject below `folder`; the settings are those of `finetune`."""
     start = folder / "start"
     subject.model.save(start)
@@ -106,7 +117,7 @@ def fine_tuned(subject: Subject, folder: Path, **settings: Any) -> FineTuned:
         model=str(start), engine=engine.name, threads=getattr(engine, "threads", None), baseline=False, report=False,
         **settings,
     )  # fmt: skip
-    return finetune(chosen, folder / "run", display=NoDisplay())
+    return finetune(chosen, folder / "run", display=display or NoDisplay())
 
 
 @suite("transfer", title="Transfer: what is it worth for a task?")
@@ -160,13 +171,11 @@ def _add_fine_tuning(subject: Subject, options: Options, folder: Path, texts: in
     limit = affordable(subject, texts)
     if limit is not None:
         result.notes.append(f"fine-tuned on {limit:,} of {texts:,} texts, drawn at random: this encoder is large")
-    options.progress(0, 1, what=f"fine-tuning with {SEEDS} seeds")
     with tempfile.TemporaryDirectory(prefix="glassbert-transfer-") as place:
         tuned = fine_tuned(
-            subject, Path(place), task=TASK, data=str(folder), seeds=SEEDS, seed=options.seed, limit=limit,
-            resamples=options.resamples,
+            subject, Path(place), Passing(options.progress), task=TASK, data=str(folder), seeds=SEEDS,
+            seed=options.seed, limit=limit, resamples=options.resamples,
         )  # fmt: skip
-    options.progress(1, 1, what="fine-tuning")
     if tuned.stopped != "finished" or tuned.spread is None:
         raise InputError("the fine-tuning was interrupted")
     spread = tuned.spread

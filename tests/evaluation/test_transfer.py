@@ -88,8 +88,12 @@ def test_fine_tuning_of_a_copy(tmp_path, folder):
 
 def test_the_suite(folder, monkeypatch):
     monkeypatch.setattr(module, "SEEDS", 2)
-    found = SUITES["transfer"](subject(), Options(data=folder, resamples=50))
+    told = []
+    options = Options(data=folder, resamples=50, progress=lambda done, of, what="": told.append((what, done, of)))
+    found = SUITES["transfer"](subject(), options)
     assert not found.skipped_because
+    tuning = [(done, of) for what, done, of in told if what.startswith("fine-tuning, seed")]
+    assert tuning == sorted(tuning) and {of for _, of in tuning} == {200} and tuning[-1][0] > 100
     tuned = found["sst2: fine-tuned"]
     assert tuned.interval[0] <= tuned.value <= tuned.interval[1] and "2 seeds" in tuned.note
     names = {row.name for row in found.rows}
