@@ -205,7 +205,6 @@ class Trainer:
         )
         watcher.restore(read_log(self.run.log_file))
         watcher.status.step, watcher.status.tokens = self.state.step, self.state.tokens
-        watcher.warmup = self.settings.warmup
         watcher.flops_per_token = self.machinery.flops_per_token(self.data)
         watcher.matmul_rate = self.machinery.matmul_rate()
         return watcher

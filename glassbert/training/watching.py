@@ -38,7 +38,6 @@ class Watcher:
         self.looking = Allowance(0.005, least=5.0)
         self.flops_per_token = 0.0
         self.matmul_rate = 0.0  # operations a second
-        self.warmup = 0.0
         self._question = question(tokenizer, sentence) if sentence else None
         if self._question is not None and self._question.shape[1] > model.config.max_position_embeddings:
             self._question = None
@@ -141,7 +140,7 @@ class Watcher:
     def foresee(self) -> None:
         if self.status.progress < FIRST or self.status.progress >= 1:
             return
-        found = forecast(self._progress, self.status.curve, self.warmup)
+        found = forecast(self._progress, self.status.curve)
         if found is not None:
             self.status.forecast = found
             self.log.write(

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from benchmarks import common, gpu, inference, long_context, train_step
+from benchmarks import common, forecast, gpu, inference, long_context, train_step
 from benchmarks.batches import CLS, IGNORED, MASK, SEP, SPECIAL, masked_batches
 from glassbert import MINI_BERT_CONFIG, PRESETS, BertConfig, ModernBertConfig
 from glassbert.models.flops import forward_flops, training_flops, visible_pairs
@@ -194,3 +194,19 @@ def test_the_report_of_a_gpu(name, capsys):
     share = read["tflop_per_step"] * 1e12 / 0.1 / 2e12
     assert read["contenders"]["mlx"]["share_of_matmul"] == pytest.approx(share, rel=1e-2)
     assert "no compiler" in gpu.table_of([report], "a machine").plain()
+
+
+def test_forecasts_are_held_against_where_runs_ended(tmp_path, capsys):
+    progress = np.linspace(0.001, 1, 1_000)
+    for name, slope, last in (("usual", -0.13, 1.0), ("steep", -0.6, 1.0), ("unfinished", -0.1, 0.5)):
+        (tmp_path / name).mkdir()
+        lines = [{"kind": "train", "progress": p, "loss": 3 * p**slope} for p in progress if p <= last]
+        (tmp_path / name / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = forecast.measure([tmp_path / "usual"])
+    assert found["runs"] == 1 and all(row["inside"] == 1 and abs(row["error"]) < 0.01 for row in found["moments"])
+    found = forecast.measure(sorted(tmp_path.iterdir()))
+    assert found["runs"] == 2 and found["moments"][0]["inside"] == 0.5  # so steep a slope is not believed so early
+    forecast.main([str(tmp_path / "usual"), "--json"])
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"] == 1
+    with pytest.raises(SystemExit, match="none of the 1 folders"):
+        forecast.measure([tmp_path / "unfinished"])

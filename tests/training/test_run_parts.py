@@ -165,6 +165,13 @@ def test_the_forecast_finds_a_power_law_and_its_range_holds_it():
     assert abs(later.loss - truth[-1]) < 0.1 and later.high - later.low < found.high - found.low
 
 
+def test_a_forecast_needs_a_tenth_of_the_run_and_some_points():
+    progress = np.linspace(0.001, 0.5, 500)
+    assert forecast([], []) is None
+    assert forecast(progress[progress < 0.098], progress[progress < 0.098]) is None
+    assert forecast(progress[::50], 1 / progress[::50]) is None
+
+
 def test_a_forecast_survives_numbers_that_are_not_finite():
     progress = np.linspace(0.001, 0.2, 100)
     losses = 5 - progress

@@ -1,0 +1,80 @@
+"""How good are the forecasts of a run's final loss?
+
+    python -m benchmarks.forecast RUN [RUN ...] [--json]
+
+Every finished run is looked at as if it were still under way, at several moments: what would have been forecast then,
+and where did the training loss end (its mean over the last fiftieth of the run)? A RUN is a folder with a log.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import Table, rounded, show_json
+from glassbert.training.forecast import forecast
+from glassbert.training.log import read_log
+
+MOMENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9)
+FEWEST = 250  # logged steps, of a run that counts
+
+
+def read(run: Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """Progress and loss of every logged step; None for a run that is too short or not finished."""
+    lines = [line for line in read_log(run / "log.jsonl") if line["kind"] == "train"]
+    if len(lines) < FEWEST or lines[-1]["progress"] < 0.97:
+        return None
+    return np.array([line["progress"] for line in lines]), np.array([float(line["loss"]) for line in lines])
+
+
+def measure(runs: list[Path]) -> dict[str, object]:
+    curves = [curve for curve in map(read, runs) if curve is not None]
+    if not curves:
+        raise SystemExit(f"none of the {len(runs)} folders holds a finished run with {FEWEST} logged steps")
+    rows = []
+    for moment in MOMENTS:
+        errors, inside, widths = [], [], []
+        for progress, losses in curves:
+            so_far = progress <= moment
+            found = forecast(progress[so_far], losses[so_far])
+            if found is None:
+                continue
+            end = float(losses[-max(5, len(losses) // 50) :].mean())
+            errors.append(found.loss / end - 1)
+            inside.append(found.low <= end <= found.high)
+            widths.append((found.high - found.low) / end)
+        if errors:
+            low, middle, high = np.quantile(errors, [0.1, 0.5, 0.9])
+            rows.append({
+                "progress": moment, "runs": len(errors), "error": rounded(float(middle)),
+                "error_range": [rounded(float(low)), rounded(float(high))],
+                "inside": rounded(float(np.mean(inside))), "width": rounded(float(np.median(widths))),
+            })  # fmt: skip
+    return {"runs": len(curves), "moments": rows}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    options = parser.parse_args(arguments)
+    report = measure(options.runs)
+    table = Table(
+        f"Forecasts of the final training loss, {report['runs']} runs",
+        ["at", "runs", "forecast over truth", "eight of ten runs", "inside the range", "width of the range"],
+    )
+    for row in report["moments"]:  # type: ignore[attr-defined]
+        low, high = row["error_range"]
+        table.rows.append([
+            f"{row['progress']:.0%}", str(row["runs"]), f"{row['error']:+.1%}", f"{low:+.1%} to {high:+.1%}",
+            f"{row['inside']:.0%}", f"{row['width']:.0%}",
+        ])  # fmt: skip
+    table.show()
+    if options.json:
+        show_json(report)
+
+
+if __name__ == "__main__":
+    main()
