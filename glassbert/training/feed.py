@@ -43,8 +43,8 @@ class Feed:
         sources: Mapping[int, Source],
         taken: Mapping[int, int],
         rows: Mapping[int, slice | None],
-        threads: int = 1,
-        prepare: Callable[[Any], Any] = lambda batch: batch,
+        threads: int,
+        prepare: Callable[[Any], Any],
     ):
         self.sources = sources
         self.ahead = 2 * threads + 1  # batches in the making
