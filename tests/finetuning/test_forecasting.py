@@ -14,6 +14,7 @@ from glassbert.errors import CheckpointError, InputError, TrainingError
 from glassbert.finetuning.forecasting import Forecaster, ForecastSettings, forecast, forecast_run
 from glassbert.finetuning.forecasting.baselines import baselines
 from glassbert.finetuning.forecasting.choices import grows_with_level, plan_for
+from glassbert.finetuning.forecasting.fit import predict
 from glassbert.finetuning.forecasting.forecaster import is_forecaster
 from glassbert.finetuning.forecasting.line import Line, best_ridge
 from glassbert.finetuning.forecasting.model import new_model
@@ -134,6 +135,18 @@ def test_what_is_chosen_follows_from_the_series():
     assert plan_for(growing, free).config.logarithm and grows_with_level(growing.values, 6)
     assert not grows_with_level(growing.values - growing.values.max(), 6)
     assert not plan_for(growing, free.replace(logarithm=False)).config.logarithm
+
+
+def test_the_band_goes_by_all_errors_and_is_judged_by_those_before_the_test():
+    found = forecast(wave(noise=1.0), QUICK.replace(refit=False, seeds=1))
+    scaled, plan = found.series.scaled, found.plan
+    before, after = (
+        np.abs(scaled(part.targets) - scaled(predict(found.model, part.inputs)))
+        for part in (plan.validation, plan.test)
+    )
+    np.testing.assert_allclose(found.margin, np.quantile(np.concatenate([before, after]), 0.8, axis=0))
+    assert found.coverage == (after <= np.quantile(before, 0.8, axis=0)).mean()
+    assert (found.low < found.future).all() and (found.future < found.high).all()
 
 
 def test_a_series_that_repeats_itself_exactly_has_no_mase():

@@ -81,8 +81,8 @@ class Forecasted:
     model: Model
     best: int  # the seed of `model`
     future: np.ndarray
-    margin: np.ndarray  # [horizon], on the model's scale: eight in ten errors on the validation windows were smaller
-    coverage: float  # and how many of those on the test windows
+    margin: np.ndarray  # [horizon], on the model's scale: eight in ten errors on validation and test were smaller
+    coverage: float  # how many of the test values lay within a margin by the validation windows alone
 
     @property
     def test(self) -> Forecasts:
@@ -157,11 +157,13 @@ def forecast(series: Series, settings: ForecastSettings, report: Report = silent
         models[seed] = model
     chosen = min(range(len(found)), key=lambda i: found[i].fitted.error)
     best, config = found[chosen].seed, recipe.on(plan.config)
-    margin = np.quantile(errors[chosen], WITHIN, axis=0)  # [horizon]
+    before, after = errors[chosen], _errors_of(config, test.targets, found[chosen].predicted)
+    margin = np.quantile(np.concatenate([before, after]), WITHIN, axis=0)  # the future follows on the test part
+    coverage = float((after <= np.quantile(before, WITHIN, axis=0)).mean())
     future = predict(models[best], plan.values[None, -config.window :])[0]
     return Forecasted(
         plan, settings, config, recipe, tried, found, baselines(plan, test), models[best], best, future, margin,
-        float((np.abs(config.scaled(test.targets) - config.scaled(found[chosen].predicted)) <= margin).mean()),
+        coverage,
     )  # fmt: skip
 
 
@@ -169,4 +171,8 @@ def _errors(model: Model, windows: Forecasts) -> np.ndarray:
     """How far forecasts are from the truth on the model's own scale, [W, horizon]."""
     series = model.config.series
     assert series is not None
-    return np.abs(series.scaled(windows.targets) - series.scaled(predict(model, windows.inputs)))
+    return _errors_of(series, windows.targets, predict(model, windows.inputs))
+
+
+def _errors_of(series: SeriesConfig, truth: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    return np.abs(series.scaled(truth) - series.scaled(predicted))

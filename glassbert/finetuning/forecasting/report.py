@@ -21,8 +21,8 @@ def write_report(path: Path, result: Forecasted) -> Path:
     _verdict(page, result)
     page.heading("What comes next")
     page.figure(lambda: pictures.future_picture(result), "The end of the series and its forecast. Eight in ten values "
-                f"should lie in the band, going by the validation windows; of the test values {share(result.coverage)} "
-                "did.")  # fmt: skip
+                "should lie in the band, going by the errors on validation and test windows. A band by the validation "
+                f"windows alone held {share(result.coverage)} of the test values.")  # fmt: skip
     with page.details("The values") as inside:
         rows = zip(result.future, result.low, result.high, strict=True)
         inside.table(["step", "forecast", "low", "high"], [(str(i), *row) for i, row in enumerate(rows, 1)])
