@@ -135,7 +135,7 @@ class Machinery:
     def flops_per_token(self, data: TrainingData) -> float:
         length = self.settings.length
         rows = data.rows[max(data.rows)]
-        scored = round(rows * length * self.settings.mask_rate)
+        scored = round(rows * length * self.settings.mask_rate_at(0.5))  # the mean of a rate that moves
         return training_flops(self.model.config, rows, length, scored_rows=scored) / (rows * length)
 
     def matmul_rate(self) -> float:
