@@ -13,7 +13,7 @@ help: ## Show this list
 setup: $(VENV)/.runtime ## Make .venv with what the program needs
 
 quickstart: setup ## Set up and train a Mini-BERT while you watch (about five minutes)
-	$(BIN)/glassbert quickstart
+	$(BIN)/glassbert quickstart $(OPTIONS)
 
 test: lint ## Lint, types and all tests that need no PyTorch
 	$(BIN)/python -m pytest

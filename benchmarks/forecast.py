@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def read(run: Path) -> tuple[np.ndarray, np.ndarray] | None:
     return np.array([line["progress"] for line in lines]), np.array([float(line["loss"]) for line in lines])
 
 
-def measure(runs: list[Path]) -> dict[str, object]:
+def measure(runs: list[Path]) -> dict[str, Any]:
     curves = [curve for curve in map(read, runs) if curve is not None]
     if not curves:
         raise SystemExit(f"none of the {len(runs)} folders holds a finished run with {FEWEST} logged steps")
@@ -65,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
         f"Forecasts of the final training loss, {report['runs']} runs",
         ["at", "runs", "forecast over truth", "eight of ten runs", "inside the range", "width of the range"],
     )
-    for row in report["moments"]:  # type: ignore[attr-defined]
+    for row in report["moments"]:
         low, high = row["error_range"]
         table.rows.append([
             f"{row['progress']:.0%}", str(row["runs"]), f"{row['error']:+.1%}", f"{low:+.1%} to {high:+.1%}",

@@ -3,7 +3,7 @@
     log loss(p) = log loss(now) + slope · log(p / now)          p is the progress of the run, from 0 to 1
 
 A short curve says little about its slope, so the slope is drawn towards the usual one; and the range is what slopes
-around it would give. Both constants come from runs of many sizes and lengths (`python -m benchmarks.forecast`).
+around it would give. The constants come from runs of many sizes and lengths (`python -m benchmarks.forecast`).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.ops import IGNORED
 
-FEWEST_ROWS = 64
-ROUNDNESS = 5  # bits: a number of rows that is compiled for is at most a 32nd larger than what is needed
+SMALLEST_MULTIPLE = 64
+ROUNDNESS = 5  # bits: many rows are filled up by at most a 32nd
 
 
 def integer_labels(labels: np.ndarray, shape: tuple[int, ...], limit: int, of_what: str) -> np.ndarray:
@@ -51,7 +51,7 @@ def pad_rows(prepared: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if "rows" not in prepared:
         return prepared
     count = len(prepared["rows"])
-    multiple = max(FEWEST_ROWS, 1 << max(0, (count - 1).bit_length() - 1 - ROUNDNESS))
+    multiple = max(SMALLEST_MULTIPLE, 1 << max(0, (count - 1).bit_length() - 1 - ROUNDNESS))
     wanted = max(1, -(-count // multiple)) * multiple
     rows = np.zeros(wanted, prepared["rows"].dtype)
     targets = np.full(wanted, IGNORED, prepared["targets"].dtype)
