@@ -1,14 +1,15 @@
-"""How good are the forecasts of a run's final loss?
+"""How good are the forecasts of a run's final held-out loss?
 
     python -m benchmarks.forecast RUN [RUN ...] [--json]
 
 Every finished run is looked at as if it were still under way, at several moments: what would have been forecast then,
-and where did the training loss end (its mean over the last fiftieth of the run)? A RUN is a folder with a log.jsonl.
+and where did the held-out loss end? A RUN is a folder with a log.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +20,27 @@ from glassbert.training.forecast import forecast
 from glassbert.training.log import read_log
 
 MOMENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9)
-FEWEST = 250  # logged steps, of a run that counts
+FEWEST = 4  # evaluations, of a run that counts
 
 
-def read(run: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Progress and loss of every logged step; None for a run that is too short or not finished."""
-    lines = [line for line in read_log(run / "log.jsonl") if line["kind"] == "train"]
-    if len(lines) < FEWEST or lines[-1]["progress"] < 0.97:
-        return None
-    return np.array([line["progress"] for line in lines]), np.array([float(line["loss"]) for line in lines])
+def read(run: Path) -> list[Mapping[str, Any]] | None:
+    """The evaluations; None for a run that has too few or is not finished."""
+    lines = [line for line in read_log(run / "log.jsonl") if line["kind"] == "evaluation"]
+    return lines if len(lines) > FEWEST and lines[-1]["progress"] > 0.97 else None
 
 
 def measure(runs: list[Path]) -> dict[str, Any]:
     curves = [curve for curve in map(read, runs) if curve is not None]
     if not curves:
-        raise SystemExit(f"none of the {len(runs)} folders holds a finished run with {FEWEST} logged steps")
+        raise SystemExit(f"none of the {len(runs)} folders holds a finished run with {FEWEST} evaluations")
     rows = []
     for moment in MOMENTS:
         errors, inside, widths = [], [], []
-        for progress, losses in curves:
-            so_far = progress <= moment
-            found = forecast(progress[so_far], losses[so_far])
+        for lines in curves:
+            found = forecast([line for line in lines if line["progress"] <= moment + 0.001])
             if found is None:
                 continue
-            end = float(losses[-max(5, len(losses) // 50) :].mean())
+            end = float(lines[-1]["loss"])
             errors.append(found.loss / end - 1)
             inside.append(found.low <= end <= found.high)
             widths.append((found.high - found.low) / end)
@@ -63,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     report = measure(options.runs)
     table = Table(
-        f"Forecasts of the final training loss, {report['runs']} runs",
+        f"Forecasts of the final held-out loss, {report['runs']} runs",
         ["at", "runs", "forecast over truth", "eight of ten runs", "inside the range", "width of the range"],
     )
     for row in report["moments"]:

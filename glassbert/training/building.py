@@ -10,6 +10,7 @@ import numpy as np
 
 from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_rate
 from glassbert.errors import TrainingError
+from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
 from glassbert.models.model import BertWithHead, Model
 from glassbert.training.costs import Costs
@@ -132,18 +133,19 @@ class Machinery:
 
     # ---- speed ------------------------------------------------------------------------------------------------------
 
-    def flops_per_token(self, data: TrainingData) -> float:
-        length = self.settings.length
-        rows = data.rows[max(data.rows)]
-        scored = round(rows * length * self.settings.mask_rate_at(0.5))  # the mean of a rate that moves
-        return training_flops(self.model.config, rows, length, scored_rows=scored) / (rows * length)
-
     def matmul_rate(self) -> float:
         """Operations a second of this machine's matrix product, in the precision of the run."""
         engine = self.model.engine
         if engine.name == "numpy":
             return 1e9 * measure_matmul_rate(engine.dtype_name, engine.threads, seconds=0.2)
         return 1e9 * measure_mlx_matmul_rate(engine.dtype_name, seconds=0.2)
+
+
+def flops_per_token(config: EncoderConfig, settings: TrainingSettings) -> float:
+    """Of training, in rows of the full length."""
+    tokens = settings.batch * settings.length
+    scored = round(tokens * settings.mask_rate_at(0.5))  # the mean of a rate that moves
+    return training_flops(config, settings.batch, settings.length, scored_rows=scored) / tokens
 
 
 def build_model(

@@ -11,6 +11,7 @@ from glassbert.training.data import HELD_OUT_BATCH, TrainingData
 from glassbert.training.settings import TrainingSettings
 
 FINAL_SHARE = 0.03  # of a budget in minutes, for the last evaluation
+OVERTIME = 0.005  # of a budget in minutes, for a last evaluation that begins late
 
 
 class Costs:
@@ -50,7 +51,7 @@ class Costs:
         """When the last evaluation must be over, in seconds on the clock: model and report come after it."""
         if settings.minutes is None:
             return math.inf
-        return 60 * settings.minutes - 0.5 * self.seconds["save"] - self.seconds["report"]
+        return (1 + OVERTIME) * 60 * settings.minutes - 0.5 * self.seconds["save"] - self.seconds["report"]
 
     def source_rows(self, settings: TrainingSettings) -> int:
         """Rows of the last evaluation for every source, in whole batches: together about as many as for all."""

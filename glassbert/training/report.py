@@ -105,7 +105,7 @@ def _learning(page: Page, history: History) -> None:
     if forecasts and history.held_out:
         first = forecasts[0]
         page.text(
-            f"After {first['progress']:.0%} of the run the forecast of the final training loss was {first['loss']:.2f} "
+            f"After {first['progress']:.0%} of the run the forecast of the final held-out loss was {first['loss']:.2f} "
             f"({first['low']:.2f} to {first['high']:.2f})."
         )
     by_source = history.kind("final")[-1].get("by_source") if history.kind("final") else None

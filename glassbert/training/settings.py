@@ -64,9 +64,9 @@ class TrainingSettings(Settings):
         "sentences", "Where documents are cut: between sentences, or into exact slices of tokens.", "Text"
     )
     masking: str = about("tokens", "What is hidden: tokens, words or spans.", "Text")
-    mask_rate: float = about(0.15, "The share of tokens that is hidden.", "Text")
+    mask_rate: float = about(0.3, "The share of tokens that is hidden; given alone, throughout.", "Text")
     final_mask_rate: float | None = about(
-        None, "Curriculum: the share at the end; it moves in a straight line.", "Text"
+        0.15, "Curriculum: the share at the end; it moves in a straight line.", "Text"
     )
 
     objective: str = about("mlm", "What is learned, as a weighted sum: mlm, mlm+sop, mlm+0.5*nsp.", "Learning")
@@ -155,6 +155,8 @@ class TrainingSettings(Settings):
         defaults = defaults_for(values.get("preset", "mini"), values.get("size"))
         if values.get("optimizer", defaults["optimizer"]) != defaults["optimizer"]:
             defaults["learning_rate"] = LEARNING_RATES.get(values["optimizer"], 1e-3)
+        if "mask_rate" in values:
+            defaults["final_mask_rate"] = None
         if not values.get("corpus"):
             defaults["sentence"] = BUILT_IN_SENTENCE
         return cls(**{**defaults, **values, "model": model})

@@ -25,6 +25,11 @@ class RunState:
     evaluations_without_gain: int = 0
     log_position: int = 0
 
+    @property
+    def length(self) -> int | None:
+        """Of the rows of the last step: short ones come first."""
+        return max((length for length, count in self.taken.items() if count), default=None)
+
     def forget_best(self) -> None:
         self.best_loss = self.best_step = None
         self.evaluations_without_gain = 0

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from glassbert.errors import TrainingError
 from glassbert.training.bad_steps import note_bad_step, stop_if_too_many
-from glassbert.training.building import Machinery
+from glassbert.training.building import Machinery, flops_per_token
 from glassbert.training.checkpointing import prune, read_checkpoint, write_checkpoint
 from glassbert.training.clock import Allowance, Budget, Clock, Pace, times_in_a_run
 from glassbert.training.data import TrainingData, open_data
@@ -205,7 +205,7 @@ class Trainer:
         )
         watcher.restore(read_log(self.run.log_file))
         watcher.status.step, watcher.status.tokens = self.state.step, self.state.tokens
-        watcher.flops_per_token = self.machinery.flops_per_token(self.data)
+        watcher.flops_per_token = flops_per_token(self.model.config, self.settings)
         watcher.matmul_rate = self.machinery.matmul_rate()
         return watcher
 
@@ -215,7 +215,9 @@ class Trainer:
         self._order_ahead()
         inputs, prepared = self.feed.take()
         before = self.progress
-        tokens = self.data.tokens_of(inputs["input_ids"].shape[1])
+        length = inputs["input_ids"].shape[1]
+        self._lengthen(length)
+        tokens = self.data.tokens_of(length)
         middle = self.budget.middle_of_step(before, state.step, state.tokens, tokens, self._stride)
         rate = machinery.optimizer.learning_rate = self.settings.learning_rate * machinery.schedule(middle)
         looking = machinery.step.watch = self._looking
@@ -226,7 +228,6 @@ class Trainer:
         state.taken = dict(self.feed.taken)
         self._agree()
         self._stride = self.progress - before
-        self._lengthen(before)
         self._pending.append(Pending(state.step, state.tokens, before, self.progress, rate, inputs, result))
         self._read(LATE if self.model.engine.compiles else 0)
         if self.leads and looking and result.watched is not None:
@@ -266,10 +267,9 @@ class Trainer:
         if interrupted:
             self.stopped = "interrupted"
 
-    def _lengthen(self, before: float) -> None:
+    def _lengthen(self, length: int) -> None:
         """Where the curriculum comes to its long rows, losses begin a new curve: nothing before is the best of it."""
-        length = self.data.length_at(self.progress)
-        if length != self.data.length_at(before):
+        if self.state.length not in (None, length):
             self.state.forget_best()
             self.watcher.event(f"Rows of {length:,} tokens from here on, held-out rows too.")
 
@@ -311,15 +311,15 @@ class Trainer:
     def evaluate(self) -> float:
         """The held-out loss now, logged; also keeps the best checkpoint and the patience.
 
-        Held-out rows are as long as those of the curriculum: longer ones would ask for what was not taught yet.
+        Held-out rows are as long as those of the last step: longer ones would ask for what was not taught yet.
         """
         self._read(0)
         state, costs = self.state, self.machinery.costs
         rows = costs.rows_on_the_way(self.settings)
+        length = state.length or self.data.length_at(0.0)
         with costs.measuring("row", rows):
-            held_out = self.data.held_out(rows, length=self.data.length_at(self.progress))
-            found = self.machinery.evaluate(held_out)
-        self.watcher.evaluation(found.loss, found.accuracy)
+            found = self.machinery.evaluate(self.data.held_out(rows, length=length))
+        self.watcher.evaluation(found.loss, found.accuracy, length)
         if state.best_loss is None or found.loss < state.best_loss:
             state.best_loss, state.best_step, state.evaluations_without_gain = found.loss, state.step, 0
             if state.step > 0 and self.progress < 1:

@@ -43,7 +43,7 @@ class Watcher:
             self._question = None
         self._since: list[tuple[float, float]] = []  # loss and norm of the steps since the last line
         self._marks: list[tuple[float, int]] = []  # seconds and tokens, for the speed
-        self._progress: list[float] = []
+        self._evaluations: list[Mapping[str, Any]] = []  # as the log has them
 
     def restore(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Take up the curves of a log that a resumed run goes on writing."""
@@ -51,10 +51,10 @@ class Watcher:
         for line in lines:
             if line["kind"] == "train" and isinstance(line["loss"], float):
                 status.curve.append(line["loss"])
-                self._progress.append(line["progress"])
                 self._smooth(line["loss"])
             elif line["kind"] == "evaluation":
                 status.held_out.append((line["loss"], line["accuracy"]))
+                self._evaluations.append(line)
             elif line["kind"] == "sample":
                 status.history.append((line["progress"], line["answers"][0][0]))
 
@@ -83,7 +83,6 @@ class Watcher:
         self._since.clear()
         mean = float(np.mean(losses))
         status.curve.append(mean)
-        self._progress.append(status.progress)
         self.log.write(
             "train", step, seconds, progress=status.progress, loss=mean, gradient_norm=float(np.mean(norms)),
             largest_gradient_norm=max(norms), learning_rate=status.learning_rate, tokens=status.tokens,
@@ -118,12 +117,12 @@ class Watcher:
             metrics={name: float(value) for name, value in accuracy.items()},
         )  # fmt: skip
 
-    def evaluation(self, loss: float, accuracy: float, **more: Any) -> None:
+    def evaluation(self, loss: float, accuracy: float, length: int) -> None:
+        """Held-out loss and accuracy, in rows of this length."""
         self.status.held_out.append((loss, accuracy))
-        self.log.write(
-            "evaluation", self.status.step, self.clock.elapsed, progress=self.status.progress,
-            tokens=self.status.tokens, loss=loss, accuracy=accuracy, **more,
-        )  # fmt: skip
+        line = {"progress": self.status.progress, "loss": loss, "accuracy": accuracy, "length": length}
+        self._evaluations.append(line)
+        self.log.write("evaluation", self.status.step, self.clock.elapsed, tokens=self.status.tokens, **line)
         self.foresee()
 
     def final(self, loss: float, accuracy: float, weights: str, by_source: dict[str, Any]) -> None:
@@ -140,7 +139,7 @@ class Watcher:
     def foresee(self) -> None:
         if self.status.progress < FIRST or self.status.progress >= 1:
             return
-        found = forecast(self._progress, self.status.curve)
+        found = forecast(self._evaluations)
         if found is not None:
             self.status.forecast = found
             self.log.write(

@@ -109,4 +109,20 @@ def test_the_config_follows_the_settings():
 def test_the_masking_rate_moves_in_a_straight_line():
     settings = TrainingSettings(mask_rate=0.3, final_mask_rate=0.1)
     assert [round(settings.mask_rate_at(p), 3) for p in (0.0, 0.5, 1.0)] == [0.3, 0.2, 0.1]
-    assert TrainingSettings().mask_rate_at(0.7) == 0.15
+    assert TrainingSettings(final_mask_rate=None, mask_rate=0.2).mask_rate_at(0.7) == 0.2
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "last"),
+    [
+        ({}, 0.3, 0.15),
+        ({"mask_rate": 0.15}, 0.15, 0.15),
+        ({"final_mask_rate": 0.2}, 0.3, 0.2),
+        ({"mask-rate": 0.4, "final-mask-rate": 0.1}, 0.4, 0.1),
+        ({"preset": "larger"}, 0.3, 0.15),
+    ],
+)
+def test_half_of_what_is_asked_at_first_is_asked_at_last_and_a_rate_given_alone_stays(given, first, last):
+    settings = TrainingSettings.from_dict(given)
+    assert [settings.mask_rate_at(p) for p in (0.0, 1.0)] == pytest.approx([first, last])
+    assert TrainingSettings.from_dict(settings.to_dict()) == settings

@@ -14,6 +14,7 @@ from glassbert.training import trainer as trainer_module
 from glassbert.training.diagnose import explain_bad_step
 from glassbert.training.display import NoDisplay
 from glassbert.training.log import read_log
+from glassbert.training.settings import TrainingSettings
 from glassbert.training.trainer import LargerBERTTrainer, Trainer
 from tests.training.toy import make_trainer
 
@@ -322,6 +323,20 @@ def test_held_out_rows_grow_with_the_curriculum_and_the_best_is_sought_anew(corp
     assert short[0] > long[0]  # as many tokens
     events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
     assert events == ["Rows of 16 tokens from here on, held-out rows too."]
+
+
+def test_an_evaluation_at_the_change_of_lengths_asks_in_rows_that_were_trained(corpus, tmp_path):
+    changes = {"short_length": 8, "short_share": 0.5, "evaluate_every": 6}  # of 12 steps
+    make_trainer(corpus, tmp_path / "run", **changes).train()
+    lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "evaluation"]
+    assert [(line["step"], line["length"]) for line in lines] == [(0, 8), (6, 8), (12, 16)]
+
+
+def test_a_last_evaluation_that_begins_late_has_half_a_percent_more_time(corpus, tmp_path):
+    costs = make_trainer(corpus, tmp_path / "run").machinery.costs
+    costs.seconds.update(save=2.0, report=1.0)
+    assert costs.last_moment(TrainingSettings(minutes=10)) == pytest.approx(603.0 - 1.0 - 1.0)
+    assert costs.last_moment(TrainingSettings(steps=10)) == math.inf
 
 
 def test_where_few_rows_are_held_out_time_is_reckoned_with_those(corpus, tmp_path):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.plan import Point, StudyPlan
-from glassbert.models.flops import training_flops
 from glassbert.models.model import BertWithHead
+from glassbert.training.building import flops_per_token
 from glassbert.training.data import TrainingData
 from glassbert.training.objectives import Objectives
 from glassbert.training.recipes import config_for
@@ -46,11 +46,15 @@ def shape_of(size: float, plan: StudyPlan, data: TrainingData) -> Shape:
     head = Objectives.parse(settings.objective).head_type
     model = BertWithHead(config, head, engine="numpy", initialize=False)
     counts = {name: math.prod(shape) for name, shape in model.layout.shapes.items()}
-    rows = settings.batch
-    scored = round(rows * settings.length * settings.mask_rate)
-    flops = training_flops(config, rows, settings.length, scored_rows=scored) / (rows * settings.length)
     blocks = sum(count for name, count in counts.items() if name.startswith("layers."))
-    return Shape(size, config.num_hidden_layers, config.hidden_size, blocks, sum(counts.values()), flops)
+    return Shape(
+        size,
+        config.num_hidden_layers,
+        config.hidden_size,
+        blocks,
+        sum(counts.values()),
+        flops_per_token(config, settings),
+    )
 
 
 def shapes_of(plan: StudyPlan, data: TrainingData) -> dict[float, Shape]:
