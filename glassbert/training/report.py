@@ -5,6 +5,7 @@ It is made from the run's folder alone, so it can be written at any time and aga
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import shlex
@@ -15,11 +16,13 @@ import numpy as np
 
 from glassbert.reports import Page, figures, short
 from glassbert.reports.figures import Series
+from glassbert.text.masking import Masking
 from glassbert.training.display import changes, duration
 from glassbert.training.history import History
 from glassbert.training.run_folder import RunFolder
 
 SAMPLES = 14
+HELD_OUT_RATE = Masking().rate
 
 
 def write_report(run: RunFolder, result: dict[str, Any] | None = None) -> Path:
@@ -82,7 +85,8 @@ def _learning(page: Page, history: History) -> None:
     if curves:
         page.figure(
             lambda: figures.lines(curves, xlabel="step", ylabel="loss (nats a word)"),
-            "The loss on the text it trains on and on documents it never sees. The same masks at every evaluation.",
+            "The loss on the text it trains on and on documents it never sees. The same masks at every evaluation"
+            + _hidden(history.settings),
         )
     with page.columns(2) as (left, right):
         accuracy = history.curve("evaluation", "accuracy")
@@ -194,23 +198,36 @@ def _receipt(page: Page, history: History) -> None:
 
 
 def repeat_command(history: History) -> str:
-    """A command that gives the same settings, by naming what differs from the preset's defaults."""
+    """A command that gives the same settings, by naming what would not come out so by itself."""
     from glassbert.training.settings import TrainingSettings
 
-    asked = history.settings
-    plain = TrainingSettings.from_dict({"preset": asked["preset"], "size": asked["size"]}).to_dict()
-    plain.update(preset=None)
-    words = ["glassbert", "pretrain"]
-    for name, value in {**{k: v for k, v in asked.items() if k != "model"}, **asked["model"]}.items():
-        if value is None or plain.get(name) == value:
+    asked = TrainingSettings.from_dict(history.settings)
+    instead_of_none = {"clip": ("clip", 0), "final_mask_rate": ("mask_rate", asked.mask_rate)}
+    said: dict[str, Any] = {"preset": asked.preset}
+    for field in dataclasses.fields(asked):
+        name, value = field.name, getattr(asked, field.name)
+        if name == "model" or getattr(TrainingSettings.from_dict(said), name) == value:
             continue
+        name, value = (name, value) if value is not None else instead_of_none[name]
+        said[name] = value
+    words = ["glassbert", "pretrain"]
+    for name, value in {**said, **asked.model}.items():
         flag = "--" + name.replace("_", "-")
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
         else:
-            for one in value if isinstance(value, list) else [value]:
+            for one in value if isinstance(value, tuple) else [value]:
                 words += [flag, shlex.quote(str(one))]
     return " ".join(words)
+
+
+def _hidden(settings: dict[str, Any]) -> str:
+    """How much was hidden, where training asked for something else than the evaluations did."""
+    first, last = settings["mask_rate"], settings["final_mask_rate"]
+    if first == HELD_OUT_RATE and last in (None, first):
+        return "."
+    share = f"{first:.0%} of the tokens" + ("" if last in (None, first) else f" at first and {last:.0%} at the end")
+    return f", {HELD_OUT_RATE:.0%} of the tokens; training hid {share}."
 
 
 def _smoothed(values: list[float]) -> np.ndarray:

@@ -1,10 +1,16 @@
 """Settings: one set of fields for Python, TOML and flags; every wrong value is named."""
 
+import json
+import shlex
+from types import SimpleNamespace
+
 import pytest
 
+from glassbert.cli import main
 from glassbert.errors import ConfigError, TrainingError
 from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, PRESETS, BertConfig
 from glassbert.training.recipes import config_for, sized
+from glassbert.training.report import repeat_command
 from glassbert.training.settings import CHECKS, TrainingSettings, read_toml
 
 WRONG = [
@@ -126,3 +132,29 @@ def test_half_of_what_is_asked_at_first_is_asked_at_last_and_a_rate_given_alone_
     settings = TrainingSettings.from_dict(given)
     assert [settings.mask_rate_at(p) for p in (0.0, 1.0)] == pytest.approx([first, last])
     assert TrainingSettings.from_dict(settings.to_dict()) == settings
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"preset": "larger", "size": 8, "corpus": ["a corpus", "b.txt"], "minutes": 3.5, "tie_word_embeddings": True},
+        {"mask_rate": 0.3},
+        {"mask_rate": 0.4, "final_mask_rate": 0.15},
+        {"final_mask_rate": 0.2, "clip": 0},
+        {"optimizer": "adamw", "learning_rate": 3e-3},
+        {"optimizer": "lion", "sentence": "Who is [MASK] there?", "gradient_checkpointing": True, "gated": False},
+        {"length": 256, "short_length": 128, "batch": 8, "physical_batch": 4, "tensorboard": True},
+    ],
+)
+def test_the_command_in_a_report_gives_the_same_settings(given):
+    settings = TrainingSettings.from_dict(given)
+    said = shlex.split(repeat_command(SimpleNamespace(settings=json.loads(json.dumps(settings.to_dict())))))
+    assert said[:2] == ["glassbert", "pretrain"]
+    heard = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glassbert.cli.pretrain.finish", heard.append)
+        patch.setattr("glassbert.cli.pretrain.Trainer", lambda settings, run: settings)
+        with pytest.raises(SystemExit, match="0"):
+            main(said[1:])
+    assert heard == [settings]

@@ -4,7 +4,8 @@
     all layers    the layers' vectors side by side
     an edge       the vector of the word and that of its head side by side
 
-They stay apart as blocks, so that a product with all of them is a sum of products and nothing is copied for it.
+They stay apart as blocks, so that a product with all of them is a sum of products and nothing is copied for it. What an
+edge needs is twice what there is, so its rows are taken out of the words' vectors only where they are used.
 """
 
 from __future__ import annotations
@@ -20,17 +21,39 @@ SAMPLE = 16 * CHUNK  # rows from which correlations are estimated
 
 
 @dataclass(frozen=True)
+class Gathered:
+    """Rows `places` of `vectors` [words, hidden], without a copy of them: as an array, to whoever takes parts of it."""
+
+    vectors: np.ndarray
+    places: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, part: slice | np.ndarray) -> np.ndarray:
+        return self.vectors[self.places[part]]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.places), self.vectors.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.vectors.dtype
+
+
+@dataclass(frozen=True)
 class Features:
     """`blocks`, each [rows, hidden], layer after layer; a row is all blocks side by side."""
 
-    blocks: tuple[np.ndarray, ...]
+    blocks: tuple[np.ndarray | Gathered, ...]
     layers: int = 1
 
     @classmethod
     def of(cls, vectors: np.ndarray, *places: np.ndarray) -> Features:
         """Of vectors [layers, words, hidden], at one or more index arrays [rows]; without them, of all words."""
-        blocks = [layer[place] for layer in vectors for place in places] or list(vectors)
-        return cls(tuple(np.asarray(block) for block in blocks), len(vectors))
+        layers = [np.asarray(layer) for layer in vectors]
+        return cls(tuple(Gathered(layer, place) for layer in layers for place in places) or tuple(layers), len(layers))
 
     def __len__(self) -> int:
         return len(self.blocks[0])
