@@ -20,13 +20,13 @@ from glassbert.training.forecast import forecast
 from glassbert.training.log import read_log
 
 MOMENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9)
-FEWEST = 4  # evaluations, of a run that counts
+FEWEST = 5  # evaluations of a run that counts, the one before its first step among them
 
 
 def read(run: Path) -> list[Mapping[str, Any]] | None:
     """The evaluations; None for a run that has too few or is not finished."""
     lines = [line for line in read_log(run / "log.jsonl") if line["kind"] == "evaluation"]
-    return lines if len(lines) > FEWEST and lines[-1]["progress"] > 0.97 else None
+    return lines if len(lines) >= FEWEST and lines[-1]["progress"] > 0.97 else None
 
 
 def measure(runs: list[Path]) -> dict[str, Any]:

@@ -4,9 +4,9 @@
 
 CORPUS is a folder made by `glassbert corpus build`. Ours is `glassbert pretrain --preset mini` as it comes. The peer
 is stock `BertForMaskedLM` of the same size with PyTorch's fused AdamW, a linear warm-up and decay over the same
-minutes, on the batches of the same corpus; packed pieces are kept apart by its attention mask, as ours are. Both are
-evaluated on the same held-out rows with the same masks, about every tenth of the time, and that counts as time. They
-run one after the other, each with all cores.
+minutes, on the batches of the same corpus with 15 % of the tokens hidden, as BERT has them; packed pieces are kept
+apart by its attention mask, as ours are. Both are evaluated on the same held-out rows with the same masks, about every
+tenth of the time, and that counts as time. They run one after the other, each with all cores.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 FIRST = 0.1  # of the run: earlier there is nothing to go by
+SINCE = 0.495  # of what has passed: an evaluation at half of it, give or take a step, is the first that counts
 USUAL_SLOPE = -0.15
 TRUST = 0.6  # in the slope of the curve; the rest goes to the usual one
 SLOPE_OFF = 0.1  # by how much slopes were off, in nine runs of ten
@@ -40,7 +41,7 @@ def forecast(evaluations: Sequence[Mapping[str, Any]]) -> Forecast | None:
         (line["progress"] / now, float(line["loss"]))
         for line in evaluations
         # Losses of shorter rows are another curve.
-        if line["progress"] >= 0.495 * now and line.get("length") == last.get("length")
+        if line["progress"] >= SINCE * now and line.get("length") == last.get("length")
     ]
     p, loss = np.array([(p, loss) for p, loss in points if math.isfinite(loss) and loss > 0]).reshape(-1, 2).T
     if not len(p) or p[-1] < 1.0:  # the last one is what the line goes through

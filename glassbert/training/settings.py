@@ -64,7 +64,7 @@ class TrainingSettings(Settings):
         "sentences", "Where documents are cut: between sentences, or into exact slices of tokens.", "Text"
     )
     masking: str = about("tokens", "What is hidden: tokens, words or spans.", "Text")
-    mask_rate: float = about(0.3, "The share of tokens that is hidden; given alone, throughout.", "Text")
+    mask_rate: float = about(0.3, "The share of tokens that is hidden at first; given alone, throughout.", "Text")
     final_mask_rate: float | None = about(
         0.15, "Curriculum: the share at the end; it moves in a straight line.", "Text"
     )

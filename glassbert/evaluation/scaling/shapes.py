@@ -47,14 +47,8 @@ def shape_of(size: float, plan: StudyPlan, data: TrainingData) -> Shape:
     model = BertWithHead(config, head, engine="numpy", initialize=False)
     counts = {name: math.prod(shape) for name, shape in model.layout.shapes.items()}
     blocks = sum(count for name, count in counts.items() if name.startswith("layers."))
-    return Shape(
-        size,
-        config.num_hidden_layers,
-        config.hidden_size,
-        blocks,
-        sum(counts.values()),
-        flops_per_token(config, settings),
-    )
+    flops = flops_per_token(config, settings)
+    return Shape(size, config.num_hidden_layers, config.hidden_size, blocks, sum(counts.values()), flops)
 
 
 def shapes_of(plan: StudyPlan, data: TrainingData) -> dict[float, Shape]:
