@@ -11,7 +11,8 @@ from typing import Any
 from benchmarks import peers
 from benchmarks.batches import masked_batches
 from benchmarks.common import rounded, timed
-from glassbert.models.config import PRESETS, EncoderConfig
+from glassbert.checkpoints.family import PRESETS
+from glassbert.models.config import EncoderConfig
 
 BATCHES = 4
 MATRIX = 8192

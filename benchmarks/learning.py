@@ -59,7 +59,7 @@ class Peer:
         import torch
 
         from benchmarks.peers import masked_language_model
-        from glassbert.models.config import PRESETS
+        from glassbert.checkpoints.family import PRESETS
         from glassbert.text import Corpus, MLMDataGenerator
 
         opened = Corpus.open(corpus)

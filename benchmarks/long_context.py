@@ -31,7 +31,8 @@ from benchmarks.common import (
     show_json,
     timed,
 )
-from glassbert.models.config import EncoderConfig, ModernBertConfig
+from glassbert.families.modernbert import ModernBertConfig
+from glassbert.models.config import EncoderConfig
 
 GIB = 2**30
 LIMITS = {"forward": 4.0, "forward_backward": 8.0}  # GB of extra memory
@@ -89,7 +90,7 @@ class LocalAttention:
 
     def __init__(self, lengths: list[int]):
         from glassbert.layers.attention import attention_parameters
-        from glassbert.layers.parameters import inside
+        from glassbert.layers.scope import inside
         from glassbert.models.initialize import initial_values
 
         self.config = config_of(None)
@@ -109,8 +110,8 @@ class LocalAttention:
         return x, dy, Sight(AttentionPattern(window=self.config.local_window), *angles[1])
 
     def run(self, length: int, backward: bool) -> float:
+        from glassbert.arrays import Gradients
         from glassbert.engines.machine import usable_cores
-        from glassbert.engines.parameters import Gradients
         from glassbert.engines.threads import using_threads
         from glassbert.layers.attention import self_attention, self_attention_backward
         from glassbert.layers.scope import Cache, Scope

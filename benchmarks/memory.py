@@ -50,7 +50,7 @@ class Trained:
 
     def measure(self, name: str) -> tuple[float, float]:
         """Bytes predicted and measured."""
-        from glassbert.models.config import PRESETS
+        from glassbert.checkpoints.family import PRESETS
         from glassbert.models.memory import training_numbers
         from glassbert.models.model import Model
         from glassbert.training.optimizers import make_optimizer

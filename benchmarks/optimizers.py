@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Table, describe_machine, progress, rounded, show_json
-from glassbert.models.config import MINI_BERT_CONFIG
-from glassbert.models.model import MiniBERT
+from glassbert.families.bert import MINI_BERT_CONFIG, MiniBERT
 from glassbert.training.evaluate import evaluate
 from glassbert.training.optimizers import OPTIMIZERS, make_optimizer
 from glassbert.training.schedules import make_schedule

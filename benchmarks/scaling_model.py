@@ -24,7 +24,8 @@ import math
 from dataclasses import dataclass
 
 from benchmarks.common import Table
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig, EncoderConfig
+from glassbert.families.bert import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig
+from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
 from glassbert.models.model import Model
 

@@ -32,7 +32,8 @@ from benchmarks.common import (
     show_json,
     timed,
 )
-from glassbert.models.config import PRESETS, EncoderConfig
+from glassbert.checkpoints.family import PRESETS
+from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
 
 BATCHES = 8

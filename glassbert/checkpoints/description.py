@@ -22,6 +22,7 @@ TRAINING_ONLY = {
     "classifier_dropout",
     "initializer",
     "initializer_range",
+    "span_dropout",
 }
 READ_BY_HEADS = {
     "tie_word_embeddings": ("mlm", "pretraining"),
@@ -29,7 +30,9 @@ READ_BY_HEADS = {
     "decoder_bias": ("mlm", "pretraining"),
     "head_bias": ("mlm", "pretraining", "sequence", "token", "span"),
     "classifier_pooling": ("sequence", "embedding", "forecast"),
-    "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist, and those tell
+    "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist
+    "pooler_activation": ("pretraining", "sequence"),
+    "classifier_transform": ("pretraining", "sequence", "token", "span"),
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
 ONLY_FOR_LOCAL_LAYERS = {"local_rope_theta", "local_window", "global_attention_every"}

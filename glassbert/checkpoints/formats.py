@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassbert.checkpoints.description import Description
-from glassbert.checkpoints.families import FAMILIES
+from glassbert.checkpoints.family import FAMILIES
 from glassbert.checkpoints.huggingface import EMBEDDING, HuggingFaceFormat
 from glassbert.checkpoints.native import NATIVE, NativeFormat
 from glassbert.errors import CheckpointError

@@ -21,7 +21,7 @@ from glassbert.checkpoints.description import (
     has_no_effect,
     kept_fields,
 )
-from glassbert.checkpoints.families import Family
+from glassbert.checkpoints.family import Family
 from glassbert.checkpoints.fields import read_fields, write_fields
 from glassbert.checkpoints.names import Entry, fill_names, fill_table
 from glassbert.checkpoints.sentence import POOLINGS

@@ -12,18 +12,16 @@ from typing import Any
 import numpy as np
 
 from glassbert.checkpoints.description import CORE, Description, describe, differences, has_no_effect
+from glassbert.checkpoints.family import FAMILIES
 from glassbert.checkpoints.formats import EMBEDDING, Format, format_of_file
 from glassbert.checkpoints.locate import Checkpoint, open_checkpoint
 from glassbert.checkpoints.matching import Match, match, read_values, some
 from glassbert.checkpoints.sentence import pooling_in
 from glassbert.errors import CheckpointError, ConfigError, GlassBertError
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG
-from glassbert.models.heads import HEADS, with_pooling
+from glassbert.models.heads import HEADS, head_names, resolve_head, with_pooling
 from glassbert.models.initialize import initial_values
-from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT, Model, ModernBertCore
+from glassbert.models.model import Model
 
-CORE_CLASSES: dict[str, type[BertCore] | type[ModernBertCore]] = {"bert": BertCore, "modernbert": ModernBertCore}
-PRESET_CLASSES = ((MINI_BERT_CONFIG, MiniBERT), (LARGER_BERT_CONFIG, LargerBERT))
 CLASSIFIER = "head.classifier."
 NOT_THE_ENCODER = ("head.", "pooler.")
 POOLING = ("head.pool.", "pooler.")
@@ -35,6 +33,7 @@ def load(
     engine: Any = "auto",
     dtype: str = "float32",
     threads: int | None = None,
+    kernels: str = "fast",
     head: str | None = None,
     num_labels: int | None = None,
     loss: str | None = None,
@@ -45,16 +44,18 @@ def load(
 ) -> Model:
     """Open a saved model: a folder, a .safetensors file with config.json beside it, or an id of the Hugging Face hub.
 
-    `head` is "mlm", "sequence", "token", "span", "embedding", "forecast", "pretraining" or "core" (no head); without it
-    the model gets the head, pooling, loss and options it was saved with. Where another head is asked for, another
-    number of labels, another loss or pooling, the weights that the file cannot give begin at random (from `seed`), and
-    a warning names them. float16 and bfloat16 files are converted; `dtype` says what the model computes in.
+    `head` is "mlm", "binary", "multiclass", "token", ... (`glassbert.head_names()`) or "core" (no head); without it the
+    model gets the head, pooling, loss and options it was saved with. Where another head, number of labels, loss or
+    pooling is given, the weights that the file does not have are initialised at random (from `seed`), and a warning
+    names them. float16 and bfloat16 files are converted; `dtype` is the precision of the arithmetic.
 
     A folder of sentence-transformers opens as the encoder that its config.json names; head="embedding" adds the pooling
     of its modules.
     """
-    if head is not None and head not in (CORE, *HEADS):
-        raise CheckpointError(f"unknown head {head!r}; choose one of {', '.join((CORE, *HEADS))}")
+    if head is not None and head != CORE:
+        if head not in head_names():
+            raise CheckpointError(f"unknown head {head!r}; choose one of {', '.join((CORE, *head_names()))}")
+        head, num_labels, loss = resolve_head(head, num_labels, loss)
     checkpoint = open_checkpoint(path_or_hub_id, revision)
     with _blaming(checkpoint.config_path):
         file_format = format_of_file(checkpoint.fields)
@@ -69,7 +70,7 @@ def load(
         if wanted == EMBEDDING and pooling is None:
             pooling = pooling_in(checkpoint.config_path.parent)
         described, new_pooling = _pooled_as_asked(described, new_head, pooling)
-        model = _build(described, len(tensors), engine=engine, dtype=dtype, threads=threads, seed=seed)
+        model = _build(described, len(tensors), engine=engine, dtype=dtype, threads=threads, kernels=kernels, seed=seed)
     with _blaming(checkpoint.config_path.parent):
         entries = file_format.entries(described.config, wanted, model.layout.shapes)
         if new_classifier:  # a classifier of other labels is no beginning for these
@@ -151,20 +152,19 @@ def load_weights(model: Model, folder: str | Path) -> None:
 
 
 def _build(described: Description, tensors: int, **options: Any) -> Model:
-    """A model of the class by which the public API calls it, its parameters not yet filled."""
+    """A model of the class that the public API has for it, its parameters not yet filled."""
     config, head = described.config, described.head
     if config.num_hidden_layers > tensors:  # a list of so many layers may take for ever
         raise CheckpointError(f"num_hidden_layers is {config.num_hidden_layers}, but the file has {tensors} tensors")
-    options["initialize"] = False
+    wanted = None if head == CORE else head
+    model_class = FAMILIES[config.family].class_for(config, wanted) if config.family in FAMILIES else Model
+    model = object.__new__(model_class)  # the classes differ in their defaults alone
     try:
-        if head == CORE:
-            return CORE_CLASSES.get(config.family, BertCore)(config, **options)
-        for preset, preset_class in PRESET_CLASSES:
-            if head == "mlm" and config == preset:
-                return preset_class(config, **options)
-        return BertWithHead(
-            config, head, described.num_labels, loss=described.loss, loss_options=described.loss_options, **options
-        )
+        Model.__init__(
+            model, config, wanted, described.num_labels, loss=described.loss, loss_options=described.loss_options,
+            initialize=False, **options,
+        )  # fmt: skip
+        return model
     except GlassBertError:
         raise
     except (MemoryError, OverflowError, ValueError) as error:  # sizes beyond memory, or beyond any array

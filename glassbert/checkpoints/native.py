@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from glassbert.checkpoints.description import CORE, Description, has_choice_of_loss, kept_fields
-from glassbert.checkpoints.families import FAMILIES
+from glassbert.checkpoints.family import FAMILIES
 from glassbert.checkpoints.names import Entry, one
 from glassbert.errors import CheckpointError
 from glassbert.models.config import EncoderConfig

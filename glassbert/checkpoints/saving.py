@@ -15,12 +15,12 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from glassbert.arrays import Array
 from glassbert.checkpoints.description import describe
 from glassbert.checkpoints.formats import EMBEDDING, Format, HuggingFaceFormat, format_of_model
 from glassbert.checkpoints.labels import name_labels
 from glassbert.checkpoints.locate import CONFIG, INDEX, SAVING, SHARDS, WEIGHTS
 from glassbert.checkpoints.sentence import write_modules
-from glassbert.engines.namespace import Array
 from glassbert.errors import CheckpointError
 from glassbert.models.model import Model
 

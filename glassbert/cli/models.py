@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glassbert.models.factory import HEAD_TYPES, MODELS, REGISTRY, create_from_registry, create_model
+from glassbert.families.factory import HEAD_TYPES, MODELS, REGISTRY, create_from_registry, create_model
 from glassbert.models.model import Model
 
 UNFILLED: dict[str, Any] = {"engine": "numpy", "initialize": False}  # counted, not computed with

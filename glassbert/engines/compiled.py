@@ -24,8 +24,9 @@ from glassbert.ops.normal import LIMIT, LOG_ODDS
 
 FAST = {"contract", "reassoc", "nsz", "arcp"}  # sums may be reordered; infinities and NaN keep their meaning
 loop = functools.partial(njit, nogil=True, error_model="numpy", cache=True)
-ZERO, ONE, HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
+ZERO, ONE, HALF, INFINITE = np.float32(0.0), np.float32(1.0), np.float32(0.5), np.float32(np.inf)
 MAGNITUDE, SAFE_BITS = np.int32(0x7FFFFFFF), np.float32(SAFE_EXPONENT).view(np.int32)
+INFINITE_BITS = np.float32(np.inf).view(np.int32)
 LOWEST, HIGHEST = np.float32(-87.0), np.float32(88.0)
 LOG2E, LN2_HIGH, LN2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
 E5, E4, E3, E2, E1, E0 = (
@@ -54,14 +55,16 @@ def float_of_bits(typing_context, bits):
 def exponential(x):
     """exp(x) = 2^k · exp(r), with k the nearest integer to x / ln 2 and a polynomial for the rest.
 
-    2^k is k written into the exponent's bits.
+    2^k is k written into the exponent's bits. Beyond float32's range the result is 0 or infinite, as that of exp.
     """
-    x = min(max(x, LOWEST), HIGHEST)
-    k = np.floor(x * LOG2E + HALF)
-    r = x - k * LN2_HIGH
+    limited = min(max(x, LOWEST), HIGHEST)
+    k = np.floor(limited * LOG2E + HALF)
+    r = limited - k * LN2_HIGH
     r = r - k * LN2_LOW
     p = ((((E5 * r + E4) * r + E3) * r + E2) * r + E1) * r + E0
-    return (p * r * r + r + ONE) * float_of_bits((np.int32(k) + np.int32(127)) << np.int32(23))  # type: ignore[call-arg]
+    inside = (p * r * r + r + ONE) * float_of_bits((np.int32(k) + np.int32(127)) << np.int32(23))  # type: ignore[call-arg]
+    above = INFINITE if x > HIGHEST else inside
+    return ZERO if x < LOWEST else above
 
 
 @loop(fastmath=FAST)
@@ -74,7 +77,7 @@ def odds_against(x):
 @loop(fastmath=FAST)
 def gelu_in_place(x):
     for i in range(x.size):
-        x[i] = x[i] / odds_against(x[i])
+        x[i] = x[i] * (ONE / odds_against(x[i]))
 
 
 @loop(fastmath=FAST)
@@ -91,15 +94,37 @@ def gelu_backward(dy, x, cdf, dx):
 
 
 @loop(fastmath=FAST)
-def relu_backward(dy, x, dx):
-    for i in range(x.size):
-        dx[i] = dy[i] * np.float32(x[i] > ZERO)
+def geglu(x, y, cdf):
+    """x [N, 2I] -> gelu(x[:, :I]) · x[:, I:]"""
+    half = y.shape[1]
+    for r in range(y.shape[0]):
+        for i in range(half):
+            cdf[r, i] = ONE / odds_against(x[r, i])
+            y[r, i] = x[r, i] * cdf[r, i] * x[r, half + i]
 
 
 @loop(fastmath=FAST)
-def relu_backward_in_place(dy, x):
+def geglu_backward(dy, x, cdf, dx):
+    half = dy.shape[1]
+    for r in range(dy.shape[0]):
+        for i in range(half):
+            a = x[r, i]
+            slope = cdf[r, i] + a * exponential(a * a * -HALF) * DENSITY_AT_ZERO
+            dx[r, i] = dy[r, i] * x[r, half + i] * slope
+            dx[r, half + i] = dy[r, i] * (a * cdf[r, i])
+
+
+@loop(fastmath=FAST)
+def relu(x, y):
+    """max(x, 0), and NaN where x is NaN."""
     for i in range(x.size):
-        dy[i] *= np.float32(x[i] > ZERO)
+        y[i] = ZERO if x[i] <= ZERO else x[i]
+
+
+@loop(fastmath=FAST)
+def relu_backward(dy, y, dx):
+    for i in range(y.size):
+        dx[i] = dy[i] * np.float32(y[i] > ZERO)
 
 
 @loop(fastmath=FAST)
@@ -113,7 +138,7 @@ def masked(x, keep, factor, y):
 
 
 @loop(fastmath=FAST)
-def turned(k, scale, out):
+def transposed(k, scale, out):
     """k [B, heads, T, d] -> scale · kᵀ [B, heads, d, T]"""
     for b in range(k.shape[0]):
         for h in range(k.shape[1]):
@@ -123,12 +148,12 @@ def turned(k, scale, out):
 
 
 @loop()
-def is_small(bits):
-    """Is no float32 with these bits beyond ±SAFE_EXPONENT, infinite or NaN? Magnitudes are in the order of bits."""
+def largest_magnitude(bits):
+    """The largest |x| of float32 numbers, as bits: magnitudes and their bits have the same order; NaN is above all."""
     largest = np.int32(0)
     for i in range(bits.size):
         largest = max(largest, bits[i] & MAGNITUDE)
-    return largest <= SAFE_BITS
+    return largest
 
 
 @loop()
@@ -140,18 +165,38 @@ def highest_allowed(row, allowed):
     return highest
 
 
-@loop(fastmath=FAST)
-def softmax_in_place(scores, bits, allowed, heads):
-    """Every row [T] becomes its softmax over the keys it may see; who may see nobody gets zeros.
+@loop()
+def softmax_of_infinities(row, allowed):
+    """The softmax of a row with NaN or infinities, step by step as the plain operations compute it."""
+    highest = -INFINITE
+    for i in range(row.size):
+        if not allowed[i]:
+            row[i] = LOWEST_SCORE
+        if not row[i] <= highest:
+            highest = row[i]
+    total = ZERO
+    for i in range(row.size):
+        row[i] = np.exp(row[i] - highest)
+        total += row[i]
+    for i in range(row.size):
+        row[i] = row[i] / total * np.float32(allowed[i])
 
-    scores [B · heads · T, T], and its bits as int32; allowed [B or 1, T or 1, T].
+
+@loop(fastmath=FAST)
+def softmax_in_place(scores, bits, allowed, heads, queries):
+    """Every row [Tk] becomes its softmax over the allowed keys; a row without any becomes zeros.
+
+    scores [B · heads · Tq, Tk], and its bits as int32; allowed [B or 1, Tq or 1, Tk].
     Small scores need no shift: exp of them neither overflows nor vanishes.
     """
-    length = scores.shape[1]
     for r in range(len(scores)):
         row = scores[r]
-        mine = allowed[r // (heads * length) % allowed.shape[0], r % length % allowed.shape[1]]
-        shift = ZERO if is_small(bits[r]) else highest_allowed(row, mine)
+        mine = allowed[r // (heads * queries) % allowed.shape[0], r % queries % allowed.shape[1]]
+        magnitude = largest_magnitude(bits[r])
+        if magnitude >= INFINITE_BITS:
+            softmax_of_infinities(row, mine)
+            continue
+        shift = ZERO if magnitude <= SAFE_BITS else highest_allowed(row, mine)
         total = ZERO
         for i in range(row.size):
             e = exponential(row[i] - shift)

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassbert.engines.threads import run_together, using_threads
-from glassbert.layers.scope import Forgetful, Scope
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
+from glassbert.models.passes import part_scope
 from glassbert.training.evaluate import quietly
 
 TOKENS_AT_ONCE = 8192  # in a pass through the encoder
@@ -36,11 +36,11 @@ def score(model: Model, ids: np.ndarray, asked: np.ndarray, targets: np.ndarray)
     at_once = max(1, SCORES_AT_ONCE // model.config.vocab_size)
     found = []
     with quietly(model), using_threads(model.engine.threads):
-        hidden, cache = model.run_encoder(check_inputs(model.config, ids), Forgetful())
-        scope = part.scope(Scope(cache.parameters, cache.head).inside("head"))
+        run = model.run(check_inputs(model.config, ids), inference=True)
+        hidden, scope = run.encode(), part_scope(part, run.head_scope())
         for begin in range(0, len(asked), at_once):
             rows = model.engine.integers(asked[begin : begin + at_once])
-            logits = model.engine.to_numpy(part.head.forward(hidden, None, scope, None, rows))
+            logits = model.engine.to_numpy(part.head.forward(hidden, run.batch, scope, rows))
             right = targets[begin : begin + at_once]
             cuts = np.array_split(np.arange(len(right)), min(model.engine.threads, len(right)))
             found += run_together(lambda some: _of(logits[some], right[some]), cuts)  # noqa: B023

@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from glassbert.checkpoints import load
+from glassbert.checkpoints.family import PRESETS
 from glassbert.checkpoints.locate import open_checkpoint
 from glassbert.errors import InputError, TextError, TrainingError
+from glassbert.families.bert import BertWithHead
+from glassbert.families.factory import HEAD_TYPES
 from glassbert.finetuning.settings import FineTuningSettings
-from glassbert.models.config import PRESETS, EncoderConfig
-from glassbert.models.factory import HEAD_TYPES
+from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import with_pooling
-from glassbert.models.model import BertWithHead, Model
+from glassbert.models.model import Model
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
 from glassbert.training.fill_mask import tokenizer_with
 from glassbert.training.recipes import DROPOUTS

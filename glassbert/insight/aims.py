@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import Gradients
+from glassbert.arrays import Array, Gradients
 from glassbert.errors import InputError
 from glassbert.layers.scope import Cache, Scope
+from glassbert.models.encoder import Batch
 from glassbert.models.heads.head import HeadPart
 from glassbert.models.heads.losses import LossOptions
 from glassbert.models.model import Model
+from glassbert.models.passes import part_scope
 from glassbert.ops.losses import sigmoid, softplus
 
 
@@ -105,12 +104,17 @@ class Scorer:
 
     def outputs(self, hidden: Array) -> np.ndarray:
         """The head's raw outputs at the aim, [B, outputs] float64."""
-        at = self.part.scope(Scope(self._parameters, self.cache).inside("head"))
         rows = None
         if self.aim.place is not None:
             batch, length = hidden.shape[:2]
             rows = self.model.engine.integers(np.arange(batch) * length + self.aim.place)
-        return self._float64(self.part.head.forward(hidden, None, at, None, rows))
+        everything = Batch(self.model.engine.integers(np.arange(hidden.shape[1])[None]))  # no padding
+        return self._float64(self.part.head.forward(hidden, everything, self._scope(), rows))
+
+    def _scope(self, gradients: Gradients | None = None) -> Scope:
+        model = self.model
+        scope = Scope(model.engine.ops, model.computing(model.parameters), self.cache, gradients, prefix="head.")
+        return part_scope(self.part, scope)
 
     def score(self, hidden: Array) -> np.ndarray:
         """[B] float64; what `gradient` needs is kept."""
@@ -122,25 +126,20 @@ class Scorer:
 
     def gradient(self, shape: tuple[int, ...]) -> Array:
         """Of the sum of the last scores, at the hidden states of this shape."""
-        at = self.part.scope(Scope(self._parameters, self.cache, Unkept()).inside("head"))
         doutput = self.model.engine.array(self._slope)
-        return self.part.head.backward(doutput, at).reshape(shape)
-
-    @property
-    def _parameters(self) -> Any:
-        return self.model.computing(self.model.parameters)
+        return self.part.head.backward(doutput, self._scope(NoGradients())).reshape(shape)
 
     def _float64(self, array: Array) -> np.ndarray:
         return np.asarray(self.model.engine.to_numpy(array), np.float64)
 
 
-class Unkept(Gradients):
-    """For a backward pass on the way to the inputs: of no parameter is the gradient wanted, but the way goes on."""
+class NoGradients(Gradients):
+    """For a backward pass to the inputs: it collects no gradient of a parameter."""
 
     def __init__(self) -> None:
         super().__init__({})
 
-    def wants(self, name: str) -> bool:
+    def needs(self, name: str) -> bool:
         return name == "embeddings.token"
 
     def add(self, name: str, value: Array | None) -> None:

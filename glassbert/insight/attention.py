@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from glassbert.insight.reading import Rows
-from glassbert.layers.scope import Cache
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.ops import AttentionPattern
@@ -26,7 +25,8 @@ Told = Callable[[], object]  # is called after every batch, for a progress bar
 def attention_maps(model: Model, input_ids: Any, attention_mask: Any = None) -> np.ndarray:
     """The weights of every layer and head, [layers, B, heads, T, T] float32, with dropout off."""
     with quietly(model):
-        _, cache = model.run_encoder(check_inputs(model.config, input_ids, attention_mask), Cache())
+        cache = model.run(check_inputs(model.config, input_ids, attention_mask))
+        cache.encode()
         names = [f"layers.{layer}.attention.weights" for layer in range(model.config.num_hidden_layers)]
         return np.stack([np.asarray(model.engine.to_numpy(cache[name]), np.float32) for name in names])
 

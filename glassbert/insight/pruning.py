@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.errors import InputError
 from glassbert.models.model import Model
 from glassbert.training.evaluate import evaluate

@@ -19,15 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.threads import using_threads
 from glassbert.errors import InputError
-from glassbert.insight.aims import Aim, Scorer, Unkept
-from glassbert.layers.embeddings import embeddings
-from glassbert.layers.scope import Cache, Forgetful, Scope
-from glassbert.models.encoder import Batch, encode, encode_backward
+from glassbert.insight.aims import Aim, NoGradients, Scorer
+from glassbert.models.encoder import Batch
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
-from glassbert.training.evaluate import quietly
+from glassbert.models.passes import Pass
 
 POSITIONS_AT_ONCE = 2_048
 TOLERANCE = 0.01  # of the difference of the scores, or of one nat where that is less
@@ -42,7 +39,7 @@ class Looked:
 
     scores: np.ndarray
     gradient: np.ndarray
-    cache: Cache
+    cache: Pass
 
 
 @dataclass(frozen=True)
@@ -65,33 +62,27 @@ class Integrated:
 
 def embedding_sums(model: Model, input_ids: Any) -> np.ndarray:
     """What the first block sees of every token before the norm, `embeddings.sum` [B, T, H] float64."""
-    batch = model.batch_of(check_inputs(model.config, input_ids))
-    cache = Cache(trace=True)
-    at = Scope(model.computing(model.parameters), cache).inside("embeddings")
-    embeddings(batch.ids, batch.positions, batch.types, at, model.config, None)
-    return np.asarray(model.engine.to_numpy(cache["embeddings.sum"]), np.float64)
+    run = model.run(check_inputs(model.config, input_ids), inference=True, keep=["embeddings.sum"])
+    run.encode()
+    return np.asarray(model.engine.to_numpy(run["embeddings.sum"]), np.float64)
 
 
 def look(model: Model, sums: np.ndarray, aim: Aim) -> Looked:
     """From embeddings [B, T, H] to the scores of an aim, and back to the gradient at the embeddings."""
-    parameters, batch = _beginning_at(model, sums)
-    cache, scorer = Cache(trace=True), Scorer(model, aim)
-    with quietly(model), using_threads(model.engine.threads):
-        hidden = encode(parameters, model.config, batch, cache)
-        found = scorer.score(hidden)
-        encode_backward(scorer.gradient(hidden.shape), parameters, model.config, batch, cache, Unkept())
-    return Looked(found, np.asarray(model.engine.to_numpy(cache["embeddings.d_sum"]), np.float64), cache)
+    scorer = Scorer(model, aim)
+    run = _pass_from(model, sums, trace=True, kernels=model.engine.kernels)
+    found = scorer.score(run.encode())
+    run.encode_backward(scorer.gradient(run.shape), NoGradients())
+    return Looked(found, np.asarray(model.engine.to_numpy(run["embeddings.d_sum"]), np.float64), run)
 
 
 def scores(model: Model, sums: np.ndarray, aim: Aim) -> np.ndarray:
     """The scores [B] alone."""
-    parameters, batch = _beginning_at(model, sums)
-    with quietly(model), using_threads(model.engine.threads):
-        return Scorer(model, aim).score(encode(parameters, model.config, batch, Forgetful()))
+    return Scorer(model, aim).score(_pass_from(model, sums, inference=True).encode())
 
 
-def _beginning_at(model: Model, sums: np.ndarray) -> tuple[dict[str, Any], Batch]:
-    """Parameters and ids with which the encoder finds `sums` where it looks for embeddings."""
+def _pass_from(model: Model, sums: np.ndarray, **options: Any) -> Pass:
+    """A pass of the encoder that begins at `sums`: they take the place of the table of tokens, without dropout."""
     engine = model.engine
     size, length, width = sums.shape
     tables = {"embeddings.token": engine.array(sums.reshape(-1, width))}
@@ -102,8 +93,9 @@ def _beginning_at(model: Model, sums: np.ndarray) -> tuple[dict[str, Any], Batch
         "ids": np.arange(size * length).reshape(size, length),
         "positions": np.arange(length)[None],
     }
-    batch = model.batch_of({**given, "types": None, "mask": None, "segments": None})
-    return {**model.computing(model.parameters), **engine.for_computing(tables)}, batch
+    batch: Batch = model.batch_of({**given, "types": None, "mask": None, "segments": None})
+    parameters = {**model.computing(model.parameters), **engine.for_computing(tables)}
+    return Pass(model.network, batch, parameters, **options)
 
 
 def gradient_x_input(model: Model, input_ids: Any, aim: Aim) -> np.ndarray:

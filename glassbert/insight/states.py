@@ -13,8 +13,7 @@ import numpy as np
 
 from glassbert.insight.opening import Opened
 from glassbert.insight.reading import ROWS, Rows, rows_of
-from glassbert.layers.basics import norm
-from glassbert.layers.scope import Cache, Scope
+from glassbert.layers.scope import NullCache, Scope
 from glassbert.metrics import linear_cka
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
@@ -28,13 +27,14 @@ def hidden_states(
     """[B, T, H] by name. With `normed` the encoder's final norm, where it has one, is put on every layer."""
     config, engine = model.config, model.engine
     with quietly(model):
-        _, cache = model.run_encoder(check_inputs(config, input_ids, attention_mask), Cache(trace=True))
+        cache = model.run(check_inputs(config, input_ids, attention_mask), trace=True, kernels=engine.kernels)
+        cache.encode()
     last = config.num_hidden_layers - 1
     states = {"embeddings": cache["embeddings.output"]}
     states.update({f"layers.{layer}": cache[f"layers.{layer}.output"] for layer in range(last)})
     if normed and config.final_norm:
-        at = Scope(cache.parameters, Cache())
-        states = {name: norm(state, at, "final_norm", config.layer_norm_eps) for name, state in states.items()}
+        scope = Scope(engine.ops, cache.parameters, NullCache())
+        states = {name: scope.norm(state, "final_norm", config.layer_norm_eps) for name, state in states.items()}
     states[f"layers.{last}"] = cache["output"]
     return {name: engine.to_numpy(state) for name, state in states.items()}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassbert.layers.parameters import Parameter
+from glassbert.layers.scope import Parameter
 from glassbert.models.config import EncoderConfig
 
 

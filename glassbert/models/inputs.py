@@ -1,4 +1,4 @@
-"""Token ids, masks and the like, or windows of values, checked before anything is computed."""
+"""Checks of token ids, masks and the like, or of windows of values, before anything is computed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ def check_inputs(
     token_type_ids: Any = None,
     segment_ids: Any = None,
     position_ids: Any = None,
-) -> dict[str, np.ndarray | None]:
+    memory: Any = None,
+) -> dict[str, Any]:
     """The inputs as integer arrays [B, T], or an `InputError` that names the first thing that does not fit.
 
     A model of series takes windows of values [B, W] in place of ids, and nothing beside them.
     """
     if config.series is not None:
         beside = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "segment_ids": segment_ids,
-                  "position_ids": position_ids}  # fmt: skip
+                  "position_ids": position_ids, "memory": memory}  # fmt: skip
         for name, given in beside.items():
             if given is not None:
                 raise InputError(f"windows of values are all of one length and have no {name}; leave it out")
@@ -39,13 +40,25 @@ def check_inputs(
         raise InputError(f"input_ids hold no token: the shape is {list(ids.shape)}")
     _in_range("input_ids", ids, config.vocab_size, "the vocabulary")
     length = ids.shape[1]
-    if length > config.max_position_embeddings:
+    past = 0 if memory is None else _check_memory(config, memory, len(ids))
+    if past + length > config.max_length:
+        before = f" after {past} in the memory" if past else ""
         raise InputError(
-            f"a sequence of {length} tokens is longer than the {config.max_position_embeddings} positions of this "
+            f"a sequence of {length} tokens{before} is longer than the {config.max_length} positions of this "
             f"model; truncate it or split it into windows"
         )
-    mask = None
-    if attention_mask is not None:
+    mask = pairs = None
+    if attention_mask is not None and np.ndim(attention_mask) == 3:
+        pairs = as_array("attention_mask", attention_mask)
+        if pairs.shape != (len(ids), length, past + length):
+            raise InputError(
+                f"an attention_mask of pairs must have the shape {[len(ids), length, past + length]}, "
+                f"got {list(pairs.shape)}"
+            )
+        if pairs.dtype.kind not in "biuf" or not np.isin(pairs, (0, 1)).all():
+            raise InputError("attention_mask must hold only 1 (attends to) and 0 (does not)")
+        pairs = pairs.astype(np.bool_)
+    elif attention_mask is not None:
         mask = _same_shape("attention_mask", as_array("attention_mask", attention_mask), ids)
         if mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
             raise InputError("attention_mask must hold only 1 (a real token) and 0 (padding)")
@@ -61,7 +74,9 @@ def check_inputs(
         segments = _same_shape("segment_ids", _integers("segment_ids", segment_ids), ids)
         if segments.min() < 0:
             raise InputError("segment_ids count documents from 1, with 0 for padding; a negative one was given")
-    positions = np.arange(length)[None]
+    if past and (mask is not None or segments is not None):
+        raise InputError("a memory goes with an attention_mask of pairs [B, T, M + T], or without a mask")
+    positions = default_positions(config, ids, past)
     if position_ids is not None:
         positions = np.atleast_2d(_integers("position_ids", position_ids))
         if positions.shape not in (ids.shape, (1, length)):
@@ -69,9 +84,41 @@ def check_inputs(
                 f"position_ids must have the shape {list(ids.shape)} or [1, {length}], got {list(positions.shape)}"
             )
         _in_range("position_ids", positions, config.max_position_embeddings, "the positions")
-    elif segments is not None and config.positions != "rotary":  # which sees distances only, the same from any start
-        positions = positions_in_segments(segments)
-    return {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
+    elif segments is not None and config.positions != "rotary":  # rotary positions are relative: any start serves
+        positions = positions_in_segments(segments) + config.position_offset
+    checked = {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
+    if pairs is not None:
+        checked["pairs"] = pairs
+    if memory is not None:
+        checked["memory"] = memory
+    return checked
+
+
+def default_positions(config: EncoderConfig, ids: np.ndarray, past: int = 0) -> np.ndarray:
+    """[1, T] from 0; with an offset [B, T], which counts real tokens from the offset and puts padding before it."""
+    if not config.position_offset:
+        return np.arange(past, past + ids.shape[1])[None]
+    real = ids != config.pad_token_id
+    counted = np.cumsum(real, 1) - 1 + past + config.position_offset
+    return np.where(real, counted, config.position_offset - 1)
+
+
+def _check_memory(config: EncoderConfig, memory: Any, rows: int) -> int:
+    """The number of earlier tokens in a memory, or an error that says which shape is right."""
+    wanted = f"{config.num_hidden_layers} pairs (keys, values) of the shape [{rows}, {config.num_attention_heads}, M, "
+    wanted += f"{config.head_size}]"
+    pairs = memory if isinstance(memory, (list, tuple)) else ()
+    if len(pairs) != config.num_hidden_layers or any(not isinstance(p, (list, tuple)) or len(p) != 2 for p in pairs):
+        raise InputError(f"memory must be {wanted}")
+    shapes = {tuple(np.shape(array)) for pair in pairs for array in pair}
+    shape = shapes.pop() if shapes else ()
+    if (
+        shapes
+        or len(shape) != 4
+        or (shape[0], shape[1], shape[3]) != (rows, config.num_attention_heads, config.head_size)
+    ):
+        raise InputError(f"memory must be {wanted}, got an array of {list(shape)}")
+    return int(shape[2])
 
 
 def check_windows(series: SeriesConfig, values: Any) -> np.ndarray:

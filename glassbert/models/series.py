@@ -136,6 +136,7 @@ def with_series(config: EncoderConfig, series: SeriesConfig) -> EncoderConfig:
     """The config of the same blocks over a series: a position for every patch, no words and no token types."""
     return config.replace(
         series=series,
+        embeddings="values",
         max_position_embeddings=series.tokens,
         vocab_size=1,
         pad_token_id=None,

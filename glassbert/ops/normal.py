@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from glassbert.engines.namespace import Array, is_numpy, namespace
+from glassbert.arrays import Array, is_numpy, namespace
 
 CHEBYSHEV = (
     0.15056356907027161585,

@@ -17,13 +17,15 @@ surprise, comparable with cross-entropy's, and one score too many ranks away cos
 
 from __future__ import annotations
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.ops.losses import IGNORED, in_full, sigmoid, softplus
-from glassbert.ops.registry import op
+from typing import Any
+
+from glassbert.arrays import Array, namespace
+from glassbert.ops.losses import IGNORED, as_dtype, in_full, sigmoid, softplus
+from glassbert.ops.registry import operation
 
 
-@op
-def ordinal_loss(logits: Array, targets: Array) -> tuple[Array, tuple[Array, Array, Array, Array]]:
+@operation
+def ordinal_loss(logits: Array, targets: Array) -> tuple[Array, Any]:
     """logits [N, K - 1], targets [N] from 0 to K - 1: the mean surprise at the right rank."""
     xp = namespace(logits)
     logits = in_full(logits)
@@ -35,9 +37,9 @@ def ordinal_loss(logits: Array, targets: Array) -> tuple[Array, tuple[Array, Arr
     return (each.sum() / count).astype(logits.dtype), (logits, asked, passed, count)
 
 
-@op
-def ordinal_loss_backward(dloss: Array, cache: tuple[Array, Array, Array, Array]) -> Array:
-    """dz = (σ(z) - passed) / count where the question was asked; nobody is asked beyond the step where they stopped."""
-    logits, asked, passed, count = cache
+@operation
+def ordinal_loss_backward(dloss: Array, state: Any) -> Array:
+    """dz = (σ(z) - passed) / count for the steps up to and including the rank; later steps get no gradient."""
+    logits, asked, passed, count = state
     slope = namespace(logits).where(asked, sigmoid(logits) - passed, 0)
-    return slope * (dloss / count).astype(logits.dtype)
+    return slope * as_dtype(dloss / count, logits)

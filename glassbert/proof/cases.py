@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.engines.numpy_engine import NumpyDropout
 
 KINDS = ("op", "layer", "model")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.layers.parameters import Parameter, inside
+from glassbert.arrays import Array
+from glassbert.layers.scope import Parameter, inside
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import Head, PairHead, make_head, pooler, pooler_backward, pooler_parameters, with_pooling
 from glassbert.proof.cases import Fixture, case

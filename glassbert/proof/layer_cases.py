@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import Layout
+from glassbert.arrays import Array, Layout
+from glassbert.families.bert import BertConfig
+from glassbert.families.modernbert import ModernBertConfig
 from glassbert.layers import attention, basics, block, embeddings, feed_forward
 from glassbert.layers.attention import Sight
-from glassbert.layers.parameters import Parameter, linear_parameters, norm_parameters
-from glassbert.layers.scope import Cache, Scope
-from glassbert.models.config import BertConfig, EncoderConfig, ModernBertConfig
+from glassbert.layers.scope import Cache, Parameter, Scope, linear_parameters, norm_parameters
+from glassbert.models.config import EncoderConfig
 from glassbert.ops import rotary_angles
 from glassbert.proof.attention_cases import pattern_on, tiles
 from glassbert.proof.cases import Fixture, FrozenDropout, case, settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassbert.engines.parameters import FlatGradients, ShardGradients
+from glassbert.arrays import FlatGradients, ShardGradients
 from glassbert.layers import attention, basics, block, embeddings, feed_forward, values
 from glassbert.models import encoder, model
 from glassbert.models.heads import embedding, mlm, pooling, pretraining, sequence, tokens

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassbert import ops
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model

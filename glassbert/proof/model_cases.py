@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, EncoderConfig
+from glassbert.arrays import Array
+from glassbert.families.bert import LARGER_BERT_CONFIG, MINI_BERT_CONFIG
+from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import with_pooling
 from glassbert.models.model import Model
 from glassbert.proof.cases import Fixture, FrozenDropout, case

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.layers.scope import Cache
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.training.evaluate import quietly
@@ -25,7 +24,8 @@ def attention_entropies(model: Model, inputs: Mapping[str, Any]) -> dict[str, fl
     """By layer, for the first rows of a batch; 1 looks everywhere alike, 0 at one token."""
     few = {name: value[:ROWS] for name, value in inputs.items() if value is not None and name not in NOT_INPUTS}
     with quietly(model):
-        _, cache = model.run_encoder(check_inputs(model.config, **few), Cache())
+        cache = model.run(check_inputs(model.config, **few))
+        cache.encode()
         names = [f"layers.{i}" for i in range(model.config.num_hidden_layers)]
         weights = (cache[f"{name}.attention.weights"] for name in names)
         return {name: entropy(_float32(model, array)) for name, array in zip(names, weights, strict=True)}

@@ -10,9 +10,10 @@ import numpy as np
 
 from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_rate
 from glassbert.errors import TrainingError
+from glassbert.families.bert import BertWithHead
 from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
-from glassbert.models.model import BertWithHead, Model
+from glassbert.models.model import Model
 from glassbert.training.costs import Costs
 from glassbert.training.data import TrainingData
 from glassbert.training.ema import EMA

@@ -1,9 +1,9 @@
 """The training step on MLX: pure functions of arrays, compiled.
 
-A batch in one piece is one compiled function from the old parameters to the new. A batch in several pieces, or shared
-by several workers, is a compiled gradient for each piece, added up on the device, and a compiled update.
+A batch in one piece is one compiled function from the old parameters to the new. A batch in several micro-batches, or
+shared by several workers, is a compiled gradient for each micro-batch, added up on the device, and a compiled update.
 
-Nothing here waits for the device. Whether a step is to be skipped is decided there too (`Optimizer.step_arrays`).
+Nothing here synchronises with the device. Whether a step is skipped is decided there too (`Optimizer.step_arrays`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 import numpy as np
 
-from glassbert.layers.scope import Cache, Scope
-from glassbert.models.encoder import Batch, encode, encode_backward
+from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
+from glassbert.models.passes import Pass
 from glassbert.training.curvature import drawing
 from glassbert.training.results import StepResult, Watched
 from glassbert.training.workers import Alone
 
 if TYPE_CHECKING:
-    from glassbert.training.step import Piece, TrainingStep
+    from glassbert.training.step import MicroBatch, TrainingStep
 
 Tree = dict[str, Any]
 
@@ -37,28 +37,28 @@ class CompiledStep:
         self.objectives, self.head = step.objectives, step.head
         self._compiled: dict[Any, Any] = {}
 
-    def __call__(self, pieces: list[Piece]) -> StepResult:
+    def __call__(self, micro_batches: list[MicroBatch]) -> StepResult:
         model, workers = self.model, self.step.workers
         alone = isinstance(workers, Alone)
         model.dropout_seed += 1
-        first = workers.rank * len(pieces)
-        keys = [mx.random.key(model.dropout_seed + (first + i << 32)) for i in range(len(pieces))]
-        inputs = [self._arrays(piece) for piece in pieces]
-        asked = mx.array(np.maximum(np.sum([piece.asked for piece in pieces], 0), alone), mx.float32)
-        asked = asked if alone else mx.maximum(workers.sum_(asked), 1)
-        shares = [mx.array(piece.asked, mx.float32) / asked for piece in pieces]
+        first = workers.rank * len(micro_batches)
+        keys = [mx.random.key(model.dropout_seed + (first + i << 32)) for i in range(len(micro_batches))]
+        inputs = [self._arrays(one) for one in micro_batches]
+        counts = mx.array(np.maximum(np.sum([one.counts for one in micro_batches], 0), alone), mx.float32)
+        counts = counts if alone else mx.maximum(workers.sum_(counts), 1)
+        shares = [mx.array(one.counts, mx.float32) / counts for one in micro_batches]
         if self.step.wants_curvature():
-            scale = mx.sqrt(mx.array(self.objectives.weights, mx.float32) * asked)
+            scale = mx.sqrt(mx.array(self.objectives.weights, mx.float32) * counts)
             gradients = self._add_up(inputs, shares, scale, keys, draw=True)["gradients"]
             self._replace_state(self._observe, workers.sum_gradients(gradients))
-        if alone and len(pieces) == 1:
+        if alone and len(micro_batches) == 1:
             found = self._replace_state(self._whole, inputs[0], keys[0])
         else:
             weights = mx.array(self.objectives.weights, mx.float32)
             added = self._add_up(inputs, shares, weights, keys)
             losses, sums = workers.sum_(added["losses"]), {k: workers.sum_(v) for k, v in added["sums"].items()}
             found = self._replace_state(self._update, workers.sum_gradients(added["gradients"]), losses, sums)
-        of = dict(zip(self.objectives.names, asked, strict=True)) if found["sums"] else {}
+        of = dict(zip(self.objectives.names, counts, strict=True)) if found["sums"] else {}
         return StepResult(
             found["loss"],
             found["norm"],
@@ -68,15 +68,15 @@ class CompiledStep:
             Watched(tuple(model.layout.shapes), **found["squares"]) if found["squares"] else None,
         )
 
-    def _arrays(self, piece: Piece) -> Tree:
-        batch = self.model.batch_of(piece.checked)
-        answers = {name: self.model.on_engine(pad_rows(prepared)) for name, prepared in piece.prepared.items()}
-        return {"answers": answers, **{name: value for name, value in vars(batch).items() if value is not None}}
+    def _arrays(self, one: MicroBatch) -> Tree:
+        batch = self.model.batch_of(one.checked)
+        targets = {name: self.model.on_engine(pad_rows(arrays)) for name, arrays in one.targets.items()}
+        return {"targets": targets, **{name: value for name, value in vars(batch).items() if value is not None}}
 
     # ---- running compiled functions -------------------------------------------------------------------------------
 
     def _compile(self, function: Callable[..., Any], *fixed: Any) -> Any:
-        """What is compiled has these settings inside; with others it must be compiled anew."""
+        """A compiled function holds these settings; with others it is compiled again."""
         model, step = self.model, self.step
         settings = (model.training, model.checkpointing, step.watch, *self.optimizer.compiled_with)
         key = (function.__name__, *fixed, *settings)
@@ -113,12 +113,12 @@ class CompiledStep:
             self.ema.parameters = state["ema"]
 
     def _add_up(self, inputs: list[Tree], shares: list[Any], weights: Any, keys: list[Any], draw: bool = False) -> Tree:
-        """Gradients, losses and sums over all pieces."""
+        """Gradients, losses and sums over all micro-batches."""
         total: Tree = {}
         for arrays, share, key in zip(inputs, shares, keys, strict=True):
             compiled = self._compile(self._piece, draw, bool(total))
             total = compiled(self.model.parameters, arrays, share, weights, key, total)
-            mx.async_eval(total)  # begin, and free what the piece kept, before the next one is prepared
+            mx.async_eval(total)  # start, and free what it kept, before the next one is prepared
         return total
 
     # ---- what is compiled -----------------------------------------------------------------------------------------
@@ -147,25 +147,21 @@ class CompiledStep:
         self, parameters: Tree, arrays: Tree, dlosses: list[Any], key: Any, draw: bool
     ) -> tuple[Any, list[Any], Tree]:
         """Forward and backward: the gradient of Σ dlossesₜ · lossₜ, the losses, and what is measured."""
-        model, engine, config = self.model, self.model.engine, self.model.config
-        source = engine.dropout(key) if model.training else None
-        computing = model.computing(parameters)
-        batch = Batch(**{name: value for name, value in arrays.items() if name != "answers"})
-        cache, gradients = Cache(), model.new_gradients()
-        gradients.learn_only(self.optimizer.learning)
-        hidden = encode(computing, config, batch, cache, source, model.checkpointing)
-        at = Scope(computing, cache, gradients).inside("head")
-        told = getattr(batch, self.head.told)
+        model, engine = self.model, self.model.engine
+        batch = Batch(**{name: value for name, value in arrays.items() if name != "targets"})
+        gradients = model.new_gradients()
+        gradients.train_only(self.optimizer.learning)
+        run = Pass(
+            model.network, batch, model.computing(parameters), checkpointing=model.checkpointing,
+            dropout=engine.dropout(key) if model.training else None,
+        )  # fmt: skip
         drawn = drawing(engine, mx.random.split(key)[1]) if draw else None
-        answered = self.objectives.loss(
-            self.head, hidden, told, arrays["answers"], at, source=source, measure=self.step.watch, draw=drawn
-        )
-        dhidden = self.objectives.backward(self.head, dlosses, at).reshape(hidden.shape)
-        encode_backward(dhidden, computing, config, batch, cache, gradients, source, model.checkpointing)
-        gradients.finish()
-        named = zip(self.objectives.names, answered, strict=True)
+        results = run.loss(self.objectives, arrays["targets"], measure=self.step.watch, draw=drawn)
+        run.backward(gradients, dlosses)
+        gradients.fill_missing()
+        named = zip(self.objectives.names, results, strict=True)
         sums = {f"{name}_{what}": total for name, one in named for what, total in one.sums.items()}
-        return dict(gradients), [one.loss.astype(mx.float32) for one in answered], sums
+        return dict(gradients), [one.loss.astype(mx.float32) for one in results], sums
 
     def _update(self, state: Tree, rates: Any, gradients: Tree, losses: Any, sums: Tree) -> tuple[Tree, Tree]:
         parameters, count = state["parameters"], state["steps"] + 1

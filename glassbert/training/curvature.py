@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.errors import TrainingError
 from glassbert.ops import IGNORED
 from glassbert.training.objectives import Draw

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.parameters import FlatArrays
+from glassbert.arrays import FlatArrays
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
 from glassbert.training.optimizers.base import CHUNK

@@ -1,7 +1,6 @@
-"""How good is a model on text it has not seen? Losses and accuracies over many batches, each question counted once.
+"""Losses and accuracies of a model over many batches, each target counted once.
 
-Nothing is kept for backward and dropout is off. On MLX the pass is compiled, and nobody waits for a batch before the
-next ones are on their way.
+Nothing is kept for a backward and dropout is off. On MLX the pass is compiled, and a few batches are submitted ahead.
 """
 
 from __future__ import annotations
@@ -16,27 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.threads import using_threads
 from glassbert.errors import InputError
-from glassbert.layers.scope import Forgetful, Scope
-from glassbert.models.encoder import Batch, encode
+from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
-from glassbert.models.inputs import check_inputs
+from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.model import Model
-from glassbert.training.objectives import Answered, Objectives
+from glassbert.models.passes import Pass
+from glassbert.training.objectives import Measured, Objectives
 
-ANSWERS = ("labels", "pair_labels")
-IN_FLIGHT = 4  # batches on a device before the first is waited for: enough to keep it busy, few enough to fit
+LABELS = ("labels", "pair_labels")
+IN_FLIGHT = 4  # batches submitted to a device before the first result is read
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`loss` is the weighted sum that was trained on, `losses`, `accuracies` and `asked` are by objective."""
+    """`loss` is the weighted sum that was trained on; `losses`, `accuracies` and `counts` are by objective."""
 
     loss: float
     losses: Mapping[str, float]
     accuracies: Mapping[str, float]
-    asked: Mapping[str, int]
+    counts: Mapping[str, int]
 
     @property
     def accuracy(self) -> float:
@@ -45,7 +43,7 @@ class Evaluation:
 
     @property
     def perplexity(self) -> float:
-        """exp of the first objective's loss: among how many equally likely words the model hesitates."""
+        """exp of the first objective's loss."""
         return math.exp(min(next(iter(self.losses.values())), 700.0))
 
     def as_dict(self) -> dict[str, float]:
@@ -62,34 +60,34 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
     objectives = Objectives.of(model.head, objective)
     head: Any = model.head
     run = _on_device(model, objectives) if model.engine.compiles else partial(_with_threads, model, objectives)
-    asked = np.zeros(len(objectives.names))
+    counts = np.zeros(len(objectives.names))
     losses = np.zeros(len(objectives.names))
     right: dict[str, float] = {}
     waiting: list[tuple[np.ndarray, Any]] = []
 
     def settle(count: int) -> None:
         while len(waiting) > count:
-            number, answered = waiting.pop(0)
+            number, results = waiting.pop(0)
             losses[:] += number * [float(one.loss) for one in answered]
-            for name, one in zip(objectives.names, answered, strict=True):
+            for name, one in zip(objectives.names, results, strict=True):
                 if "accuracy" in one.sums:
                     right[name] = right.get(name, 0.0) + float(one.sums["accuracy"])
 
-    with quietly(model):
+    with evaluation_mode(model):
         for batch in batches:
             given = _fields(batch)
-            answers = {name: given.pop(name, None) for name in ANSWERS}
+            labels = {name: given.pop(name, None) for name in LABELS}
             checked = check_inputs(model.config, **given)
-            prepared = objectives.prepare(head, answers, checked["ids"].shape)  # type: ignore[union-attr, arg-type]
-            number = objectives.asked(prepared)
-            asked += number
+            prepared = objectives.prepare(head, labels, shape_of(checked))
+            number = objectives.counts(prepared)
+            counts += number
             waiting.append((number, run(checked, prepared)))
             settle(IN_FLIGHT)
         settle(0)
-    if not asked.any():
-        raise InputError("there is nothing to evaluate: no batch asks anything")
-    mean = losses / np.maximum(asked, 1)
-    of = dict(zip(objectives.names, asked.tolist(), strict=True))
+    if not counts.any():
+        raise InputError("there is nothing to evaluate: no batch has a target")
+    mean = losses / np.maximum(counts, 1)
+    of = dict(zip(objectives.names, counts.tolist(), strict=True))
     return Evaluation(
         float(objectives.weights @ mean),
         dict(zip(objectives.names, mean.tolist(), strict=True)),
@@ -99,8 +97,8 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
 
 
 @contextmanager
-def quietly(model: Model) -> Iterator[None]:
-    """Without dropout, and without moving the seed that the next step's dropout comes from."""
+def evaluation_mode(model: Model) -> Iterator[None]:
+    """Dropout off; the seed of the next training step's dropout stays as it was."""
     training, seed = model.training, model.dropout_seed
     model.set_training(False)
     try:
@@ -110,11 +108,12 @@ def quietly(model: Model) -> Iterator[None]:
         model.dropout_seed = seed
 
 
+quietly = evaluation_mode
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids")
 
 
 def _fields(batch: Any) -> dict[str, Any]:
-    names = (*INPUTS, *ANSWERS)
+    names = (*INPUTS, *LABELS)
     found = batch if isinstance(batch, Mapping) else {name: getattr(batch, name, None) for name in names}
     for name in found:
         if name not in names:
@@ -123,11 +122,9 @@ def _fields(batch: Any) -> dict[str, Any]:
 
 
 def _with_threads(model: Model, objectives: Objectives, checked: dict[str, Any], prepared: Mapping[str, Any]) -> Any:
-    with using_threads(model.engine.threads):
-        hidden, cache = model.run_encoder(checked, Forgetful(), skip_padding=True)
-        at = Scope(cache.parameters, cache.head).inside("head")
-        answers = {name: model.on_engine(one) for name, one in prepared.items()}
-        return objectives.loss(model.head, hidden, checked["mask"], answers, at, measure=True)  # type: ignore[arg-type]
+    run = model.run(checked, inference=True, skip_padding=True)
+    targets = {name: model.on_engine(one) for name, one in prepared.items()}
+    return run.loss(objectives, targets, measure=True)
 
 
 _COMPILED: weakref.WeakKeyDictionary[Model, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -136,22 +133,20 @@ _COMPILED: weakref.WeakKeyDictionary[Model, dict[str, Any]] = weakref.WeakKeyDic
 def _on_device(model: Model, objectives: Objectives) -> Any:
     import mlx.core as mx
 
-    config, head = model.config, model.head  # not the model: what is compiled outlives it
+    network = model.network  # not the model: the compiled function outlives it
 
-    def forward(computing: Any, arrays: dict[str, Any], answers: Mapping[str, Any]) -> Any:
-        batch = Batch(**arrays)
-        hidden = encode(computing, config, batch, Forgetful())
-        at = Scope(computing, Forgetful()).inside("head")
-        return [tuple(one) for one in objectives.loss(head, hidden, batch.mask, answers, at, measure=True)]  # type: ignore[arg-type]
+    def forward(computing: Any, arrays: dict[str, Any], targets: Mapping[str, Any]) -> Any:
+        run = Pass(network, Batch(**arrays), computing, inference=True)
+        return [tuple(one) for one in run.loss(objectives, targets, measure=True)]
 
     compiled = _COMPILED.setdefault(model, {})
     function = compiled.setdefault(str(objectives), mx.compile(forward))
 
-    def run(checked: dict[str, Any], prepared: Mapping[str, Any]) -> list[Answered]:
-        answers = {name: model.on_engine(pad_rows(one)) for name, one in prepared.items()}
+    def run(checked: dict[str, Any], prepared: Mapping[str, Any]) -> list[Measured]:
+        targets = {name: model.on_engine(pad_rows(one)) for name, one in prepared.items()}
         arrays = {name: value for name, value in vars(model.batch_of(checked)).items() if value is not None}
-        found = function(model.computing(model.parameters), arrays, answers)
+        found = function(model.computing(model.parameters), arrays, targets)
         mx.async_eval(found)
-        return [Answered(loss, sums) for loss, sums in found]
+        return [Measured(loss, sums) for loss, sums in found]
 
     return run

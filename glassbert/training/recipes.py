@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glassbert.checkpoints.family import PRESETS
 from glassbert.errors import TrainingError
-from glassbert.models.config import PRESETS, EncoderConfig
+from glassbert.models.config import EncoderConfig
 
 if TYPE_CHECKING:
     from glassbert.training.settings import TrainingSettings

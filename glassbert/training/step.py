@@ -1,11 +1,11 @@
-"""One training step: forward, backward, clip, move.
+"""One training step: forward, backward, clip, update.
 
-A logical batch may be larger than what fits into memory: it is cut into pieces of `physical_batch` rows whose gradients
-are added up, each weighted by how much of the batch's questions it asks, so that the sum is the gradient of the whole
-batch. Several workers do the same with their shares. NumPy runs a step over threads, in place; MLX compiles it
+A logical batch may be larger than what fits into memory: it is cut into micro-batches of `physical_batch` rows whose
+gradients are added up, each weighted by its share of the targets, so that the sum is the gradient of the whole batch.
+Several workers do the same with their shares. NumPy runs a step over threads, in place; MLX compiles it
 (`glassbert.training.compiled_step`).
 
-A step whose loss or gradient is not finite moves nothing and says so.
+A step whose loss or gradient is not finite updates nothing; its result has `skipped` set.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.threads import run_together, using_threads
+from glassbert.engines.threads import run_together
+from glassbert.engines import DropoutSource
 from glassbert.errors import TrainingError
-from glassbert.layers.scope import Cache, Scope
 from glassbert.models.heads import Head
 from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.model import Model
@@ -30,19 +30,19 @@ from glassbert.training.results import StepResult, Watched
 from glassbert.training.workers import Alone, Workers
 
 
-class Piece(NamedTuple):
-    """Some rows of a logical batch: the checked inputs, the answers by objective, and how many each objective asks."""
+class MicroBatch(NamedTuple):
+    """Some rows of a logical batch: checked inputs, targets by objective, and the number of targets of each."""
 
     rows: slice
     checked: dict[str, Any]
-    prepared: dict[str, dict[str, np.ndarray]]
-    asked: np.ndarray  # [objectives]
+    targets: dict[str, dict[str, np.ndarray]]
+    counts: np.ndarray  # [objectives]
 
 
 class Prepared(NamedTuple):
     """A batch checked and cut, still in NumPy's memory."""
 
-    pieces: list[Piece]
+    micro_batches: list[MicroBatch]
     skip_padding: bool
 
 
@@ -52,10 +52,10 @@ class TrainingStep:
     step = TrainingStep(model, AdamW(model, 1e-3))
     result = step(input_ids, labels, attention_mask)
 
-    objective       a weighted sum such as "mlm+0.5*nsp"; without it what the head is naturally trained on
-    physical_batch  how many rows are computed at a time; without it the whole batch
+    objective       a weighted sum such as "mlm+0.5*nsp"; by default that of the head
+    physical_batch  rows computed at a time; by default the whole batch
     workers         the other processes that train this model
-    ema             a moving average of the weights to keep
+    ema             a moving average of the weights to update
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TrainingStep:
         if physical_batch is not None and (not isinstance(physical_batch, int) or physical_batch < 1):
             raise TrainingError(f"physical_batch must be a number of rows, at least 1, got {physical_batch!r}")
         if optimizer.layout is not model.layout:
-            raise TrainingError("the optimizer was made for another model; make it with this one")
+            raise TrainingError("the optimizer was created for another model; create it with this one")
         self.model = model
         self.optimizer = optimizer
         self.objectives = Objectives.of(model.head, objective)
@@ -79,7 +79,7 @@ class TrainingStep:
         self.physical_batch = physical_batch
         self.workers = workers or Alone()
         self.ema = ema
-        self.watch = False  # whether the next steps also report metrics and norms by parameter
+        self.watch = False  # whether steps also report metrics and norms by parameter
         self._gradients: Any = None
         self._compiled: Any = None
         if model.engine.compiles:
@@ -103,53 +103,53 @@ class TrainingStep:
         pair_labels: Any = None,
         skip_padding: bool = False,
     ) -> Prepared:
-        """What can be done for a step before it is its turn, in another thread for example."""
+        """Check and cut a batch; another thread may do this ahead of the step."""
         checked = check_inputs(self.model.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         return Prepared(self._cut(checked, {"labels": labels, "pair_labels": pair_labels}), skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:
         self.optimizer.attempts += 1
         if self._compiled is not None:
-            return self._compiled(prepared.pieces)
-        return self._in_place(prepared.pieces, prepared.skip_padding)
+            return self._compiled(prepared.micro_batches)
+        return self._in_place(prepared.micro_batches, prepared.skip_padding)
 
     def wants_curvature(self) -> bool:
         every = self.optimizer.curvature_every
         return bool(every) and (self.optimizer.attempts - 1) % every == 0
 
-    def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> list[Piece]:
-        """The pieces of a batch; what does not vary with the rows stays whole."""
+    def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> list[MicroBatch]:
+        """The micro-batches of a batch; what all rows share stays whole."""
         count, length = shape_of(checked)
         size = self.physical_batch or count
-        pieces = []
+        micro_batches = []
         for start in range(0, count, size):
             rows = slice(start, min(start + size, count))
             part = {k: v if v is None or v.shape[0] != count else v[rows] for k, v in checked.items()}
-            answers = {k: v if v is None or size >= count else v[rows] for k, v in given.items()}
-            prepared = self.objectives.prepare(self.head, answers, (rows.stop - rows.start, length))
-            pieces.append(Piece(rows, part, prepared, self.objectives.asked(prepared)))
-        return pieces
+            labels = {k: v if v is None or size >= count else v[rows] for k, v in given.items()}
+            targets = self.objectives.prepare(self.head, labels, (rows.stop - rows.start, length))
+            micro_batches.append(MicroBatch(rows, part, targets, self.objectives.counts(targets)))
+        return micro_batches
 
     # ---- NumPy ----------------------------------------------------------------------------------------------------
 
-    def _in_place(self, pieces: list[Piece], skip_padding: bool) -> StepResult:
+    def _in_place(self, micro_batches: list[MicroBatch], skip_padding: bool) -> StepResult:
         model, optimizer, workers = self.model, self.optimizer, self.workers
         if self._gradients is None:
             self._gradients = model.new_gradients()
-        asked = workers.sum_(np.sum([piece.asked for piece in pieces], 0))
-        source = model.draw_dropout()
+        counts = workers.sum_(np.sum([one.counts for one in micro_batches], 0))
+        dropout = model.draw_dropout()
         if self.wants_curvature():
-            scale = np.sqrt(self.objectives.weights * asked)
+            scale = np.sqrt(self.objectives.weights * counts)
             draw = drawing(model.engine, [model.dropout_seed, optimizer.attempts, workers.rank])
-            self._gradients_of(pieces, asked, scale, source, skip_padding, draw)
+            self._gradients_of(micro_batches, counts, scale, dropout, skip_padding, draw)
             optimizer.observe(self._gradients)
-        sums, measured = self._gradients_of(pieces, asked, self.objectives.weights, source, skip_padding)
+        sums, measured = self._gradients_of(micro_batches, counts, self.objectives.weights, dropout, skip_padding)
         losses = workers.sum_(sums)
         loss = float(self.objectives.weights @ losses)
         norm = optimizer.gradient_norm(self._gradients)
         skipped = not (math.isfinite(loss) and math.isfinite(norm))
         before = model.parameters.flat.copy() if self.watch else None
-        metrics = self._metrics(measured, asked)  # the last that may fail: a lost worker leaves everything unmoved
+        metrics = self._metrics(measured, counts)  # the last call that may fail: a lost worker leaves all unchanged
         if not skipped:
             optimizer.move(model.parameters, self._gradients, norm)
             if self.ema is not None:
@@ -165,54 +165,47 @@ class TrainingStep:
 
     def _gradients_of(
         self,
-        pieces: list[Piece],
-        asked: np.ndarray,
+        micro_batches: list[MicroBatch],
+        counts: np.ndarray,
         weights: np.ndarray,
-        source: Any,
+        dropout: DropoutSource | None,
         skip_padding: bool,
         draw: Draw | None = None,
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """Leave the gradient of Σ weightsₜ · lossₜ in `self._gradients`; gives the losses and what was measured."""
+        """Leave the gradient of Σ weightsₜ · lossₜ in `self._gradients`; returns the losses and what was measured."""
         model, gradients = self.model, self._gradients
-        gradients.learn_only(self.optimizer.learning)
+        gradients.train_only(self.optimizer.learning)
         gradients.clear()
-        losses = np.zeros(len(asked))
+        losses = np.zeros(len(counts))
         measured: dict[str, float] = {}
-        first_row = self.workers.rank * pieces[-1].rows.stop  # of this worker's share in the logical batch
-        for piece in pieces:
-            last = piece is pieces[-1]
+        first_row = self.workers.rank * micro_batches[-1].rows.stop  # of this worker's share in the logical batch
+        for one in micro_batches:
+            last = one is micro_batches[-1]
 
-            def finished(place: str, last: bool = last) -> None:
+            def on_complete(group: str, last: bool = last) -> None:
                 if last:
-                    self.workers.finished(place, gradients)
+                    self.workers.finished(group, gradients)
 
-            share = piece.asked / np.maximum(asked, 1)
-            with using_threads(model.engine.threads):
-                drawn = source and source.from_row(first_row + piece.rows.start)
-                hidden, cache = model.run_encoder(piece.checked, Cache(), skip_padding, source=drawn)
-                at = Scope(cache.parameters, cache.head, gradients).inside("head")
-                answers = {name: model.on_engine(prepared) for name, prepared in piece.prepared.items()}
-                mask = model.for_head(piece.checked)
-                answered = self.objectives.loss(
-                    self.head, hidden, mask, answers, at, source=drawn, measure=self.watch, draw=draw
-                )
-                dlosses = [model.engine.array(value) for value in weights * share]
-                dhidden = self.objectives.backward(self.head, dlosses, at)
-                finished("head")
-                model.run_encoder_backward(dhidden.reshape(cache.hidden_shape), cache, gradients, finished)
-            losses += share * [float(one.loss) for one in answered]
-            for name, one in zip(self.objectives.names, answered, strict=True):
-                for what, total in one.sums.items():
+            share = one.counts / np.maximum(counts, 1)
+            masks = dropout and dropout.from_row(first_row + one.rows.start)
+            run = model.run(one.checked, dropout=masks, skip_padding=skip_padding)
+            targets = {name: model.on_engine(arrays) for name, arrays in one.targets.items()}
+            results = run.loss(self.objectives, targets, measure=self.watch, draw=draw)
+            dlosses = [model.engine.array(value) for value in weights * share]
+            model.backward_into(gradients, run, dloss=dlosses, on_complete=on_complete)
+            losses += share * [float(result.loss) for result in results]
+            for name, result in zip(self.objectives.names, results, strict=True):
+                for what, total in result.sums.items():
                     measured[f"{name}_{what}"] = measured.get(f"{name}_{what}", 0.0) + float(total)
-        gradients.finish()
+        gradients.fill_missing()
         self._gradients = self.workers.sum_gradients(gradients)
         return losses, measured
 
-    def _metrics(self, measured: dict[str, float], asked: np.ndarray) -> dict[str, float]:
+    def _metrics(self, measured: dict[str, float], counts: np.ndarray) -> dict[str, float]:
         if not measured:
             return {}
         totals = self.workers.sum_(np.array(list(measured.values())))
-        of = dict(zip(self.objectives.names, np.maximum(asked, 1), strict=True))
+        of = dict(zip(self.objectives.names, np.maximum(counts, 1), strict=True))
         return {name: total / of[name.partition("_")[0]] for name, total in zip(measured, totals.tolist(), strict=True)}
 
     def _watched(self, before: np.ndarray) -> Watched:

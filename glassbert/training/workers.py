@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import FlatGradients, Gradients
+from glassbert.arrays import Array, FlatGradients, Gradients
 from glassbert.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class Workers(ABC):
         """The gradients summed over all workers: the same object on NumPy, where they lie in one flat buffer."""
         if isinstance(gradients, FlatGradients):
             self.sum_(gradients.flat)
-            gradients.everything_counts()
+            gradients.mark_all_full()
             return gradients
         return {name: self.sum_(gradient) for name, gradient in gradients.items()}
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from glassbert import create_from_registry
 from glassbert.cli import models
-from glassbert.models.factory import HEAD_TYPES, MODELS, REGISTRY
+from glassbert.families.factory import HEAD_TYPES, MODELS, REGISTRY
 
 
 def test_every_name_is_there_with_its_size(capsys):

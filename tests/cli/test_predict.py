@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from glassbert.cli import main
+from glassbert.families.bert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.finetuning.card import TaskCard
-from glassbert.models.config import MINI_BERT_CONFIG
-from glassbert.models.model import BertWithHead
 from glassbert.tasks import TaskData
 from tests.finetuning.toy import make_tokenizer
 

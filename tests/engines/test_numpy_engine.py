@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
+from glassbert.arrays import FlatArrays, FlatGradients, Layout, ShardGradients
 from glassbert.engines.numpy_engine import NumpyDropout, NumpyEngine
-from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout, ShardGradients
 from glassbert.engines.threads import run_together, usable_cores, using_threads
 
 LAYOUT = Layout({"a": (3, 5), "b": (7,), "table": (10, 2)})

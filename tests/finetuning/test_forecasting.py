@@ -11,6 +11,7 @@ from glassbert import BertCore, create_model
 from glassbert.cli import COMMANDS, main
 from glassbert.cli.forecast import use
 from glassbert.errors import CheckpointError, InputError, TrainingError
+from glassbert.families.bert import MINI_BERT_CONFIG
 from glassbert.finetuning.forecasting import Forecaster, ForecastSettings, forecast, forecast_run
 from glassbert.finetuning.forecasting.baselines import baselines
 from glassbert.finetuning.forecasting.choices import grows_with_level, plan_for
@@ -19,7 +20,6 @@ from glassbert.finetuning.forecasting.forecaster import is_forecaster
 from glassbert.finetuning.forecasting.line import Line, best_ridge
 from glassbert.finetuning.forecasting.model import new_model
 from glassbert.finetuning.forecasting.settings import FRAMES
-from glassbert.models.config import MINI_BERT_CONFIG
 from glassbert.tasks import Series, forecast_windows
 
 QUICK = ForecastSettings(horizon=4, window=12, patch=4, period=6, hidden=8, layers=1, steps=12, evaluate_every=4,

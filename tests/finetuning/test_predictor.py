@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassbert.errors import CheckpointError, InputError
+from glassbert.families.bert import MINI_BERT_CONFIG, BertConfig, BertCore, BertWithHead
 from glassbert.finetuning.card import TASK, TaskCard
 from glassbert.finetuning.predictor import Predictor
 from glassbert.finetuning.predictor.words import split_words
-from glassbert.models.config import MINI_BERT_CONFIG, BertConfig
-from glassbert.models.model import BertCore, BertWithHead
 from glassbert.tasks import TaskData
 from tests.finetuning.toy import make_tokenizer
 

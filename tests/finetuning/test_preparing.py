@@ -5,10 +5,10 @@ import pytest
 
 import glassbert
 from glassbert.errors import ConfigError, GlassBertError, InputError
+from glassbert.families.bert import BertWithHead
 from glassbert.finetuning.display import watched
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.finetuning.preparing import prepare
-from glassbert.models.model import BertWithHead
 from tests.finetuning.toy import make_model, sentences, settings, write_csv
 
 

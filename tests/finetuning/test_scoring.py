@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from glassbert.errors import InputError
+from glassbert.families.bert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.finetuning.answers import answers, choices, cosines, probabilities, true_names
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import encode_examples
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.scoring import batches_in_order, cross_fitted, judge, marks_spans, score_examples
 from glassbert.finetuning.spans import SpanAnswer
-from glassbert.models.config import MINI_BERT_CONFIG
-from glassbert.models.model import BertWithHead
 from tests.finetuning.toy import make_tokenizer
 
 TOKENIZER = make_tokenizer()

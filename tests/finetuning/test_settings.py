@@ -5,9 +5,9 @@ import json
 import pytest
 
 from glassbert.errors import TrainingError
+from glassbert.families.bert import MINI_BERT_CONFIG, BertConfig
 from glassbert.finetuning import choosing
 from glassbert.finetuning.settings import CHECKS, FineTuningSettings
-from glassbert.models.config import MINI_BERT_CONFIG, BertConfig
 
 
 def settings(**changes):

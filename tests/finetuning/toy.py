@@ -4,10 +4,9 @@ import csv
 import random
 from pathlib import Path
 
+from glassbert.families.bert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.finetuning.run import FineTuned, finetune
 from glassbert.finetuning.settings import FineTuningSettings
-from glassbert.models.config import MINI_BERT_CONFIG
-from glassbert.models.model import BertWithHead
 from glassbert.text import FastTokenizer
 from glassbert.text import wordpiece_files as files
 from glassbert.text.normalise import Normaliser

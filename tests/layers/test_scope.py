@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from glassbert.arrays import Layout
 from glassbert.engines.numpy_engine import NumpyEngine
-from glassbert.engines.parameters import Layout
 from glassbert.layers.scope import Cache, Forgetful, Scope
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from glassbert import ModernBertConfig, create_model, load
 from glassbert.errors import CheckpointError, ConfigError, InputError
-from glassbert.layers.values import frame, patches
-from glassbert.models.config import MINI_BERT_CONFIG
+from glassbert.families.bert import MINI_BERT_CONFIG
+from glassbert.layers.embeddings import frame, patches
 from glassbert.models.series import CENTRES, SeriesConfig
 from glassbert.training.optimizers.adamw import AdamW
 from glassbert.training.step import TrainingStep

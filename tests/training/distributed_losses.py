@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import InputError
-from glassbert.models.config import MINI_BERT_CONFIG
-from glassbert.models.model import BertWithHead
+from glassbert.families.bert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.text.corpus.reader import Corpus
 from glassbert.text.generator import MLMDataGenerator
 from glassbert.training.distributed import find_workers

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from glassbert.checkpoints.family import PRESETS
 from glassbert.cli import main
 from glassbert.errors import ConfigError, TrainingError
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, PRESETS, BertConfig
+from glassbert.families.bert import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig
 from glassbert.training.recipes import config_for, sized
 from glassbert.training.report import repeat_command
 from glassbert.training.settings import CHECKS, TrainingSettings, read_toml

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from glassbert.errors import TrainingError
-from glassbert.models.config import MINI_BERT_CONFIG
-from glassbert.models.model import BertWithHead
+from glassbert.families.bert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.training.optimizers import AdamW
 from glassbert.training.step import TrainingStep
 from glassbert.training.workers import Alone, Workers

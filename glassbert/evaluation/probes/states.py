@@ -10,34 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.threads import using_threads
-from glassbert.layers.scope import Forgetful
-from glassbert.models.cache import Part
 from glassbert.models.config import EncoderConfig
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
-from glassbert.models.padding import unpack
 from glassbert.text.buckets import batches_by_length
 from glassbert.training.evaluate import quietly
 
 Progress = Callable[[int, int], None]  # how much is done, of how much
 BATCH_TOKENS = 8192
-
-
-class Listening(Forgetful):
-    """Keeps the values of a few names, and forgets what backward would need."""
-
-    def __init__(self, names: Sequence[str]):
-        super().__init__()
-        self.names = frozenset(names)
-
-    def like(self) -> Listening:
-        return Listening(list(self.names))
-
-    def note(self, name: str, value: Any) -> Any:
-        if name in self.names:
-            self.values_by_name[name] = value
-        return value
 
 
 def state_names(config: EncoderConfig) -> list[str]:
@@ -50,17 +30,12 @@ def layer_states(model: Model, input_ids: Any, attention_mask: Any = None) -> li
     """[batch, length, hidden] for every layer; padding gets zeros."""
     checked = check_inputs(model.config, input_ids, attention_mask)
     names = state_names(model.config)
-    with quietly(model), using_threads(model.engine.threads):
-        _, cache = model.run_encoder(checked, Listening(names), skip_padding=True)
-    return [np.concatenate([_unpacked(model, part, name, checked) for part in cache.parts]) for name in names]
-
-
-def _unpacked(model: Model, part: Part, name: str, checked: dict[str, Any]) -> np.ndarray:
-    states = model.engine.to_numpy(part.cache[name])
-    if part.index is None:
-        mask = checked["mask"]
-        return states if mask is None else states * mask[part.rows, :, None]
-    return unpack(states, part.index, (part.rows.stop - part.rows.start, checked["ids"].shape[1]))
+    with quietly(model):
+        run = model.run(checked, inference=True, keep=names, skip_padding=True)
+        run.encode()
+    states = [model.engine.to_numpy(run[name]) for name in names]
+    mask = checked["mask"]
+    return states if mask is None else [state * mask[:, :, None] for state in states]
 
 
 def states_of_all(

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.engines import get_engine
-from glassbert.engines.threads import using_threads
 from glassbert.evaluation.subject import Subject
-from glassbert.layers.scope import Forgetful
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 
@@ -44,8 +42,8 @@ def masked_rows(subject: Subject, rows: int = ROWS, length: int = LONG, seed: in
 
 def hidden_states(model: Model, ids: np.ndarray, skip_padding: bool = False, **inputs: Any) -> np.ndarray:
     """What the encoder gives for these inputs, in the state the model is in: nothing is switched on or off."""
-    with using_threads(model.engine.threads):
-        hidden, _ = model.run_encoder(check_inputs(model.config, ids, **inputs), Forgetful(), skip_padding)
+    checked = check_inputs(model.config, ids, **inputs)
+    hidden = model.run(checked, dropout=model.draw_dropout(), inference=True, skip_padding=skip_padding).encode()
     return np.asarray(model.engine.to_numpy(hidden), np.float64)
 
 
@@ -56,5 +54,5 @@ def in_float64(model: Model) -> Model:
     twin.parameters = twin.engine.parameters(model.layout)
     for name, array in model.parameters.items():
         twin.parameters[name] = np.asarray(model.engine.to_numpy(array), np.float64)
-    twin._shard_gradients = []
+    twin._prepare_sharing()
     return twin

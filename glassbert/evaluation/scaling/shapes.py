@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.plan import Point, StudyPlan
-from glassbert.models.model import BertWithHead
+from glassbert.families.bert import BertWithHead
 from glassbert.training.building import flops_per_token
 from glassbert.training.data import TrainingData
 from glassbert.training.objectives import Objectives

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glassbert.layers.values import frame
+from glassbert.layers.embeddings import frame
 from glassbert.models.series import SeriesConfig
 from glassbert.tasks.series import Forecasts
 

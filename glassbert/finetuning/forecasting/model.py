@@ -14,10 +14,11 @@ import warnings
 from typing import Any
 
 from glassbert.checkpoints import load
+from glassbert.families.bert import BertConfig
+from glassbert.families.factory import create_model
 from glassbert.finetuning.forecasting.line import Line
 from glassbert.finetuning.forecasting.settings import ForecastSettings
-from glassbert.models.config import BertConfig, EncoderConfig
-from glassbert.models.factory import create_model
+from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.models.series import SeriesConfig, with_series
 

@@ -24,16 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.engines.parameters import Gradients, Layout, ShardGradients
+from glassbert.arrays import Array, Gradients, Layout, ThreadGradients, namespace
 from glassbert.errors import CheckpointError, ConfigError
 from glassbert.finetuning.low_rank.gradients import (
     Adapter,
     FlatLowRankGradients,
     LowRankGradients,
-    ShardLowRankGradients,
+    ThreadLowRankGradients,
 )
-from glassbert.layers.parameters import Parameter
+from glassbert.layers.scope import Parameter
 from glassbert.models.model import Model
 from glassbert.ops import low_rank
 
@@ -97,7 +96,8 @@ class LowRank(Model):
         self.specification += [p for p in model.specification if p.name.startswith(LEARN_WHOLE)]
         self.layout = Layout({parameter.name: parameter.shape for parameter in self.specification})
         self.parameters = self.engine.parameters(self.layout)
-        self._shard_gradients = []
+        self.encoder = model.encoder
+        self._prepare_sharing()
         for name in self.learnt_whole:
             self.parameters[name] = self.engine.array(np.array(self.engine.to_numpy(model.parameters[name])))
         changing = {*self.learnt_whole, *self.adapters}
@@ -124,7 +124,7 @@ class LowRank(Model):
                 if adapter.rows.start > done:
                     parts.append(weight[done : adapter.rows.start])
                 a, b = parameters[adapter.a], parameters[adapter.b]
-                parts.append(low_rank(weight[adapter.rows], a, b, adapter.scale))
+                parts.append(low_rank(weight[adapter.rows], a, b, adapter.scale)[0])
                 done = adapter.rows.stop
             if done < weight.shape[0]:
                 parts.append(weight[done:])
@@ -139,9 +139,9 @@ class LowRank(Model):
             return LowRankGradients(self.layout, self.adapters)
         return FlatLowRankGradients(self.layout, self.engine.dtype, self.adapters)
 
-    def _new_shard(self) -> ShardGradients:
+    def new_thread_gradients(self) -> ThreadGradients:
         own = {name: shape for name, shape in self.layout.shapes.items() if not name.startswith(LEARN_WHOLE)}
-        return ShardLowRankGradients(Layout(own), self.engine.dtype, self.adapters)
+        return ThreadLowRankGradients(Layout(own), self.engine.dtype, self.adapters)
 
     # ---- without adapters, and in files -----------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class LowRank(Model):
         """A plain model of its own memory that computes what this one does, to the last bit."""
         plain = copy.copy(self.base)
         plain.parameters = self.engine.parameters(plain.layout)
-        plain._shard_gradients = []
+        plain._prepare_sharing()
         plain.training, plain.checkpointing = self.training, self.checkpointing
         plain.dropout_seed, plain.carried_fields = self.dropout_seed, self.carried_fields
         for name, value in {**self.base.parameters, **self.weights(self.parameters)}.items():

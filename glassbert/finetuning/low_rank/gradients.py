@@ -1,7 +1,7 @@
 """Gradients of a model whose matrices are W' = W + s B A: what would be the gradient of W' becomes that of A and B.
 
 The encoder knows nothing of A and B. Where it would form the gradient dyᵀ x of a matrix, it hands dy and x over instead
-(`add_product`), and the chain rule takes one step more. Everything else of the encoder stands still: its gradients are
+(`add_factors`), and the chain rule takes one step more. Everything else of the encoder stands still: its gradients are
 not wanted, so they are not computed.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import FlatGradients, Gradients, Layout, ShardGradients
+from glassbert.arrays import Array, FlatGradients, Gradients, Layout, ThreadGradients
 from glassbert.ops import low_rank_backward
 
 
@@ -40,19 +39,19 @@ class PassedOn(Base):
 
     adapters: Adapters
 
-    def wants(self, name: str) -> bool:
-        wants = super().wants
+    def needs(self, name: str) -> bool:
+        needs = super().needs
         if name in self.adapters:
-            return any(wants(adapter.a) or wants(adapter.b) for adapter in self.adapters[name])
-        return name in self.shapes and wants(name)
+            return any(needs(adapter.a) or needs(adapter.b) for adapter in self.adapters[name])
+        return name in self.shapes and needs(name)
 
-    def add_product(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> bool:
-        if name not in self.adapters or not self.wants(name):
+    def add_factors(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> bool:
+        if name not in self.adapters or not self.needs(name):
             return False
         dy, x = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
         for adapter in self.adapters[name]:
-            a, b = parameters[adapter.a], parameters[adapter.b]
-            da, db = low_rank_backward(dy[:, adapter.rows], x, a, b, adapter.scale)
+            state = parameters[adapter.a], parameters[adapter.b], adapter.scale
+            da, db = low_rank_backward((dy[:, adapter.rows], x), state)
             self.add(adapter.a, da)
             self.add(adapter.b, db)
         return True
@@ -70,7 +69,7 @@ class FlatLowRankGradients(PassedOn, FlatGradients):
         super().__init__(layout, dtype)
 
 
-class ShardLowRankGradients(PassedOn, ShardGradients):
+class ThreadLowRankGradients(PassedOn, ThreadGradients):
     def __init__(self, layout: Layout, dtype: Any, adapters: Adapters):
         self.adapters = adapters
         super().__init__(layout, dtype)

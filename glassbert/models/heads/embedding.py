@@ -1,4 +1,4 @@
-"""Sentence embeddings: the pooled vector is the answer, and what is learned is how two of them lie to each other."""
+"""Sentence embeddings: the output is the pooled vector, and the loss compares the vectors of pairs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array, namespace
+from glassbert.arrays import Array, namespace
 from glassbert.errors import InputError
-from glassbert.layers.parameters import Parameter
-from glassbert.layers.scope import Scope
+from glassbert.layers.scope import Parameter, Scope
 from glassbert.models.heads.head import Head
 from glassbert.models.heads.labels import number_labels
 from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters
@@ -24,6 +23,7 @@ class EmbeddingHead(Head):
     """
 
     kind = "embedding"
+    pairs = True
     losses = ("cosine", "contrastive")
     takes_loss_options = True
     default_pooling = "mean"
@@ -53,18 +53,13 @@ class EmbeddingHead(Head):
             )
         return {"targets": targets}
 
-    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Array:
-        return at.note("embedding", pool(hidden, mask, at, self.pooling))  # [B, H]
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
+        return scope.record("embedding", pool(hidden, batch.real_tokens, scope, self.pooling))  # [B, H]
 
-    def backward(self, doutput: Array, at: Scope) -> Array:
-        return pool_backward(at.note("d_embedding", doutput), at, self.pooling)
+    def backward(self, doutput: Array, scope: Scope) -> Array:
+        return pool_backward(scope.record("d_embedding", doutput), scope, self.pooling)
 
-    def loss(self, output: Array, targets: Array, at: Scope) -> Array:
-        loss, cache = self.criterion.forward(output[0::2], output[1::2], targets)
-        at.keep("loss.cache", cache)
-        at.keep("loss.shape", output.shape)
-        return at.note("loss", loss)
-
-    def loss_backward(self, dloss: Array, at: Scope) -> Array:
-        first, second = self.criterion.backward(dloss, at["loss.cache"])
-        return namespace(first).stack([first, second], 1).reshape(at["loss.shape"])
+    @staticmethod
+    def join_pairs(first: Array, second: Array) -> Array:
+        """The gradients of the two rows of every pair, side by side as the rows were."""
+        return namespace(first).stack([first, second], 1)

@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.errors import ConfigError
-from glassbert.layers.basics import dense, dense_backward, drop, drop_backward
-from glassbert.layers.parameters import Parameter, linear_parameters
-from glassbert.layers.scope import Scope
-from glassbert.layers.values import frame
+from glassbert.layers.embeddings import frame
+from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.models.heads.head import Head
 from glassbert.models.heads.labels import number_labels
 from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters
@@ -29,10 +27,9 @@ FLATTEN = "flatten"
 
 
 class ForecastHead(Head):
-    """The next `num_labels` values. In place of a mask it is told the windows, which have no padding."""
+    """The next `num_labels` values of a series."""
 
     kind = "forecast"
-    told = "windows"
     labelled = True
     losses = ("mean_squared_error", "huber")
     takes_loss_options = True
@@ -77,28 +74,24 @@ class ForecastHead(Head):
         """The forecast in the units of the series."""
         return self.series.unscaled(output)
 
-    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Array:
-        assert mask is not None
-        windows = mask  # [B, W]
-        centre, spread = frame(windows, self.series)  # [B, 1]
-        at.keep("spread", spread)
-        at.keep("hidden.shape", hidden.shape)
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
+        centre, spread = frame(batch.windows, self.series)  # [B, 1]
         flat = self.pooling == FLATTEN
-        x = hidden.reshape(hidden.shape[0], -1) if flat else pool(hidden, None, at, self.pooling)  # [B, T·H or H]
-        x = drop(x, at, "dropout", self.config.classifier_dropout, source)
-        at.keep("output.x", x)
-        out = dense(x, at, "output")  # [B, horizon]
+        x = hidden.reshape(hidden.shape[0], -1) if flat else pool(hidden, None, scope, self.pooling)  # [B, T·H or H]
+        x = scope.dropout(x, "dropout", self.config.classifier_dropout)
+        out = scope.linear(x, "output")  # [B, horizon]
         if self.series.shortcut:
-            framed = ((windows - centre) / spread).astype(out.dtype)
-            out = out + dense(at.keep("shortcut.x", framed), at, "shortcut")
-        at.note("framed", out)
-        return at.note("forecast", out * spread + centre)
+            framed = ((batch.windows - centre) / spread).astype(out.dtype)
+            out = out + scope.linear(framed, "shortcut")
+        scope.save("frame", (spread, hidden.shape, out.dtype))
+        scope.record("framed", out)
+        return scope.record("forecast", out * spread + centre)
 
-    def backward(self, doutput: Array, at: Scope) -> Array:
-        at.note("d_forecast", doutput)
-        dout = at.note("d_framed", (doutput * at["spread"]).astype(at["output.x"].dtype))
+    def backward(self, doutput: Array, scope: Scope) -> Array:
+        spread, shape, dtype = scope.saved("frame")
+        scope.record("d_forecast", doutput)
+        dout = scope.record("d_framed", (doutput * spread).astype(dtype))
         if self.series.shortcut:
-            dense_backward(dout, at["shortcut.x"], at, "shortcut")
-        dx = dense_backward(dout, at["output.x"], at, "output")
-        dx = drop_backward(dx, at, "dropout", self.config.classifier_dropout)
-        return dx.reshape(at["hidden.shape"]) if self.pooling == FLATTEN else pool_backward(dx, at, self.pooling)
+            scope.linear_backward(dout, "shortcut")
+        dx = scope.dropout_backward(scope.linear_backward(dout, "output"), "dropout")
+        return dx.reshape(shape) if self.pooling == FLATTEN else pool_backward(dx, scope, self.pooling)

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.errors import ConfigError
-from glassbert.layers.basics import dense, dense_backward
-from glassbert.layers.parameters import Parameter, linear_parameters
-from glassbert.layers.scope import Scope
+from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.models.config import CHOICES, EncoderConfig
-from glassbert.ops import (
-    attention_pool,
-    attention_pool_backward,
-    cls_pool,
-    cls_pool_backward,
-    max_pool,
-    max_pool_backward,
-    mean_pool,
-    mean_pool_backward,
-    tanh,
-    tanh_backward,
-)
 
-POOLINGS = {
-    "cls": (cls_pool, cls_pool_backward),
-    "mean": (mean_pool, mean_pool_backward),
-    "max": (max_pool, max_pool_backward),
-}
+POOLINGS = {"cls": "cls_pool", "mean": "mean_pool", "max": "max_pool", "attention": "attention_pool"}
 
 
 def with_pooling(config: EncoderConfig, pooling: str) -> EncoderConfig:
@@ -43,39 +25,32 @@ def pool_parameters(config: EncoderConfig, pooling: str) -> list[Parameter]:
     return [Parameter("pool.query", (config.hidden_size,), "zeros")] if pooling == "attention" else []
 
 
-def pool(hidden: Array, mask: Array | None, at: Scope, pooling: str) -> Array:
+def pool(hidden: Array, mask: Array | None, scope: Scope, pooling: str) -> Array:
     """[B, T, H] -> [B, H]"""
-    at.keep("pool.shape", hidden.shape)
-    if pooling == "attention":
-        pooled, cache = attention_pool(hidden, mask, at.parameter("pool.query"))
-        at.note("pool.weights", cache[1])
-    else:
-        pooled, cache = POOLINGS[pooling][0](hidden, mask)
-    at.keep("pool.cache", cache)
-    return at.note("pooled", pooled)
+    query = (scope.parameter("pool.query"),) if pooling == "attention" else ()
+    return scope.record("pooled", scope.run(POOLINGS[pooling], "pool", hidden, mask, *query))
 
 
-def pool_backward(dy: Array, at: Scope, pooling: str) -> Array:
-    at.note("d_pooled", dy)
+def pool_backward(dy: Array, scope: Scope, pooling: str) -> Array:
+    scope.record("d_pooled", dy)
     if pooling != "attention":
-        return POOLINGS[pooling][1](dy, at["pool.shape"], at["pool.cache"])
-    dx, dquery = attention_pool_backward(dy, at["pool.cache"], at.parameter("pool.query"))
-    at.add("pool.query", dquery)
+        return scope.run_backward("pool", dy)
+    dx, dquery = scope.run_backward("pool", dy)
+    scope.add("pool.query", dquery)
     return dx
 
 
-def pooler(x: Array, at: Scope) -> Array:
-    """BERT's own last step before a classifier: tanh(x Wᵀ + b)."""
-    at.keep("pooler.x", x)
-    hidden = at.keep("pooler.hidden", dense(x, at, "pooler"))
-    output, cache = tanh(hidden)
-    at.keep("pooler.cache", cache)
-    return at.note("pooler.output", output)
+def pooler(x: Array, scope: Scope, config: EncoderConfig) -> Array:
+    """BERT's last step before a classifier: tanh(x Wᵀ + b)."""
+    outer = scope.without_prefix()  # the pooler belongs to the encoder
+    hidden = outer.linear(x, "pooler")
+    return outer.record("pooler.output", outer.run(config.pooler_activation, "pooler.activation", hidden))
 
 
-def pooler_backward(dy: Array, at: Scope) -> Array:
-    at.note("pooler.d_output", dy)
-    return dense_backward(tanh_backward(dy, at["pooler.hidden"], at["pooler.cache"]), at["pooler.x"], at, "pooler")
+def pooler_backward(dy: Array, scope: Scope) -> Array:
+    outer = scope.without_prefix()  # the pooler belongs to the encoder
+    outer.record("pooler.d_output", dy)
+    return outer.linear_backward(outer.run_backward("pooler.activation", dy), "pooler")
 
 
 def pooler_parameters(config: EncoderConfig) -> list[Parameter]:

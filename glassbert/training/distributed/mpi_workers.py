@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from glassbert.engines.parameters import FlatGradients, Gradients
+from glassbert.arrays import FlatGradients, Gradients
 from glassbert.engines.threads import usable_cores
 from glassbert.training.distributed.requests import Requests
 from glassbert.training.workers import WorkerLost, Workers
@@ -76,7 +76,7 @@ class MpiWorkers(Workers):
         self._sum_from(0, gradients)
         self._requests.wait(self._patience)
         self._mark = None
-        gradients.everything_counts()
+        gradients.mark_all_full()
         return gradients
 
     def _sum_from(self, start: int | None, gradients: FlatGradients, at_least: int = 1) -> None:
@@ -141,7 +141,7 @@ class MpiWorkers(Workers):
 def _fill_up(gradients: FlatGradients, start: int, end: int) -> None:
     """Parameters that took no part in this step have a gradient of zeros; in memory is still that of an earlier one."""
     for name, offset in gradients.buffer.layout.offsets.items():
-        if start <= offset < end and gradients.place(name) is not None:
+        if start <= offset < end and gradients.buffer_for(name) is not None:
             gradients.add(name, np.zeros(()))
 
 

@@ -21,8 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
+from glassbert.arrays import Array, FlatArrays, FlatGradients, Layout
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
 from glassbert.training.optimizers.checks import CHECKS, check_fit
@@ -136,7 +135,7 @@ class Optimizer(ABC):
 
     def gradient_norm(self, gradients: FlatGradients) -> float:
         """√Σ g² over all parameters that learn, together."""
-        parts = gradients.parts_that_count(self.learning)
+        parts = gradients.nonzero_parts(self.learning)
         pieces = [part[i : i + CHUNK] for part in parts for i in range(0, len(part), CHUNK)]
         threads = self.engine.threads
         return math.sqrt(sum(run_together(_sum_of_squares, [pieces[i::threads] for i in range(threads)])))

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
+from glassbert.arrays import Array, FlatArrays, FlatGradients, Layout, namespace
 from glassbert.engines.threads import run_together
 from glassbert.training.optimizers.adamw import AdamW
 from glassbert.training.optimizers.base import Buffers, Span

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.parameters import FlatGradients
+from glassbert.arrays import FlatGradients
 from glassbert.engines.threads import run_together
 from glassbert.training.optimizers.base import Buffers, Optimizer, Span
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassbert.engines.parameters import FlatGradients, Layout
+from glassbert.arrays import FlatGradients, Layout
 from glassbert.evaluation.probes.biaffine import BiaffineProblem, fit_biaffine, groups_of, spanning_edges
 from glassbert.evaluation.probes.features import Features
 from glassbert.evaluation.probes.hidden_layer import fit_hidden, loss_and_gradients

@@ -8,7 +8,7 @@ from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.budget import Pace, measure_pace, plan_tokens
 from glassbert.evaluation.scaling.plan import Point, StudyPlan
 from glassbert.evaluation.scaling.shapes import LEAST_STEPS, points_of, shapes_of
-from glassbert.models.model import BertWithHead
+from glassbert.families.bert import BertWithHead
 from glassbert.training.data import open_data
 from glassbert.training.recipes import config_for
 from tests.evaluation.scaling.small_study import LEAST, make_corpus, make_plan

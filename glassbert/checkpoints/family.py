@@ -1,0 +1,97 @@
+"""A family: how Hugging Face stores one kind of model, as tables of names and of config fields.
+
+A member is one file in `glassbert.families` that registers a `Family`. The mechanism that reads and writes by these
+tables is in this package and depends on no member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from glassbert.checkpoints.fields import Rule, same
+from glassbert.checkpoints.names import Table, one
+from glassbert.layers.registry import Registry
+from glassbert.models.config import EncoderConfig
+from glassbert.models.model import Model
+
+FAMILIES: Registry[Family] = Registry("family")
+
+
+def register_family(family: Family) -> Family:
+    """Enter a family under its name, and its presets."""
+    FAMILIES.register(family.name)(family)
+    return family
+
+
+class Presets(Mapping[str, EncoderConfig]):
+    """The ready configs of all registered families by name."""
+
+    def _all(self) -> dict[str, EncoderConfig]:
+        return {name: config for family in FAMILIES.values() for name, config in family.presets.items()}
+
+    def __getitem__(self, name: str) -> EncoderConfig:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+
+PRESETS = Presets()
+
+
+@dataclass(frozen=True)
+class Family:
+    """How Hugging Face stores one family of models. The heads are "core" (none) and those of `HEADS`."""
+
+    name: str  # of our config, and their model_type
+    config_class: type[EncoderConfig]
+    architectures: Mapping[str, str]  # head -> their class
+    also_opens: Mapping[str, str]  # their other classes that hold one of our heads
+    core_prefix: str
+    core: Table
+    heads: Mapping[str, Table]  # "mlm_untied" is "mlm" with a projection of its own, and so on
+    rules: tuple[Rule, ...]
+    # Keys that change what a model computes, and the only values under which it is ours.
+    honoured: Mapping[str, tuple[Any, ...]]
+    # For each head: keys that must agree with each other, and what a missing one means.
+    must_agree: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
+    at_least: Mapping[str, int] = field(default_factory=dict)  # fields of ours that may be smaller than theirs can be
+    token_ids: Mapping[str, int] = field(default_factory=dict)  # their defaults, null in a smaller vocabulary
+    renamed: Mapping[str, str] = field(default_factory=dict)  # ends of names in old files
+    not_weights: tuple[str, ...] = ()  # patterns of buffers that are no parameters
+    pretraining_only: tuple[str, ...] = ()  # weights that a file may carry beside any head
+    # A switch of our config that a file without a head does not tell, but this tensor does.
+    told_by_tensor: Mapping[str, str] = field(default_factory=dict)
+    presets: Mapping[str, EncoderConfig] = field(default_factory=dict)  # ready configs by name
+    # The class of a model with this config and head (None: no head), where it has one of its own.
+    class_for: Callable[[EncoderConfig, str | None], type[Model]] = lambda config, head: Model
+
+
+NEVER_OURS = {
+    "auto_map": (None, {}),
+    "quantization_config": (None, {}),
+    "is_decoder": (None, False),
+    "is_encoder_decoder": (None, False),
+    "add_cross_attention": (None, False),
+    "pruned_heads": (None, {}),
+    "per_layer_config": (None, {}),
+}
+
+SHARED_RULES = (
+    same("vocab_size"),
+    same("hidden_size"),
+    same("num_hidden_layers"),
+    same("num_attention_heads"),
+    same("intermediate_size"),
+    same("max_position_embeddings"),
+    same("pad_token_id"),
+    same("initializer_range"),
+    same("tie_word_embeddings"),
+)
+
+CLASSIFIER = {"head.classifier.{part}": one("classifier.{part}")}
