@@ -119,10 +119,10 @@ class FrozenDropout:
     def from_row(self, first_row: int) -> FrozenDropout:
         return FrozenDropout(self.engine, self.seed, self.first_row + first_row, self.drawn)
 
-    def keep(self, place: str, shape: tuple[int, ...], rate: float, row: int = 0) -> Array:
-        key = (place, tuple(shape), rate, self.first_row + row)
+    def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> Array:
+        key = (name, tuple(shape), rate, self.first_row + row)
         if key not in self.drawn:
-            mask = NumpyDropout(self.seed, self.first_row).keep(place, tuple(shape), rate, row)
+            mask = NumpyDropout(self.seed, self.first_row).mask(name, tuple(shape), rate, row)
             self.drawn[key] = mask if self.engine.name == "numpy" else self.engine.xp.array(mask)
         return self.drawn[key]
 

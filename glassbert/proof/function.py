@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.ops.registry import plain_operations
 
 
 class Checked:
@@ -183,8 +182,7 @@ class Checked:
         """The imaginary part of f(x + ih·w), reduced to a scalar."""
         moved = {key: values.astype(np.complex128) for key, values in self.values.items()}
         moved[name].reshape(-1)[where] += 1j * h * weights
-        with plain_operations():  # kernels are made for real numbers
-            output, _ = self.run(moved)
+        output, _ = self.run(moved)
         if output.dtype.kind != "c":
             raise InputError(
                 "the function lost the imaginary part of its input, so a complex step cannot measure it; "
