@@ -371,29 +371,29 @@ def tiled_attention(q, k, v, pattern, bias=None, scale=None, tile_mask=None, dro
         return ops.tiled_attention(q[:, h], k[:, h], v[:, h], pattern, mine, scale, tile_mask, dropout_rate)
 
     contexts, values = zip(*run_together(work, groups), strict=True)
-    return _join_heads(contexts), (groups, values)
+    return _join_heads(contexts), (groups, values, bias is not None and bias.shape[1] == 1)
 
 
 @kernel
 def tiled_attention_backward(dcontext, state):
-    groups, values = state
+    groups, values, shared_bias = state
 
     def work(part):
         h, mine = part
         return ops.tiled_attention_backward(dcontext[:, h], mine)
 
     dq, dk, dv, dbias = zip(*run_together(work, list(zip(groups, values, strict=True))), strict=True)
-    return *(_join_heads(parts) for parts in (dq, dk, dv)), _join_bias(dbias, len(groups))
+    return *(_join_heads(parts) for parts in (dq, dk, dv)), _join_bias(dbias, shared_bias)
 
 
 def _join_heads(parts):
     return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
 
 
-def _join_bias(parts, groups):
-    if parts[0] is None or groups == 1:
+def _join_bias(parts, shared):
+    if parts[0] is None or len(parts) == 1:
         return parts[0]
-    return _join_heads(parts) if sum(part.shape[1] for part in parts) > groups else np.sum(parts, 0)
+    return np.sum(parts, 0) if shared else _join_heads(parts)
 
 
 @kernel

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from glassbert import ops
 from glassbert.arrays import Array
+from glassbert.engines.kernels import backward as run_backward
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
@@ -27,12 +27,13 @@ def low_rank_fixture(rng: Rng, outputs: int, inputs: int, rank: int) -> Fixture:
 
     def function(engine: Any, given: Mapping[str, Array]) -> Any:
         rows = engine.array(x)
+        changed, state = engine.ops.low_rank(engine.array(weight), given["a"], given["b"], SCALE)
 
         def backward(dy: Array) -> dict[str, Array]:
-            da, db = ops.low_rank_backward(dy, rows, given["a"], given["b"], SCALE)
+            da, db = run_backward((dy, rows), state)
             return {"a": da, "b": db}
 
-        return rows @ ops.low_rank(engine.array(weight), given["a"], given["b"], SCALE).T, backward
+        return rows @ changed.T, backward
 
     return Fixture(values, function)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,13 @@ TINY_CAUSAL = TINY_BERT.replace(
 )
 
 
+def with_frozen_dropout(engine: Any) -> Any:
+    """A copy of the engine whose dropout masks are the same in every pass."""
+    frozen = copy.copy(engine)
+    frozen.dropout = lambda seed: FrozenDropout(frozen)
+    return frozen
+
+
 @dataclass
 class Situation:
     """A model, what it is given, and how it runs. Without labels the output is differentiated, with them the loss."""
@@ -62,6 +70,7 @@ class Situation:
     frozen_row: int | None = None
 
     def model(self, engine: Any) -> Model:
+        engine = with_frozen_dropout(engine)
         model = Model(
             self.config,
             self.head,
@@ -73,7 +82,6 @@ class Situation:
         )
         model.set_training(self.training)
         model.set_checkpointing(self.checkpointing)
-        engine.dropout = lambda seed: FrozenDropout(engine)
         return model
 
 
@@ -116,7 +124,7 @@ def _distance_to_kink(situation: Situation, parameters: Mapping[str, np.ndarray]
     model.set_checkpointing(False)
     for name, value in parameters.items():
         model.parameters[name] = value
-    _, cache = model.forward(situation.ids, **situation.inputs)
+    _, cache = model.forward(situation.ids, trace=True, **situation.inputs)
     hidden = [name for name in cache if name.endswith((".ffn.hidden", "transform.hidden"))]
     return min(float(np.abs(cache[name]).min()) for name in hidden)
 
@@ -128,6 +136,7 @@ def register(subject: str, situation: str, config: EncoderConfig, head: str | No
     case("model", subject, situation)(lambda rng: model_fixture(rng, described, **fixture_options))
 
 
+PAIRS = np.stack([np.tril(np.ones((5, 5), int)), np.zeros((5, 5), int), np.eye(5, dtype=int)[::-1]])
 PADDED = {"attention_mask": MASK}
 PACKED = {"segment_ids": SEGMENTS}
 MEAN = {"classifier_pooling": "mean", "pooler": False}
@@ -193,5 +202,17 @@ register("modernbert", "many labels, focal, max pooling", TINY_MODERN.replace(cl
          num_labels=3, loss="binary_cross_entropy", loss_options={"focal_gamma": 1.5},
          labels=[[1, 0, 1], [1, 1, 0], [0, -100, 0]], inputs=PADDED)  # fmt: skip
 register("modernbert", "token labels", TINY_MODERN, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
+SHARED = TINY_BERT.replace(layer_groups=1)
+register("bert", "mlm, shared layers, narrow embeddings, tied, two threads",
+         SHARED.replace(embedding_size=4, num_hidden_layers=3), "mlm", labels=MLM_LABELS, inputs=PADDED,
+         threads=2)  # fmt: skip
+register("bert", "mlm, two groups of shared layers, checkpointing", SHARED.replace(layer_groups=2, num_hidden_layers=4),
+         "mlm", labels=MLM_LABELS, inputs=PADDED, checkpointing=True)  # fmt: skip
+register("bert", "encoder, positions from an offset, padding before it",
+         TINY_BERT.replace(position_offset=2, pad_token_id=0, max_position_embeddings=9), ids=[[3, 1, 3, 3, 2], [0] * 5,
+         [9, 1, 1, 0, 0]], inputs=PADDED, frozen_row=0)  # fmt: skip
+register("bert", "encoder, a mask of pairs", TINY_BERT, inputs={"attention_mask": PAIRS})
+register("bert", "sequence, mean pooling, packed and padded", TINY_BERT.replace(**MEAN), "sequence", num_labels=3,
+         labels=[2, 1, 0], inputs=PACKED)  # fmt: skip
 register("causal", "encoder, ragged", TINY_CAUSAL, inputs=PADDED)
 register("causal", "mlm, packed, tiled, tied", TINY_CAUSAL, "mlm", labels=MLM_LABELS, inputs=PACKED, around=tiny_tiles)

@@ -97,7 +97,14 @@ def wrong_in(places: dict[Any, str], name: str, *suspects: str, harmless: bool =
 
 @functools.cache
 def all_mutants() -> dict[str, Mutant]:
-    for module in ("op_mutants", "loss_mutants", "layer_mutants", "series_mutants", "low_rank_mutants", "kernel_mutants"):
+    for module in (
+        "op_mutants",
+        "loss_mutants",
+        "layer_mutants",
+        "series_mutants",
+        "low_rank_mutants",
+        "kernel_mutants",
+    ):
         import_module(f"glassbert.proof.{module}")
     return dict(_MUTANTS)
 

@@ -1,4 +1,4 @@
-"""Wrong gradients of series: of patches, frames, shortcuts and the Huber loss."""
+"""Wrong gradients of series: of patches, windows' scales, shortcuts and the Huber loss."""
 
 from __future__ import annotations
 
@@ -6,73 +6,77 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.layers import basics, embeddings, values
-from glassbert.models.heads import forecast
+from glassbert.layers.embeddings import SeriesEmbeddings
+from glassbert.layers.positions import LearnedPositions
+from glassbert.layers.scope import Scope
+from glassbert.models.heads.forecast import ForecastHead
 from glassbert.proof.mutants import wrong, wrong_in
 
-right_forecast_backward: Any = forecast.ForecastHead.backward
-right_learn_positions = embeddings.learn_positions
-right_dense_backward = basics.dense_backward
+right_forecast_backward: Any = ForecastHead.backward
+right_embed_backward = LearnedPositions.embed_backward
+right_linear_backward = Scope.linear_backward
+right_norm_backward = Scope.norm_backward
 
 
-class Remembering:
-    """A scope that answers one name differently."""
+class WithSpread:
+    """A scope that gives another spread of the windows."""
 
-    def __init__(self, at, **other):
-        self.at, self.other = at, other
+    def __init__(self, scope, change):
+        self.scope, self.change = scope, change
 
-    def __getitem__(self, name):
-        return self.other[name] if name in self.other else self.at[name]
+    def saved(self, name):
+        found = self.scope.saved(name)
+        return (self.change(found[0]), *found[1:]) if name == "frame" else found
 
     def __getattr__(self, name):
-        return getattr(self.at, name)
+        return getattr(self.scope, name)
 
 
-@wrong_in(
-    {forecast.ForecastHead: "backward"}, "forecast: the window's spread is forgotten on the way back", "forecast: frame"
-)
-def _(self, doutput, at):
-    return right_forecast_backward(self, doutput, Remembering(at, spread=np.ones_like(at["spread"])))
+@wrong_in({ForecastHead: "backward"}, "forecast: the spread of the window is left out", "forecast: frame")
+def _(self, doutput, scope):
+    return right_forecast_backward(self, doutput, WithSpread(scope, np.ones_like))
 
 
-@wrong_in({forecast.ForecastHead: "backward"}, "forecast: divided by the spread once more", "forecast: frame")
-def _(self, doutput, at):
-    return right_forecast_backward(self, doutput, Remembering(at, spread=1.0 / at["spread"]))
+@wrong_in({ForecastHead: "backward"}, "forecast: divided by the spread once more", "forecast: frame")
+def _(self, doutput, scope):
+    return right_forecast_backward(self, doutput, WithSpread(scope, lambda spread: 1.0 / spread))
 
 
-@wrong_in({forecast: "dense_backward"}, "forecast: the shortcut never learns", "forecast: frame")
-def _(dy, x, at, name):
-    return right_dense_backward(0.0 * dy if name == "shortcut" else dy, x, at, name)
+@wrong_in({Scope: "linear_backward"}, "forecast: the shortcut gets no gradient", "forecast: frame")
+def _(self, dy, name):
+    return right_linear_backward(self, 0.0 * dy if name == "shortcut" else dy, name)
 
 
-@wrong_in({values: "dense_backward"}, "values: the projection learns from the first patch only", "values")
-def _(dy, x, at, name):
-    return right_dense_backward(np.concatenate([dy[:, :1], 0.0 * dy[:, 1:]], 1), x, at, name)
+@wrong_in({SeriesEmbeddings: "backward"}, "values: the projection learns from the first patch only", "values")
+def _(self, dx, batch, scope):
+    dx = self.after_sum_backward(dx, scope)
+    self.positions.embed_backward(dx, scope)
+    scope.linear_backward(np.concatenate([dx[:, :1], 0.0 * dx[:, 1:]], 1), "projection")
 
 
-@wrong_in({values: "learn_positions"}, "values: positions learn from the first window only", "values")
-def _(dx, at):
-    right_learn_positions(dx[:1], at)
+@wrong_in({LearnedPositions: "embed_backward"}, "values: positions learn from the first window only", "values")
+def _(self, dx, scope):
+    right_embed_backward(self, np.concatenate([dx[:1], 0.0 * dx[1:]]), scope)
 
 
-@wrong_in({embeddings: "norm_backward"}, "values: the norm is skipped on the way back", "values: patches")
-def _(dy, at, name):
+@wrong_in({Scope: "norm_backward"}, "values: the norm is left out of the backward", "values: patches")
+def _(self, dy, name):
     return dy
 
 
 @wrong("huber_loss_backward", "huber: the slope goes on growing")
-def _(dloss, cache):
-    near, count = cache
+def _(dloss, state):
+    near, count = state
     return np.where(np.abs(near) >= near.max(), 2.0 * near, near) * dloss / count
 
 
 @wrong("huber_loss_backward", "huber: the factor of the squared error, 2")
-def _(dloss, cache):
-    near, count = cache
+def _(dloss, state):
+    near, count = state
     return 2.0 * near * dloss / count
 
 
 @wrong("huber_loss_backward", "huber: beyond delta only the sign is left")
-def _(dloss, cache):
-    near, count = cache
+def _(dloss, state):
+    near, count = state
     return np.where(np.abs(near) >= near.max(), np.sign(near), near) * dloss / count

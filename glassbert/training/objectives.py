@@ -211,7 +211,9 @@ class Objectives:
     @property
     def head_type(self) -> str:
         """The head that a model needs for these objectives."""
-        parts = {part for objective, _ in self.terms if isinstance(objective, HeadObjective) for part in (objective.part,)}
+        parts = {
+            part for objective, _ in self.terms if isinstance(objective, HeadObjective) for part in (objective.part,)
+        }
         return next(iter(parts)) if parts <= {"mlm"} or not parts & {"mlm", "pair"} else "pretraining"
 
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, dict[str, np.ndarray]]:
