@@ -17,10 +17,10 @@ from rich.text import Text
 
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.errors import InputError
-from glassbert.finetuning.forecasting import Forecasted, Forecaster, ForecastSettings, Future, forecast_run
-from glassbert.finetuning.forecasting.forecast import OURS, Report
-from glassbert.finetuning.forecasting.forecaster import is_forecaster
-from glassbert.finetuning.forecasting.run import result_of
+from glassbert.forecasting import Forecasted, Forecaster, ForecastSettings, Future, forecast_run
+from glassbert.forecasting.forecast import OURS, Report
+from glassbert.forecasting.forecaster import is_forecaster
+from glassbert.forecasting.run import result_of
 from glassbert.tasks.series import Series
 from glassbert.training.run_folder import RunFolder
 

@@ -11,14 +11,14 @@ from glassbert import BertCore, create_model
 from glassbert.cli import COMMANDS, main
 from glassbert.cli.forecast import use
 from glassbert.errors import CheckpointError, InputError, TrainingError
-from glassbert.finetuning.forecasting import Forecaster, ForecastSettings, forecast, forecast_run
-from glassbert.finetuning.forecasting.baselines import baselines
-from glassbert.finetuning.forecasting.choices import grows_with_level, plan_for
-from glassbert.finetuning.forecasting.fit import predict
-from glassbert.finetuning.forecasting.forecaster import is_forecaster
-from glassbert.finetuning.forecasting.line import Line, best_ridge
-from glassbert.finetuning.forecasting.model import new_model
-from glassbert.finetuning.forecasting.settings import FRAMES
+from glassbert.forecasting import Forecaster, ForecastSettings, forecast, forecast_run
+from glassbert.forecasting.baselines import baselines
+from glassbert.forecasting.choices import grows_with_level, plan_for
+from glassbert.forecasting.fit import predict
+from glassbert.forecasting.forecaster import is_forecaster
+from glassbert.forecasting.line import Line, best_ridge
+from glassbert.forecasting.model import new_model
+from glassbert.forecasting.settings import FRAMES
 from glassbert.models.config import MINI_BERT_CONFIG
 from glassbert.tasks import Series, forecast_windows
 

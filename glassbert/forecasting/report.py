@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glassbert.finetuning.forecasting import pictures
-from glassbert.finetuning.forecasting.forecast import OURS, Forecasted, ForecastScores
+from glassbert.forecasting import pictures
+from glassbert.forecasting.forecast import OURS, Forecasted, ForecastScores
 from glassbert.reports import Page, number, share
 
 SEASONAL, LINEAR = "seasonal naive", "linear"
@@ -96,4 +96,4 @@ def _making(page: Page, result: Forecasted) -> None:
     )
     page.figure(lambda: pictures.learning_picture(result), "Every seed on its way; what is kept is the average of the "
                 "weights where the validation error was smallest.")  # fmt: skip
-    page.code('from glassbert.finetuning.forecasting import Forecaster\n\nForecaster.load("RUN")(values).values')
+    page.code('from glassbert.forecasting import Forecaster\n\nForecaster.load("RUN")(values).values')

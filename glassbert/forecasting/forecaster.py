@@ -15,7 +15,7 @@ import numpy as np
 from glassbert.checkpoints import load
 from glassbert.errors import CheckpointError, InputError
 from glassbert.finetuning.card import TASK, TaskCard
-from glassbert.finetuning.forecasting.fit import predict
+from glassbert.forecasting.fit import predict
 from glassbert.models.model import Model
 from glassbert.models.series import SeriesConfig
 from glassbert.tasks.series import Series

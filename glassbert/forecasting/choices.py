@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.finetuning.forecasting.settings import FRAMES, TRIED_FRAMES, TRIED_SHORTCUTS, ForecastSettings
+from glassbert.forecasting.settings import FRAMES, TRIED_FRAMES, TRIED_SHORTCUTS, ForecastSettings
 from glassbert.models.series import SeriesConfig
 from glassbert.tasks.periods import find_period
 from glassbert.tasks.series import Forecasts, Scale, Series, forecast_windows

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glassbert.finetuning.forecasting.baselines import baselines
-from glassbert.finetuning.forecasting.choices import Recipe, SeriesPlan, plan_for
-from glassbert.finetuning.forecasting.fit import Fitted, fit, predict, refit
-from glassbert.finetuning.forecasting.line import Line, best_ridge
-from glassbert.finetuning.forecasting.model import new_model
-from glassbert.finetuning.forecasting.settings import ForecastSettings
 from glassbert.finetuning.seeds import Spread
+from glassbert.forecasting.baselines import baselines
+from glassbert.forecasting.choices import Recipe, SeriesPlan, plan_for
+from glassbert.forecasting.fit import Fitted, fit, predict, refit
+from glassbert.forecasting.line import Line, best_ridge
+from glassbert.forecasting.model import new_model
+from glassbert.forecasting.settings import ForecastSettings
 from glassbert.metrics import Undefined, mase, smape
 from glassbert.models.model import Model
 from glassbert.models.series import SeriesConfig

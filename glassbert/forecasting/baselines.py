@@ -2,7 +2,7 @@
 
     naive              tomorrow is as today
     seasonal naive     tomorrow is as one period ago
-    linear             autoregression (`glassbert.finetuning.forecasting.line`), without a frame
+    linear             autoregression (`glassbert.forecasting.line`), without a frame
 
 The linear one is given what the model is given: the same windows, the same logarithms, the validation part to choose
 by, and everything before the test to learn from.
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassbert.finetuning.forecasting.choices import SeriesPlan
-from glassbert.finetuning.forecasting.line import Line, best_ridge
+from glassbert.forecasting.choices import SeriesPlan
+from glassbert.forecasting.line import Line, best_ridge
 from glassbert.tasks.series import Forecasts, seasonal_naive
 
 

@@ -1,6 +1,6 @@
 """Forecasts of time series with the encoder that reads texts: choose, train, judge, look ahead.
 
-from glassbert.finetuning.forecasting import ForecastSettings, forecast
+from glassbert.forecasting import ForecastSettings, forecast
 from glassbert.tasks import Series
 
 result = forecast(Series.of("passengers.csv"), ForecastSettings(horizon=12))
@@ -8,10 +8,10 @@ result.scores()                    # beside the naive, the seasonal naive and th
 result.future                      # the twelve values after the last one
 """
 
-from glassbert.finetuning.forecasting.forecast import Forecasted, ForecastScores, forecast
-from glassbert.finetuning.forecasting.forecaster import Forecaster, Future
-from glassbert.finetuning.forecasting.run import forecast_run
-from glassbert.finetuning.forecasting.settings import ForecastSettings
+from glassbert.forecasting.forecast import Forecasted, ForecastScores, forecast
+from glassbert.forecasting.forecaster import Forecaster, Future
+from glassbert.forecasting.run import forecast_run
+from glassbert.forecasting.settings import ForecastSettings
 
 __all__ = [
     "ForecastScores",

@@ -2,7 +2,7 @@
 
     ForecastSettings(series="passengers.csv", horizon=12)
 
-What is None is chosen from the series (`glassbert.finetuning.forecasting.choices`), and said. The flags of `glassbert
+What is None is chosen from the series (`glassbert.forecasting.choices`), and said. The flags of `glassbert
 forecast` are made from these fields.
 """
 

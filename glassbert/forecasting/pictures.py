@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glassbert.finetuning.forecasting.forecast import OURS, Forecasted
+from glassbert.forecasting.forecast import OURS, Forecasted
 from glassbert.reports import figures
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassbert.errors import TrainingError
-from glassbert.finetuning.forecasting.settings import ForecastSettings
+from glassbert.forecasting.settings import ForecastSettings
 from glassbert.models.model import Model
 from glassbert.tasks.series import Forecasts
 from glassbert.training.ema import EMA

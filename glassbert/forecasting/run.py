@@ -21,9 +21,9 @@ from typing import Any
 from glassbert.errors import InputError, TrainingError
 from glassbert.files import replacing, write_json
 from glassbert.finetuning.card import TaskCard
-from glassbert.finetuning.forecasting.forecast import Forecasted, Report, forecast, silent
-from glassbert.finetuning.forecasting.report import write_report
-from glassbert.finetuning.forecasting.settings import ForecastSettings
+from glassbert.forecasting.forecast import Forecasted, Report, forecast, silent
+from glassbert.forecasting.report import write_report
+from glassbert.forecasting.settings import ForecastSettings
 from glassbert.tasks.series import Series
 from glassbert.training.receipt import machine_facts, versions
 from glassbert.training.run_folder import RunFolder, new_run_folder

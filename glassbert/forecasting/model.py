@@ -14,8 +14,8 @@ import warnings
 from typing import Any
 
 from glassbert.checkpoints import load
-from glassbert.finetuning.forecasting.line import Line
-from glassbert.finetuning.forecasting.settings import ForecastSettings
+from glassbert.forecasting.line import Line
+from glassbert.forecasting.settings import ForecastSettings
 from glassbert.models.config import BertConfig, EncoderConfig
 from glassbert.models.factory import create_model
 from glassbert.models.model import Model
