@@ -1,11 +1,11 @@
-"""Forecasts of time series with the encoder that reads texts: choose, train, judge, look ahead.
+"""Forecasts of time series with a transformer encoder over patches of the series.
 
 from glassbert.forecasting import ForecastSettings, forecast
 from glassbert.tasks import Series
 
 result = forecast(Series.of("passengers.csv"), ForecastSettings(horizon=12))
-result.scores()                    # beside the naive, the seasonal naive and the linear forecast
-result.future                      # the twelve values after the last one
+result.scores()                    # of the model and the naive, seasonal naive and linear baselines
+result.future                      # the next twelve values
 """
 
 from glassbert.forecasting.forecast import Forecasted, ForecastScores, forecast

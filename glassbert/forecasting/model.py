@@ -1,11 +1,10 @@
-"""The model that forecasts: a small encoder of its own, or the blocks of one that was pretrained on text.
+"""Creates the forecasting model: a small new encoder, or the layers of a pretrained text encoder.
 
-Blocks do not care whether their tokens were words or patches of a series. What they were pretrained on may help or not;
-what is before and after them (projection, positions, forecast) begins anew.
+Layers work on word tokens and on patches of a series alike. Projection, positions and head are always new.
 
-A shortcut may begin where least squares puts it, and the encoder's part of the forecast at zero: the model is then an
-autoregression, and learns from there what a straight line cannot say. Steps alone would hardly find that line, for
-neighbouring values of a window say almost the same.
+With a "line" shortcut, the shortcut is initialised by least squares and the output weights of the encoder with zeros.
+The model then starts as an autoregression. Gradient steps alone hardly find that solution, because neighbouring values
+of a window are strongly correlated.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import warnings
 from typing import Any
 
 from glassbert.checkpoints import load
-from glassbert.forecasting.line import Line
+from glassbert.forecasting.baselines import LinearForecast
 from glassbert.forecasting.settings import ForecastSettings
 from glassbert.models.config import BertConfig, EncoderConfig
 from glassbert.models.factory import create_model
@@ -22,12 +21,12 @@ from glassbert.models.model import Model
 from glassbert.models.series import SeriesConfig, with_series
 
 HEADS = 4
-TAKEN = ("layers.", "final_norm.")  # from a pretrained encoder
-SMALL_ENOUGH = 128  # of this width or less, threads cost more than they give
+COPIED = ("layers.", "final_norm.")  # parameters from a pretrained encoder
+SINGLE_THREAD_SIZE = 128  # up to this hidden size one thread is fastest
 
 
 def small_encoder(hidden: int, layers: int) -> BertConfig:
-    """A pre-norm encoder: a few windows teach it sooner than post-norm blocks."""
+    """The config of a pre-norm encoder, which learns faster from few windows than a post-norm one."""
     heads = next(n for n in (HEADS, 3, 2, 1) if hidden % n == 0)
     return BertConfig(
         hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=2 * hidden,
@@ -35,11 +34,13 @@ def small_encoder(hidden: int, layers: int) -> BertConfig:
     )  # fmt: skip
 
 
-def new_model(settings: ForecastSettings, series: SeriesConfig, seed: int, line: Line | None = None) -> Model:
-    """A model for `series`, ready to be trained; its shortcut may begin as `line`."""
-    found = pretrained(settings.model, settings) if settings.model else None
-    config = small_encoder(settings.hidden, settings.layers) if found is None else found.config
-    options = machine(settings, config)
+def new_model(
+    settings: ForecastSettings, series: SeriesConfig, seed: int, linear: LinearForecast | None = None
+) -> Model:
+    """A model for `series` before training; `linear` initialises its shortcut."""
+    encoder = pretrained(settings.model, settings) if settings.model else None
+    config = small_encoder(settings.hidden, settings.layers) if encoder is None else encoder.config
+    options = device_options(settings, config)
     if settings.loss == "huber":
         options["huber_delta"] = settings.huber_delta
     model = create_model(
@@ -48,16 +49,16 @@ def new_model(settings: ForecastSettings, series: SeriesConfig, seed: int, line:
         horizon=settings.horizon,
         pooling=settings.pooling,
         loss=settings.loss,
-        config=with_series(_dropping(config, settings.dropout), series),
+        config=with_series(_with_dropout(config, settings.dropout), series),
         seed=seed,
         **options,
     )
-    for name, values in found.parameters.items() if found is not None else ():
-        if name.startswith(TAKEN) and name in model.parameters:
+    for name, values in encoder.parameters.items() if encoder is not None else ():
+        if name.startswith(COPIED) and name in model.parameters:
             model.parameters[name] = values
-    if line is not None:
-        model.parameters["head.shortcut.weight"] = model.engine.array(line.slope)
-        model.parameters["head.output.bias"] = model.engine.array(line.constant)
+    if linear is not None:
+        model.parameters["head.shortcut.weight"] = model.engine.array(linear.slope)
+        model.parameters["head.output.bias"] = model.engine.array(linear.constant)
         model.parameters["head.output.weight"] = 0.0 * model.parameters["head.output.weight"]
     return model
 
@@ -65,14 +66,14 @@ def new_model(settings: ForecastSettings, series: SeriesConfig, seed: int, line:
 def pretrained(path: str, settings: ForecastSettings) -> Model:
     """The encoder of a saved model or run, without its head."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a pooler that begins at random: nobody looks through it
+        warnings.simplefilter("ignore")  # about a random pooler, which is not used
         return load(path, head="core", engine=settings.engine, dtype=settings.precision)
 
 
-def machine(settings: ForecastSettings, config: EncoderConfig) -> dict[str, Any]:
-    threads = settings.threads or (1 if config.hidden_size <= SMALL_ENOUGH else None)
+def device_options(settings: ForecastSettings, config: EncoderConfig) -> dict[str, Any]:
+    threads = settings.threads or (1 if config.hidden_size <= SINGLE_THREAD_SIZE else None)
     return {"engine": settings.engine, "dtype": settings.precision, "threads": threads}
 
 
-def _dropping(config: EncoderConfig, rate: float) -> EncoderConfig:
+def _with_dropout(config: EncoderConfig, rate: float) -> EncoderConfig:
     return config.replace(embedding_dropout=rate, hidden_dropout=rate, classifier_dropout=rate)

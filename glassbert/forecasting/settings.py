@@ -1,9 +1,9 @@
-"""Everything that can be chosen about a forecast, in one frozen dataclass.
+"""`ForecastSettings`: all settings of a forecast.
 
     ForecastSettings(series="passengers.csv", horizon=12)
 
-What is None is chosen from the series (`glassbert.forecasting.choices`), and said. The flags of `glassbert
-forecast` are made from these fields.
+A None is replaced by a default from the series (`glassbert.forecasting.plan`). The flags of `glassbert forecast` are
+generated from these fields.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from glassbert.training.settings_base import (
     one_of,
 )
 
-# How a window is put into a frame of its own, by name: what is taken from it, and whether its deviation divides it.
+# Normalisation of a window, by name: the value to subtract, and whether to divide by the standard deviation.
 FRAMES: dict[str, dict[str, Any]] = {
     "standard": {"centre": "mean", "divide": True},
     "mean": {"centre": "mean", "divide": False},
@@ -37,65 +37,67 @@ FRAMES: dict[str, dict[str, Any]] = {
     "last": {"centre": "last", "divide": False},
     "last-standard": {"centre": "last", "divide": True},
 }
-# What leads from the window past the encoder to the forecast: nothing, or a linear map that begins at zero ("learned")
-# or where least squares puts it ("line").
+# The linear map from the window to the forecast, parallel to the encoder: none, initialised with zeros ("learned"), or
+# initialised by least squares ("line").
 SHORTCUTS = ("none", "learned", "line")
-TRIED_FRAMES, TRIED_SHORTCUTS = ("standard", "mean", "none"), ("learned", "line")  # where nobody says
+TRIED_FRAMES, TRIED_SHORTCUTS = ("standard", "mean", "none"), ("learned", "line")  # by default
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastSettings(Settings):
     """The settings of a forecast. Lengths are in values, shares between 0 and 1."""
 
-    series: str = about("", "The file: CSV, TSV, JSON lines or Parquet, a row for every step of time.", "Series")
-    value: str | None = about(None, "The column with the values; the last one unless said.", "Series")
-    time: str | None = about(None, "The column with the time; the first one unless said.", "Series")
-    horizon: int = about(12, "How many values to forecast.", "Series")
-    period: int | None = about(None, "After how many steps it repeats itself; found where not said.", "Series")
-    test: float = about(0.2, "The share at the end that judges, never seen in training.", "Series")
-    validation: float = about(0.15, "The share before it that chooses steps, frame and shortcut.", "Series")
+    series: str = about("", "The file: CSV, TSV, JSON lines or Parquet, one row per time step.", "Series")
+    value: str | None = about(None, "The value column. Default: the last one.", "Series")
+    time: str | None = about(None, "The time column. Default: the first one.", "Series")
+    horizon: int = about(12, "The number of values to forecast.", "Series")
+    period: int | None = about(None, "The period in steps. Default: found in the series.", "Series")
+    test: float = about(0.2, "The share at the end for the test, never used in training.", "Series")
+    validation: float = about(0.15, "The share before it that selects steps, frame and shortcut.", "Series")
 
-    model: str = about("", "A pretrained encoder whose blocks to begin with; a small new one unless said.", "Model")
-    window: int | None = about(None, "How many values of the past are seen.", "Model")
-    patch: int | None = about(None, "How many of them make a token; 1: one each.", "Model")
-    stride: int | None = about(None, "From one patch to the next; a patch unless said.", "Model")
+    model: str = about("", "A pretrained encoder to start from. Default: a small new one.", "Model")
+    window: int | None = about(None, "The number of past values in the input.", "Model")
+    patch: int | None = about(None, "The number of values per token.", "Model")
+    stride: int | None = about(None, "Values from one patch to the next. Default: the patch length.", "Model")
     frame: str | None = about(
         None,
-        f"How windows are normalised: {', '.join(FRAMES)}. Without it {', '.join(TRIED_FRAMES)} are tried.",
+        f"Normalisation of windows: {', '.join(FRAMES)}. Default: the best of {', '.join(TRIED_FRAMES)}.",
         "Model",
     )
     shortcut: str | None = about(
-        None, "A linear map beside the encoder: none, learned, or line (from least squares on). Without it the last "
-        "two are tried.", "Model",
+        None, "A linear map parallel to the encoder: none, learned, or line (initialised by least squares). "
+        "Default: the better of the last two.", "Model",
     )  # fmt: skip
-    logarithm: bool | None = about(None, "Learn logarithms; by the series unless said.", "Model")
+    logarithm: bool | None = about(None, "Use logarithms of the values. Default: by the series.", "Model")
     pooling: str = about("flatten", "flatten, mean, max, attention or cls.", "Model")
-    hidden: int = about(32, "The width of a new encoder.", "Model")
-    layers: int = about(2, "Its blocks.", "Model")
-    dropout: float = about(0.1, "One rate for every dropout but that of attention.", "Model")
+    hidden: int = about(32, "The hidden size of a new encoder.", "Model")
+    layers: int = about(2, "The number of layers of a new encoder.", "Model")
+    dropout: float = about(0.1, "Rate of all dropouts except attention dropout.", "Model")
 
-    steps: int = about(600, "Steps at most.", "Learning")
-    patience: int = about(15, "Stop after so many evaluations without a gain; 0: never.", "Learning")
+    steps: int = about(600, "The maximum number of steps.", "Learning")
+    patience: int = about(15, "Stop after this many evaluations without improvement; 0: never.", "Learning")
     evaluate_every: int = about(20, "Steps from one evaluation to the next.", "Learning")
-    batch: int = about(64, "Windows of a batch.", "Learning")
-    learning_rate: float = about(5e-4, "The highest learning rate.", "Learning")
-    weight_decay: float = about(0.05, "Decoupled decay of weights.", "Learning")
-    average: float = about(0.95, "The decay of the moving average of the weights that is kept; 0: none.", "Learning")
+    batch: int = about(64, "Windows per batch.", "Learning")
+    learning_rate: float = about(5e-4, "The peak learning rate.", "Learning")
+    weight_decay: float = about(0.05, "Decoupled weight decay.", "Learning")
+    average: float = about(0.95, "Decay of the moving average of the weights; 0: no average.", "Learning")
     loss: str = about("mean_squared_error", "mean_squared_error or huber.", "Learning")
-    huber_delta: float = about(1.0, "From which error on the Huber loss is a straight line.", "Learning")
-    seeds: int = about(3, "How many times to train, each with other random numbers.", "Learning")
-    seed: int = about(0, "The first of these seeds.", "Learning")
-    refit: bool = about(True, "Train once more with the validation part, for as many steps as it chose.", "Learning")
+    huber_delta: float = about(1.0, "The error from which the Huber loss is linear.", "Learning")
+    seeds: int = about(3, "The number of seeds to train.", "Learning")
+    seed: int = about(0, "The first seed.", "Learning")
+    refit: bool = about(
+        True, "Train again including the validation part, for the selected number of steps.", "Learning"
+    )
 
     engine: str = about("auto", "auto, numpy or mlx.", "Machine")
     precision: str = about("float32", "float32; bfloat16 on MLX; float64 on NumPy.", "Machine")
-    threads: int | None = about(None, "Threads of the NumPy engine; one for a small encoder.", "Machine")
+    threads: int | None = about(None, "Threads of the NumPy engine. Default for a small encoder: 1.", "Machine")
 
     def __post_init__(self) -> None:
         check_fields(self, CHECKS, OPTIONAL)
         if self.test + self.validation >= 0.9:
             raise TrainingError(
-                f"test {self.test:g} and validation {self.validation:g} leave less than a tenth to learn from"
+                f"--test {self.test:g} and --validation {self.validation:g} leave less than a tenth for training"
             )
 
 

@@ -51,7 +51,7 @@ def test_settings_from_a_file_and_flags_over_it(tmp_path, encoder, files, capsys
     (tmp_path / "settings.toml").write_text("epochs = 1\nbatch = 16\nmetric = 'f1'\n")
     asked = ("--settings", tmp_path / "settings.toml", "--metric", "accuracy")
     assert glassbert(*arguments(encoder, files, tmp_path / "run"), *asked) == 0
-    assert "decided by accuracy" in capsys.readouterr().err
+    assert "main metric accuracy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_settings_from_a_file_and_flags_over_it(tmp_path, encoder, files, capsys
         (["finetune", "--model", "mini"], "--task"),
         (["finetune", "--model", "mini", "--task", "sst3"], "there is no ready task 'sst3'"),
         (["finetune", "--resume", "nowhere"], "there is no run nowhere"),
-        (["finetune", "--resume", "x", "--epochs", "3"], "leave the others out"),
+        (["finetune", "--resume", "x", "--epochs", "3"], "remove the other options"),
         (["finetune", "--model", "mini", "--task", "airline", "--data", "nowhere"], "glassbert forecast"),
     ],
 )
@@ -82,7 +82,7 @@ def test_ctrl_c_saves_and_either_command_goes_on(tmp_path, encoder, files, capsy
     wait_for(tmp_path / "run" / "seed-0", process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 0 and "Go on with: glassbert finetune --resume" in out, err
+    assert process.returncode == 0 and "Resume with: glassbert finetune --resume" in out, err
     assert glassbert("resume", tmp_path / "run") == 0
     assert glassbert(*arguments(encoder, files, tmp_path / "whole"), *asked) == 0
     capsys.readouterr()

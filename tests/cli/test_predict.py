@@ -56,14 +56,14 @@ def test_json_is_one_object_a_line_and_nothing_else(predict):
 def test_a_file_in_a_file_out_with_the_speed(predict, tmp_path):
     (tmp_path / "in.csv").write_text("id,text\n1,a bird\n2,a king\n")
     status, out, err = predict("binary", 1, "--file", tmp_path / "in.csv", "--output", tmp_path / "o.csv", **BINARY)
-    assert not status and not out and "2 answers" in err and "examples/s" in err
+    assert not status and not out and "2 predictions" in err and "examples/s" in err
     assert (tmp_path / "o.csv").read_text().startswith("id,text,prediction,probability,p(yes)\n1,a bird,")
 
 
 def test_a_file_without_output_shows_the_first_answers(predict, tmp_path):
     (tmp_path / "in.txt").write_text("a bird\n" * 20)
     status, out, _ = predict("multiclass", 3, "--file", tmp_path / "in.txt", labels=("a", "b", "c"))
-    assert not status and "8 more" in out and "20 examples" in out and "a second" in out
+    assert not status and "8 more" in out and "20 examples" in out and "per second" in out
 
 
 def test_texts_from_stdin(predict, monkeypatch):
@@ -107,12 +107,12 @@ def test_a_table_row_by_hand(predict):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "ask about one thing"),
+        ((), "give exactly one input"),
         (("a", "--file", "x.csv"), "a text and --file"),
         ((" ",), "the text is empty"),
         (("--file", "nowhere.csv"), "there is no file nowhere.csv"),
-        (("--pair", "b", "--file", "x.csv"), "--pair is the partner"),
-        (("a", "--output", "x.xls"), "the ending says how"),
+        (("--pair", "b", "--file", "x.csv"), "--pair needs a text"),
+        (("a", "--output", "x.xls"), "unknown file extension"),
     ],
 )
 def test_mistakes_get_one_sentence(predict, arguments, sentence):

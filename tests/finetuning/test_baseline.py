@@ -5,13 +5,12 @@ import importlib.util
 import numpy as np
 import pytest
 
-from glassbert.finetuning.answers import choices, probabilities
 from glassbert.finetuning.baseline import MISSING, BaselineMissing, fit_baseline
 from glassbert.finetuning.baseline import fitting as baselines
-from glassbert.finetuning.baseline.learners import learn_classes, learn_each_label, learn_yes_or_no, rank_logits
-from glassbert.finetuning.baseline.spans import odd_words
-from glassbert.finetuning.baseline.tags import TagCounts
+from glassbert.finetuning.baseline.learners import fit_binary, fit_multiclass, fit_multilabel, rank_logits
+from glassbert.finetuning.baseline.rules import TagCounts, overlap_answers
 from glassbert.finetuning.card import TaskCard
+from glassbert.finetuning.outcome import choices, probabilities
 from glassbert.tasks import TaskData
 
 with_sklearn = pytest.mark.skipif(
@@ -137,11 +136,11 @@ def test_labels_that_training_lacks_and_texts_without_words_are_no_crash(head):
 @with_sklearn
 def test_one_label_in_a_fold_gives_a_constant_answer():
     x = np.eye(4)
-    assert (learn_yes_or_no(x, np.zeros(4, int), 1.0, 2)(x) < 0).all()
-    assert (learn_classes(x, np.full(4, 2), 1.0, 3)(x).argmax(1) == 2).all()
-    two = learn_classes(x, np.array([0, 2, 0, 2]), 10.0, 3)(x)
+    assert (fit_binary(x, np.zeros(4, int), 1.0, 2)(x) < 0).all()
+    assert (fit_multiclass(x, np.full(4, 2), 1.0, 3)(x).argmax(1) == 2).all()
+    two = fit_multiclass(x, np.array([0, 2, 0, 2]), 10.0, 3)(x)
     assert two.shape == (4, 3) and two.argmax(1).tolist() == [0, 2, 0, 2]
-    assert learn_each_label(x, np.array([[1, 0]] * 4), 1.0, 2)(x).tolist() == [[30.0, -30.0]] * 4
+    assert fit_multilabel(x, np.array([[1, 0]] * 4), 1.0, 2)(x).tolist() == [[30.0, -30.0]] * 4
 
 
 def test_rank_logits_give_the_probabilities_back():
@@ -168,7 +167,7 @@ def test_a_word_has_the_tag_it_had_most_often_and_unknown_ones_that_of_their_end
 def test_the_odd_words_of_the_nearest_sentence_answer():
     context = "Rain fell all day. The engine was built by Ada Lovelace in London. Nobody came."
     rows = [{"q": "Who built the engine?", "c": context}, {"q": "", "c": ""}]
-    found = odd_words(data(rows, text="q", pair="c"))
+    found = overlap_answers(data(rows, text="q", pair="c"))
     assert found[0][0].text == "Ada Lovelace" and context[found[0][0].start : found[0][0].end] == "Ada Lovelace"
     assert found[1][0].text == ""
 

@@ -30,7 +30,7 @@ def test_too_sure_by_a_factor_of_three_is_found_for_two_labels():
     assert found.temperature == pytest.approx(3, rel=0.1)
     assert found.before.ece.value > 0.08 > 0.03 > found.after.ece.value
     assert found.after.log_loss.value < found.before.log_loss.value and found.thresholds is None
-    assert found.on(TaskCard(title="t", head="binary", labels=("no", "yes"))).temperature == found.temperature
+    assert found.apply_to(TaskCard(title="t", head="binary", labels=("no", "yes"))).temperature == found.temperature
 
 
 def test_ranks_and_words_and_labels_have_one_temperature_too():
@@ -57,7 +57,7 @@ def test_what_is_measured_was_fitted_on_the_other_half():
     found = calibrate(outcome("binary", truth, np.where(odd, z, 4 * z), ("no", "yes")))
     by_half = [fit_temperature(truth[part], np.where(odd, z, 4 * z)[part]) for part in (~odd, odd)]
     assert by_half[0] == pytest.approx(4, rel=0.15) and by_half[1] == pytest.approx(1, rel=0.15)
-    assert "would not help" in found.reason  # fitted on its own rows the loss could only fall
+    assert "does not lower the log loss" in found.reason  # fitted on its own rows the loss could only fall
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_thresholds_are_those_of_calibrated_probabilities():
     z = honest_logits(generator, (N, 2)) - 1
     truth = (generator.random((N, 2)) < sigmoid(z)).astype(np.float32)
     given = outcome("multilabel", truth, 5 * z, ("a", "b"))
-    finished = calibrate(given).on(given.card)
+    finished = calibrate(given).apply_to(given.card)
     chances = sigmoid(5 * z / finished.temperature)
 
     def f1(cut):
@@ -103,7 +103,7 @@ def test_a_temperature_that_would_not_help_is_left_out():
         found.append(calibrate(outcome("binary", (generator.random(60) < sigmoid(z)).astype(int), z, ("no", "yes"))))
     kept = [one for one in found if one.temperature is not None]
     left = [one for one in found if one.temperature is None]
-    assert left and all("would not help" in one.reason and one.after is None for one in left)
+    assert left and all("does not lower the log loss" in one.reason and one.after is None for one in left)
     assert all(one.after.log_loss.value < one.before.log_loss.value for one in kept)
 
 
@@ -112,6 +112,6 @@ def test_ranks_are_the_same_before_and_after():
     z = honest_logits(generator, (N, 3))
     ranks = np.cumprod(generator.random((N, 3)) < sigmoid(z), 1).sum(1)
     given = outcome("ordinal", ranks, 3 * z, tuple("1234"))
-    finished = Outcome(calibrate(given).on(given.card), given.data, ranks, given.outputs, Scores())
+    finished = Outcome(calibrate(given).apply_to(given.card), given.data, ranks, given.outputs, Scores())
     assert finished.card.temperature is not None
     np.testing.assert_array_equal(finished.choices(), given.choices())

@@ -91,7 +91,7 @@ def test_answers_may_be_several_or_none_and_say_where_they_begin():
 
 def test_an_answer_that_is_not_in_its_text_is_named():
     rows = [{"question": "who", "context": "a king", "answer": "queen"}]
-    with pytest.raises(InputError, match=r"row 1: the answer 'queen' does not stand in its text"):
+    with pytest.raises(InputError, match=r"row 1: the answer 'queen' is not in its context"):
         encoded(rows, head="span", text="question", pair="context", target="answer")
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from glassbert.errors import CheckpointError, InputError
 from glassbert.finetuning.card import TASK, TaskCard
-from glassbert.finetuning.predictor import Predictor
-from glassbert.finetuning.predictor.words import split_words
+from glassbert.finetuning.predictor import Predictor, split_words
 from glassbert.models.config import MINI_BERT_CONFIG, BertConfig
 from glassbert.models.model import BertCore, BertWithHead
 from glassbert.tasks import TaskData

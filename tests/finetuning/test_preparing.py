@@ -5,7 +5,7 @@ import pytest
 
 import glassbert
 from glassbert.errors import ConfigError, GlassBertError, InputError
-from glassbert.finetuning.display import watched
+from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.finetuning.preparing import prepare
 from glassbert.models.model import BertWithHead
@@ -13,7 +13,7 @@ from tests.finetuning.toy import make_model, sentences, settings, write_csv
 
 
 def prepared(encoder, files, **changes):
-    return prepare(settings(encoder, *files, **changes), watched)
+    return prepare(settings(encoder, *files, **changes), progress_bar)
 
 
 def test_the_encoder_is_taken_over_and_the_head_is_new(encoder, reviews):

@@ -23,7 +23,7 @@ def reviews(tmp_path):
 def test_the_head_is_recognised_and_said(reviews):
     found = read(reviews, target="verdict")
     assert found.card.head == "binary" and found.card.labels == ("bad", "good") and found.card.text == "review"
-    assert any("The head is binary" in note and "--head says otherwise" in note for note in found.notes)
+    assert any("The head is binary" in note and "--head overrides this" in note for note in found.notes)
     assert any("'review'" in note for note in found.notes)
 
 
@@ -57,7 +57,7 @@ def test_a_ready_task_brings_its_columns_and_another_head_may_ask_otherwise(tmp_
     assert found.card.label_names[0] == "very negative" and found.card.labels[0] == "1"
     other = read_examples(FineTuningSettings.from_dict({**given, "head": "multiclass"}))
     assert other.card.head == "multiclass" and other.card.metric == "accuracy"
-    with pytest.raises(InputError, match="say with --data"):
+    with pytest.raises(InputError, match="with --data"):
         read_examples(FineTuningSettings.from_dict({**given, "data": str(tmp_path / "nowhere")}))
 
 
@@ -98,7 +98,7 @@ def test_bio_tags_are_judged_by_their_spans(tmp_path):
         (["t", "y"], [["", "a"], ["", "b"]] * 10, {"target": "y", "text": "t"}, "every text is empty"),
         (["t", "y"], [["b", "a"]] * 9, {"target": "z", "text": "t"}, "no column 'z'; its columns are 't', 'y'"),
         (["t", "y"], [["b", "a"]] * 9, {"target": "y", "text": "tt"}, "no column 'tt'.*did you mean 't'"),
-        (["t", "y"], [["b", "a"]] * 9, {}, "say with --target"),
+        (["t", "y"], [["b", "a"]] * 9, {}, "target column with --target"),
         (["t", "y"], [[f"b{i}", i % 4] for i in range(9)], {"target": "y", "head": "binary"}, "there are 4"),
         (["t", "y"], [["b", 3], ["c", 3]] * 9, {"target": "y", "head": "regression"}, "every target is 3"),
         (["t", "y"], [["b", "a"]] * 9, {"target": "y", "head": "embedding", "text": "t"}, "--pair"),

@@ -12,11 +12,18 @@ from glassbert.finetuning.calibration import calibrate
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.report import learning_curves, write_report
-from glassbert.finetuning.report.answers import fifths, threshold_rows
 from glassbert.finetuning.report.model_card import write_model_card
-from glassbert.finetuning.report.verdict import compare, verdict
-from glassbert.finetuning.report.words import between, change, inside_sentence, name_of, written
-from glassbert.finetuning.scoring import judge
+from glassbert.finetuning.report.sections import fifths, threshold_rows
+from glassbert.finetuning.report.texts import (
+    compare,
+    format_difference,
+    format_interval,
+    format_value,
+    metric_in_sentence,
+    metric_name,
+    verdict,
+)
+from glassbert.finetuning.scoring import compute_scores
 from glassbert.finetuning.spans import SpanAnswer
 from glassbert.metrics import METRICS, Score
 from glassbert.reports import figures
@@ -27,7 +34,7 @@ NASTY = '<script>alert("x")</script> & friends'
 
 
 def outcome(card, data, truth, outputs, resamples=20):
-    return Outcome(card, data, truth, outputs, judge(outputs, truth, card, resamples=resamples))
+    return Outcome(card, data, truth, outputs, compute_scores(outputs, truth, card, resamples=resamples))
 
 
 def case(head, noise=1.0, seed=0, truth=None):
@@ -100,7 +107,7 @@ HEADS = ("binary", "multiclass", "multilabel", "ordinal", "regression", "embeddi
 def test_every_head_has_a_report_that_is_whole_and_escaped(tmp_path, head):
     ours, again, theirs = case(head, 0.4), case(head, 0.6, seed=1), baseline_of(case(head, 2.0, seed=2))
     calibration = calibrate(ours)
-    finished = dataclasses.replace(ours, card=calibration.on(ours.card))
+    finished = dataclasses.replace(ours, card=calibration.apply_to(ours.card))
     (tmp_path / "settings.json").write_text(json.dumps({"command": "glassbert finetune", "examples": {"train": 1234}}))
     path = write_report(
         tmp_path / "report.html",
@@ -117,7 +124,7 @@ def test_every_head_has_a_report_that_is_whole_and_escaped(tmp_path, head):
     assert "script" not in seen and "http-equiv" not in text
     assert "alert(&quot;" in text or "alert(&#x27;" in text or head == "embedding"
     assert "1,234" in text and "a simple model" in text and "glassbert predict" in text
-    assert name_of(ours.card.metric) in text and "Worst errors" in text
+    assert metric_name(ours.card.metric) in text and "Worst errors" in text
     if figures.available():
         assert "svg" in seen
 
@@ -156,7 +163,7 @@ def test_of_errors_the_lower_is_the_better():
 
 def test_several_labels_are_compared_by_thresholds_of_the_other_half():
     ours = case("multilabel", 0.5)
-    tuned = dataclasses.replace(ours, card=calibrate(ours).on(ours.card))
+    tuned = dataclasses.replace(ours, card=calibrate(ours).apply_to(ours.card))
     assert compare(tuned, ours, "micro_f1", 20).value == pytest.approx(0, abs=0.05)
 
 
@@ -186,15 +193,14 @@ def test_curves_are_those_of_the_log():
 
 
 def test_numbers_are_written_for_people():
-    assert (
-        written(0.8734, "accuracy") == "87.3 %" and written(0.87345, "auc") == "0.873" and written(None, "auc") == "–"
-    )
-    assert written(12345.6, "rmse") == "12,346" and written(-0.5, "r2") == "−0.500"
-    assert between(Score(0.9, "", 0.85, 0.95), "accuracy") == "85.0 – 95.0 %"
-    assert between(Score(None, "why"), "auc") == "why"
-    assert change(0.021, "accuracy") == "+2.1 points" and change(-0.0042, "auc") == "−0.004"
-    assert inside_sentence("accuracy") == "accuracy" and inside_sentence("auc") == "AUC"
-    assert all(name_of(name) for name in METRICS) and name_of("within_one") == "within one"
+    assert format_value(0.8734, "accuracy") == "87.3 %" and format_value(0.87345, "auc") == "0.873"
+    assert format_value(None, "auc") == "–"
+    assert format_value(12345.6, "rmse") == "12,346" and format_value(-0.5, "r2") == "−0.500"
+    assert format_interval(Score(0.9, "", 0.85, 0.95), "accuracy") == "85.0 – 95.0 %"
+    assert format_interval(Score(None, "why"), "auc") == "why"
+    assert format_difference(0.021, "accuracy") == "+2.1 points" and format_difference(-0.0042, "auc") == "−0.004"
+    assert metric_in_sentence("accuracy") == "accuracy" and metric_in_sentence("auc") == "AUC"
+    assert all(metric_name(name) for name in METRICS) and metric_name("within_one") == "within one"
 
 
 @pytest.mark.parametrize("head", HEADS)

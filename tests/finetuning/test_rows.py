@@ -20,7 +20,7 @@ def test_rows_are_windows(texts, paired, length, stride, most):
     pairs = texts[::-1] if paired else None
     stride = None if paired else stride
     windows = cut_windows(TOKENIZER, texts, pairs, length=length, stride=stride, most=most)
-    fast = rows_of_texts(TOKENIZER, texts, pairs, length=length, stride=stride, most=most)
+    fast = rows_of_texts(TOKENIZER, texts, pairs, length=length, stride=stride, max_windows=most)
     slow = rows_of_windows(windows, paired)
     for one, two in zip((fast.ids, fast.starts, fast.owners), (slow.ids, slow.starts, slow.owners), strict=True):
         np.testing.assert_array_equal(one, two)
@@ -38,7 +38,7 @@ def test_padding_fills_up_to_the_length():
 
 
 def test_partners_must_be_as_many():
-    with pytest.raises(InputError, match="2 texts and 1 partners"):
+    with pytest.raises(InputError, match="2 texts and 1 second texts"):
         rows_of_texts(TOKENIZER, ["a", "b"], ["c"], length=10)
 
 

@@ -12,7 +12,7 @@ import glassbert
 from glassbert.errors import TrainingError
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.cross_validation import cross_validate
-from glassbert.finetuning.display import watched
+from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.examples import encode_examples
 from glassbert.finetuning.preparing import prepare
 from glassbert.finetuning.run import finetune, reopen, resume
@@ -146,7 +146,7 @@ def test_a_finished_run_and_changed_examples_are_not_resumed(tmp_path, encoder, 
         with pytest.raises(Stop):
             tune(tmp_path / "killed", encoder, train, reviews[1])
     write_csv(tmp_path / "train.csv", ["review", "verdict"], sentences(40, 9))
-    with pytest.raises(TrainingError, match="not those it began with"):
+    with pytest.raises(TrainingError, match="have changed since the run started"):
         resume(tmp_path / "killed", display=NoDisplay())
 
 
@@ -163,7 +163,7 @@ def test_the_model_of_a_low_rank_run_is_a_plain_one(tmp_path, encoder, reviews):
     tuned = tune(tmp_path / "run", encoder, *reviews, epochs=1, low_rank=2)
     model = glassbert.load(tuned.model, engine="numpy")
     assert not any("adapter" in name for name in model.parameters)
-    examples = prepare(settings(encoder, *reviews), watched).dev_examples
+    examples = prepare(settings(encoder, *reviews), progress_bar).dev_examples
     np.testing.assert_allclose(score_examples(model, examples), tuned.outcome.outputs, atol=1e-5)
 
 

@@ -4,11 +4,16 @@ import numpy as np
 import pytest
 
 from glassbert.errors import InputError
-from glassbert.finetuning.answers import answers, choices, cosines, probabilities, true_names
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import encode_examples
-from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.scoring import batches_in_order, cross_fitted, judge, marks_spans, score_examples
+from glassbert.finetuning.outcome import Outcome, answers, choices, cosines, probabilities, true_names
+from glassbert.finetuning.scoring import (
+    batches_longest_first,
+    compute_scores,
+    cross_fitted_labels,
+    marks_spans,
+    score_examples,
+)
 from glassbert.finetuning.spans import SpanAnswer
 from glassbert.models.config import MINI_BERT_CONFIG
 from glassbert.models.model import BertWithHead
@@ -71,7 +76,7 @@ def test_regression_is_in_the_units_of_the_target():
 
 def test_batches_hold_every_unit_within_the_budget():
     lengths = np.array([3, 9, 4, 4, 20, 1])
-    batches = batches_in_order(lengths, 12)
+    batches = batches_longest_first(lengths, 12)
     assert sorted(np.concatenate(batches).tolist()) == list(range(6))
     assert all(len(batch) == 1 or len(batch) * lengths[batch].max() <= 12 for batch in batches)
 
@@ -113,13 +118,15 @@ def test_cosines_of_pairs():
 
 
 def test_the_cards_metric_comes_first_and_all_others_follow():
-    scores = judge(np.array([-1.0, 2.0, 1.0, -3.0]), np.array([0, 1, 0, 0]), card("binary", metric="f1"), resamples=20)
+    scores = compute_scores(
+        np.array([-1.0, 2.0, 1.0, -3.0]), np.array([0, 1, 0, 0]), card("binary", metric="f1"), resamples=20
+    )
     assert next(iter(scores)) == "f1" and scores["accuracy"].value == 0.75 and scores["auc"].value == 1.0
     assert scores["accuracy"].low is not None
 
 
 def test_one_class_has_no_auc_but_a_reason():
-    scores = judge(np.array([1.0, 2.0]), np.array([1, 1]), card("binary"))
+    scores = compute_scores(np.array([1.0, 2.0]), np.array([1, 1]), card("binary"))
     assert scores["auc"].value is None and "both classes" in scores["auc"].reason
 
 
@@ -127,7 +134,7 @@ def test_words_are_judged_together_and_spans_where_tags_mark_them():
     made = card("token", labels=("B-X", "I-X", "O"), metric="span_f1")
     truth = [np.array([0, 1, 2]), np.array([2])]
     outputs = [np.eye(3)[[0, 1, 2]], np.eye(3)[[0]]]
-    scores = judge(outputs, truth, made, resamples=20)
+    scores = compute_scores(outputs, truth, made, resamples=20)
     assert marks_spans(made) and not marks_spans(card("token", labels=("NOUN", "VERB")))
     assert scores["accuracy"].value == 0.75 and scores["span_recall"].value == 1.0
     assert scores["span_precision"].value == 0.5
@@ -135,7 +142,7 @@ def test_words_are_judged_together_and_spans_where_tags_mark_them():
 
 def test_a_macro_score_over_words_weighs_sentences():
     made = card("token", labels=("N", "V"), metric="macro_f1")
-    scores = judge([np.eye(2)[[0, 1, 1]]], [np.array([0, 1, 0])], made, resamples=10)
+    scores = compute_scores([np.eye(2)[[0, 1, 1]]], [np.array([0, 1, 0])], made, resamples=10)
     assert scores["macro_f1"].value == pytest.approx(2 / 3)
 
 
@@ -144,32 +151,32 @@ def test_thresholds_of_labels_come_from_the_other_half():
     truth = rng.integers(0, 2, (40, 3))
     noise = rng.random((40, 3))  # scores that know nothing
     made = card("multilabel", labels=("a", "b", "c"))
-    crossed = cross_fitted(truth, noise)
+    crossed = cross_fitted_labels(truth, noise)
     changed = truth.copy()
     changed[0] = 1 - changed[0]  # row 0 has no say in how row 0 and the other even rows are judged
-    np.testing.assert_array_equal(cross_fitted(changed, noise)[::2], crossed[::2])
-    perfect = judge(np.where(truth, -3.0, -5.0), truth, made)  # all below one half, and yet told apart
+    np.testing.assert_array_equal(cross_fitted_labels(changed, noise)[::2], crossed[::2])
+    perfect = compute_scores(np.where(truth, -3.0, -5.0), truth, made)  # all below one half, and yet told apart
     assert perfect["micro_f1"].value == 1.0
 
 
 def test_pairs_without_scores_are_judged_by_their_nearest():
     vectors = np.array([[[1.0, 0], [1.0, 0.1]], [[0, 1.0], [0.1, 1.0]]])
     made = card("embedding", pair="p", metric="accuracy")
-    assert judge(vectors, None, made)["accuracy"].value == 1.0
-    with pytest.raises(InputError, match="no targets to judge"):
-        judge(np.array([1.0]), None, card("binary"))
+    assert compute_scores(vectors, None, made)["accuracy"].value == 1.0
+    with pytest.raises(InputError, match="no targets to score"):
+        compute_scores(np.array([1.0]), None, card("binary"))
 
 
 def test_a_metric_that_does_not_fit_is_refused():
     with pytest.raises(InputError, match="needs probabilities"):
-        judge(np.array([1.0]), np.array([1.0]), card("regression", metric="auc"))
+        compute_scores(np.array([1.0]), np.array([1.0]), card("regression", metric="auc"))
 
 
 def test_an_outcome_tells_everything_about_each_example():
     made = card("binary")
     data = made.read([{"t": "bird", "y": "no"}, {"t": "king", "y": "yes"}], with_targets=True)
     truth, outputs = np.array([0, 1]), np.array([-2.0, -1.0])
-    outcome = Outcome(made, data, truth, outputs, judge(outputs, truth, made))
+    outcome = Outcome(made, data, truth, outputs, compute_scores(outputs, truth, made))
     assert outcome.answers() == ["no", "no"] and outcome.true_answers() == ["no", "yes"] and len(outcome) == 2
     row = outcome.rows()[1]
     assert row["text"] == "king" and row["truth"] == "yes" and sum(row["probabilities"].values()) == pytest.approx(1)

@@ -4,23 +4,21 @@ import numpy as np
 import pytest
 
 from glassbert.errors import TrainingError
-from glassbert.finetuning.batches import epoch_batches
-from glassbert.finetuning.display import TuningStatus, picture, plain_line, watched
+from glassbert.finetuning.display import TuningStatus, panel, plain_line, progress_bar
 from glassbert.finetuning.preparing import prepare
-from glassbert.finetuning.scoring import judge, score_examples
-from glassbert.finetuning.tuner import FineTuner
-from glassbert.finetuning.tuner_state import SeedFolder
+from glassbert.finetuning.scoring import compute_scores, score_examples
+from glassbert.finetuning.tuner import FineTuner, SeedFolder, epoch_batches
 from glassbert.metrics import Score, Scores, get_metric
 from glassbert.training.log import RunLog, read_log
 from tests.finetuning.toy import Stop, settings
 
 
-def make_tuner(run, encoder, files, measure=None, metric="accuracy", asked_to_stop=lambda: False, **changes):
-    ready = prepare(settings(encoder, *files, **changes), watched)
+def make_tuner(run, encoder, files, measure=None, metric="accuracy", should_stop=lambda: False, **changes):
+    ready = prepare(settings(encoder, *files, **changes), progress_bar)
 
     def judged(model):
         outputs = score_examples(model, ready.dev_examples)
-        return judge(outputs, ready.dev_examples.truth, ready.card.replace(metric=metric))
+        return compute_scores(outputs, ready.dev_examples.truth, ready.card.replace(metric=metric))
 
     run.mkdir(parents=True, exist_ok=True)
     return FineTuner(
@@ -31,7 +29,7 @@ def make_tuner(run, encoder, files, measure=None, metric="accuracy", asked_to_st
         SeedFolder(run),
         metric=get_metric(metric),
         log=RunLog(run / "log.jsonl"),
-        asked_to_stop=asked_to_stop,
+        should_stop=should_stop,
     )
 
 
@@ -96,7 +94,7 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path, encoder, reviews, monkey
 
 def test_it_stops_between_steps_when_asked_and_goes_on(tmp_path, encoder, reviews):
     asked = iter([False] * 6 + [True])
-    tuner = make_tuner(tmp_path / "run", encoder, reviews, asked_to_stop=lambda: next(asked))
+    tuner = make_tuner(tmp_path / "run", encoder, reviews, should_stop=lambda: next(asked))
     assert tuner.tune().stopped == "interrupted" and tuner.folder.steps()[-1] == 7
     resumed = make_tuner(tmp_path / "run", encoder, reviews)
     whole = make_tuner(tmp_path / "whole", encoder, reviews)
@@ -161,12 +159,12 @@ def test_batches_are_a_function_of_seed_and_epoch():
 
 def test_what_people_see():
     status = TuningStatus(title="toy", metric="accuracy", seeds=3, epochs=2, progress=0.5, scores=[0.7, 0.8], best=0.8)
-    status.note_loss(0.5, 0.9)
+    status.update_loss(0.5, 0.9)
     status.curve, status.left, status.examples_per_second = [0.7, 0.5], 61.0, 1234.0
     line = plain_line(status)
     assert "seed 1 of 3" in line and "accuracy 0.8000" in line and "1:01 left" in line and "1,234 examples/s" in line
     from rich.console import Console
 
     console = Console(record=True, width=100)
-    console.print(picture(status))
+    console.print(panel(status))
     assert "epoch 1.00 of 2" in console.export_text()

@@ -9,15 +9,14 @@ import pytest
 
 from glassbert import BertCore, create_model
 from glassbert.cli import COMMANDS, main
-from glassbert.cli.forecast import use
+from glassbert.cli.forecast import forecast_with
 from glassbert.errors import CheckpointError, InputError, TrainingError
 from glassbert.forecasting import Forecaster, ForecastSettings, forecast, forecast_run
-from glassbert.forecasting.baselines import baselines
-from glassbert.forecasting.choices import grows_with_level, plan_for
+from glassbert.forecasting.baselines import LinearForecast, baselines, best_ridge
 from glassbert.forecasting.fit import predict
 from glassbert.forecasting.forecaster import is_forecaster
-from glassbert.forecasting.line import Line, best_ridge
 from glassbert.forecasting.model import new_model
+from glassbert.forecasting.plan import grows_with_level, plan_for
 from glassbert.forecasting.settings import FRAMES
 from glassbert.models.config import MINI_BERT_CONFIG
 from glassbert.tasks import Series, forecast_windows
@@ -99,8 +98,8 @@ def test_the_best_step_is_kept_and_patience_ends_training():
 @pytest.mark.parametrize("frame", FRAMES)
 def test_a_shortcut_begins_as_the_line(frame):
     plan = plan_for(wave(), QUICK.replace(frame=frame, shortcut="line"))
-    config = plan.recipes[0].on(plan.config)
-    line = Line.fit(plan.train, config, best_ridge(plan.train, plan.validation, config))
+    config = plan.recipes[0].apply_to(plan.config)
+    line = LinearForecast.fit(plan.train, config, best_ridge(plan.train, plan.validation, config))
     model = new_model(QUICK.replace(precision="float64"), config, 0, line)
     expected = line.forecast(plan.test.inputs)
     assert np.allclose(model.head.decode(model.predict(plan.test.inputs)), expected)
@@ -114,7 +113,7 @@ def test_a_line_finds_what_is_linear():
     windows = forecast_windows(np.array(values), 4, 2)
     plan = plan_for(wave(), QUICK)
     config = dataclasses.replace(plan.config, window=4, patch=4, mean=0.0, scale=1.0)
-    assert np.allclose(Line.fit(windows, config, 1e-12).forecast(windows.inputs), windows.targets, atol=1e-3)
+    assert np.allclose(LinearForecast.fit(windows, config, 1e-12).forecast(windows.inputs), windows.targets, atol=1e-3)
 
 
 def test_baselines_look_back_as_far_as_they_need():
@@ -162,7 +161,7 @@ def test_blocks_of_a_pretrained_encoder(tmp_path):
     encoder = BertCore(config, engine="numpy", seed=5)
     encoder.save(tmp_path)
     plan = plan_for(wave(), QUICK)
-    model = new_model(QUICK.replace(model=str(tmp_path)), plan.recipes[0].on(plan.config), 0)
+    model = new_model(QUICK.replace(model=str(tmp_path)), plan.recipes[0].apply_to(plan.config), 0)
     for name, value in encoder.parameters.items():
         if name.startswith(("layers.", "final_norm.")):
             assert (model.parameters[name] == value).all()
@@ -194,10 +193,12 @@ def test_a_run_is_whole_and_forecasts_again(tmp_path):
     future = Forecaster.load(run, engine="numpy")(wave())
     assert np.allclose(future.values, found.future) and (future.low < future.values).all()
     assert np.allclose(future.high, found.high) and is_forecaster(run) and is_forecaster(folder.model)
-    assert np.allclose(use(ForecastSettings(series=file, model=str(run), engine="numpy")).values, found.future)
+    assert np.allclose(
+        forecast_with(ForecastSettings(series=file, model=str(run), engine="numpy")).values, found.future
+    )
     with pytest.raises(TrainingError, match="already holds a run"):
         forecast_run(QUICK.replace(series=file), run)
-    with pytest.raises(InputError, match="looks back 12 values, and the series has 11"):
+    with pytest.raises(InputError, match="needs 12 past values, and the series has 11"):
         Forecaster.load(run)(wave().values[:11])
     with pytest.raises(InputError, match="is nan; fill gaps"):
         Forecaster.load(run)(np.append(wave().values, np.nan))
@@ -213,11 +214,11 @@ def test_what_is_no_forecaster(tmp_path):
 @pytest.mark.parametrize(
     ("series", "changes", "error", "sentence"),
     [
-        (wave(20), {}, InputError, "20 values, of which 12 are left to learn from; a window of 12 and a horizon of 4"),
-        (wave(3), {}, InputError, "0 are left to learn from"),
+        (wave(20), {}, InputError, "20 values, of which 12 are left for training; a window of 12 and a horizon of 4"),
+        (wave(3), {}, InputError, "0 are left for training"),
         (Series(np.where(np.arange(120) == 7, np.nan, 1.0), "v", "f"), {}, InputError, "value 7 of v is not finite"),
         (Series(-wave().values, "v", "f"), {"logarithm": True}, InputError, "logarithms need values above 0"),
-        (wave(), {"period": 200}, InputError, "a period of 200 is longer than the 78 values"),
+        (wave(), {"period": 200}, InputError, "a period of 200 is longer than the 78 training values"),
     ],
 )
 def test_series_that_do_not_fit(series, changes, error, sentence):
@@ -258,4 +259,4 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert len(json.loads(capsys.readouterr().out)["future"]) == 4
     with pytest.raises(SystemExit) as left:
         main(["forecast", "--series", file, "--model", str(tmp_path / "run"), "--horizon", "9"])
-    assert left.value.code == 2 and "is trained already, so leave horizon out" in capsys.readouterr().err
+    assert left.value.code == 2 and "is already trained; remove horizon" in capsys.readouterr().err
