@@ -91,7 +91,7 @@ def show(result: Forecasted, folder: RunFolder) -> None:
         console.print(Text(f"MASE over {len(result.seeds)} seeds: {spread}; the model of seed {result.best} is saved."))
     console.print(Text("Next    " + "  ".join(f"{value:,.4g}" for value in result.future)))
     console.print(Text(f"Model   {folder.model}"))
-    console.print(Text(f"Report  {folder.progress}"))
+    console.print(Text(f"Report  {folder.report}"))
     console.print(Text(f"Again   glassbert forecast --series {result.settings.series} --model {folder.path}"))
 
 

@@ -19,7 +19,6 @@ from glassbert.finetuning.card import CLASS_HEADS, TaskCard
 from glassbert.finetuning.rows import Progress, Rows, rows_of_texts, rows_of_windows
 from glassbert.finetuning.spans import SpanRows, span_rows, true_answers
 from glassbert.tasks import NOT_ASKED, TaskData, WordPieces, align_words
-from glassbert.tasks.labels import LabelMap
 from glassbert.text.tokenizer import Tokenizer
 
 
@@ -97,8 +96,7 @@ def truth_of(data: TaskData, card: TaskCard) -> Any:
         return true_answers(data, card)
     if data.targets is None:
         return None
-    known = LabelMap(card.labels) if card.labels else None
-    return data.encoded(known).values
+    return data.encoded(card.label_map if card.labels else None).values
 
 
 def _sequence_examples(

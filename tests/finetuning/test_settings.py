@@ -1,4 +1,4 @@
-"""Settings that make no sense are refused with the field and what would be right."""
+"""Validation of settings and the defaults that depend on model and data."""
 
 import json
 
@@ -15,7 +15,7 @@ def settings(**changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"model": ""}, "--model"),
         ({"train": ""}, "--task, or a file with --train"),
@@ -33,19 +33,19 @@ def settings(**changes):
         ({"learning_rat": 1}, "did you mean 'learning_rate'"),
     ],
 )
-def test_bad_settings_are_a_sentence(changes, words):
-    with pytest.raises(TrainingError, match=words):
+def test_invalid_settings(changes, message):
+    with pytest.raises(TrainingError, match=message):
         settings(**changes)
 
 
-def test_every_field_is_checked_and_survives_json():
+def test_checks_and_json():
     assert set(CHECKS) == set(FineTuningSettings.fields())
     given = settings(columns=["a", "b"], clip=0, patience=0, freeze=2)
     assert FineTuningSettings.from_dict(json.loads(json.dumps(given.to_dict()))) == given
     assert given.clip is None and given.freeze == "2"
 
 
-def test_larger_models_and_few_examples_learn_slower_and_few_examples_are_seen_more_often():
+def test_defaults_by_model_and_data():
     def rate(config, examples=50_000, **changes):
         return default_learning_rate(settings(**changes), config, examples, False)
 

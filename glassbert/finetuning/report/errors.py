@@ -92,9 +92,11 @@ def _label_table(outcome: Outcome) -> tuple[list[str], list[Row], int]:
     rows: list[Row] = []
     for row in sorted(wrong.tolist(), key=lambda row: -loss[row])[: SHOWN + MORE]:
         missed = [f"{names[i]} ({probs[row, i]:.0%})" for i in np.flatnonzero(truth[row] > chosen[row])]
-        tag = [f"{names[i]} ({probs[row, i]:.0%})" for i in np.flatnonzero(chosen[row] > truth[row])]
+        wrong_labels = [f"{names[i]} ({probs[row, i]:.0%})" for i in np.flatnonzero(chosen[row] > truth[row])]
         correct = list(names[np.flatnonzero(truth[row] & chosen[row])])
-        rows.append([", ".join(missed) or "–", ", ".join(tag) or "–", ", ".join(correct) or "–", _text(outcome, row)])
+        rows.append(
+            [", ".join(missed) or "–", ", ".join(wrong_labels) or "–", ", ".join(correct) or "–", _text(outcome, row)]
+        )
     return ["missed", "wrong", "correct", "text"], rows, len(wrong)
 
 

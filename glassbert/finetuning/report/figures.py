@@ -109,8 +109,7 @@ def precision_recall(curves: Mapping[str, PrecisionRecallCurve], share_positive:
         for index, (name, curve) in enumerate(curves.items())
     }
     lines["_guessing"] = Series([0, 1], [share_positive] * 2, dashed=True, faint=True, colour=0)
-    return _unit_square(lines, "recall", "precision",
-                        "lower left")  # fmt: skip
+    return _unit_square(lines, "recall", "precision", "lower left")
 
 
 def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:

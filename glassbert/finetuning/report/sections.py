@@ -46,13 +46,13 @@ def head_sections(page: Section, outcome: Outcome, baseline: Baseline | None, ca
 
 def _binary(page: Section, outcome: Outcome, baseline: Baseline | None, calibration: Calibration | None) -> None:
     truth, probs, names = np.asarray(outcome.truth), outcome.probabilities(), outcome.card.label_names
-    cut = (outcome.card.thresholds or (0.5,))[0]
-    page.heading("Right and wrong")
+    threshold = (outcome.card.thresholds or (0.5,))[0]
+    page.heading("Confusion matrix")
     with page.columns() as (left, right):
         _confusion(left, outcome, BY_ROW)
         right.figure(
-            lambda: figures.probabilities_by_class(probs[truth == 1], probs[truth == 0], names, cut),
-            f"Predicted probability of “{names[1]}”. Examples on the wrong side of {cut:.2g} are errors.",
+            lambda: figures.probabilities_by_class(probs[truth == 1], probs[truth == 0], names, threshold),
+            f"Predicted probability of “{names[1]}”. Examples on the wrong side of {threshold:.2g} are errors.",
         )
     with page.columns() as (left, right):
         with _note_if_undefined(left, "There is no ROC curve"):
@@ -75,27 +75,27 @@ def _binary(page: Section, outcome: Outcome, baseline: Baseline | None, calibrat
             )
     page.heading("Thresholds")
     page.text(
-        f"An example is predicted as “{names[1]}” from a probability of {cut:.2g}. Raise the threshold if a false "
-        f"“{names[1]}” is costly, lower it if a missed one is."
+        f"An example is predicted as “{names[1]}” from a probability of {threshold:.2g}. Raise the threshold if a "
+        f"false “{names[1]}” is costly, lower it if a missed one is."
     )
     with _note_if_undefined(page, "There is no threshold table"):
         curve = precision_recall_curve(truth, probs)
         with page.columns() as (left, right):
             headers = ["threshold", "precision", "recall", "F1", "accuracy", "predicted"]
             left.table(headers, threshold_rows(truth, probs))
-            right.figure(lambda: figures.thresholds(curve, cut), "Scores by threshold on the held-out examples.")
+            right.figure(lambda: figures.thresholds(curve, threshold), "Scores by threshold on the held-out examples.")
     _calibration(page, calibration)
 
 
 def threshold_rows(truth: np.ndarray, probs: np.ndarray) -> list[list[str]]:
     """Scores at each threshold; no precision if nothing is predicted positive."""
     rows = []
-    for cut in THRESHOLDS:
-        predicted_positive = probs >= cut
+    for threshold in THRESHOLDS:
+        predicted_positive = probs >= threshold
         hits = int((predicted_positive & (truth == 1)).sum())
         precision = f"{hits / predicted_positive.sum():.1%}" if predicted_positive.any() else "–"
         f1 = 2 * hits / max(1, int(predicted_positive.sum() + truth.sum()))
-        rows.append([f"{cut:.1f}", precision, f"{hits / max(1, int(truth.sum())):.1%}", f"{f1:.3f}",
+        rows.append([f"{threshold:.1f}", precision, f"{hits / max(1, int(truth.sum())):.1%}", f"{f1:.3f}",
                      f"{(predicted_positive == truth).mean():.1%}", f"{predicted_positive.mean():.1%}"])  # fmt: skip
     return rows
 
@@ -104,19 +104,21 @@ def threshold_rows(truth: np.ndarray, probs: np.ndarray) -> list[list[str]]:
 
 
 def _multiclass(page: Section, outcome: Outcome, baseline: Baseline | None, calibration: Calibration | None) -> None:
-    page.heading("Right and wrong")
+    page.heading("Confusion matrix")
     _confusion(page, outcome, BY_ROW)
     _per_label(page, outcome, baseline)
     _calibration(page, calibration)
 
 
 def _ordinal(page: Section, outcome: Outcome, baseline: Baseline | None, calibration: Calibration | None) -> None:
-    page.heading("Right and wrong")
-    off = np.asarray(outcome.choices()) - np.asarray(outcome.truth)
-    near = float((np.abs(off) <= 1).mean())
+    page.heading("Confusion matrix")
+    rank_error = np.asarray(outcome.choices()) - np.asarray(outcome.truth)
+    within_one = float((np.abs(rank_error) <= 1).mean())
     with page.columns() as (left, right):
         _confusion(left, outcome, "Rows: true rank; columns: predicted rank; cells near the diagonal are small errors.")
-        right.figure(lambda: figures.ranks_off(off), f"{near:.1%} of the predictions are at most one rank off.")
+        right.figure(
+            lambda: figures.ranks_off(rank_error), f"{within_one:.1%} of the predictions are at most one rank off."
+        )
     _per_label(page, outcome, baseline)
     _calibration(page, calibration)
 
@@ -125,7 +127,7 @@ def _ordinal(page: Section, outcome: Outcome, baseline: Baseline | None, calibra
 
 
 def _regression(page: Section, outcome: Outcome, baseline: Baseline | None, calibration: Calibration | None) -> None:
-    page.heading("True and predicted")
+    page.heading("True and predicted values")
     truth, predicted = np.asarray(outcome.truth, np.float64), np.asarray(outcome.choices(), np.float64)
     if outcome.card.head == "embedding":
         page.figure(
@@ -168,11 +170,11 @@ def short_number(value: float) -> str:
 
 
 @contextmanager
-def _note_if_undefined(page: Section, what: str) -> Iterator[None]:
+def _note_if_undefined(page: Section, title: str) -> Iterator[None]:
     try:
         yield
     except Undefined as reason:
-        page.message("note", f"{what}: {reason}.")
+        page.message("note", f"{title}: {reason}.")
 
 
 def _confusion(page: Section, outcome: Outcome, caption: str) -> None:
@@ -192,32 +194,32 @@ def _per_label(page: Section, outcome: Outcome, baseline: Baseline | None) -> No
 
 
 def _label_scores(
-    page: Section, thing: str, names: Any, ours: LabelCounts, theirs: LabelCounts | None, thresholds: Any = None
+    page: Section, label_kind: str, names: Any, ours: LabelCounts, theirs: LabelCounts | None, thresholds: Any = None
 ) -> None:
     """A figure and a table of all labels; ranks in their order, other labels by frequency."""
-    ranks = thing == "rank"
+    ranks = label_kind == "rank"
     order = np.arange(len(names)) if ranks else np.argsort(-ours.support, kind="stable")
     order = order[ours.occurring[order]]
     if not order.size:
         return
-    page.heading(f"Every {thing}")
+    page.heading(f"Scores by {label_kind}")
     f1 = ours.per_label("f1")
     other = None if theirs is None else theirs.per_label("f1")
     shown = order[:MAX_LABELS]
     page.figure(
         lambda: figures.label_scores([names[i] for i in shown], f1[shown], None if other is None else other[shown]),
-        f"F1 of every {thing}{'' if ranks else ', the most frequent first'}."
+        f"F1 by {label_kind}{'' if ranks else ', the most frequent first'}."
         + ("" if other is None else " The line has the colour of the better model."),
     )
     columns = {"threshold": thresholds} if thresholds is not None else {}
-    headers = [thing, "examples", *columns, "precision", "recall", "F1", *(["baseline's F1"] if theirs else [])]
+    headers = [label_kind, "examples", *columns, "precision", "recall", "F1", *(["baseline's F1"] if theirs else [])]
     precision, recall = ours.per_label("precision"), ours.per_label("recall")
     rows = [
         [names[i], int(ours.support[i]), *(f"{values[i]:.2f}" for values in columns.values()),
          *(_three_decimals(values[i]) for values in (precision, recall, f1, other) if values is not None)]
         for i in order
     ]  # fmt: skip
-    with page.details(f"Precision and recall of every {thing}", open=len(rows) <= OPEN_UP_TO) as inside:
+    with page.details(f"Precision and recall by {label_kind}", open=len(rows) <= OPEN_UP_TO) as inside:
         inside.table(headers, rows)
 
 
@@ -236,8 +238,8 @@ def _multilabel(page: Section, outcome: Outcome, baseline: Baseline | None, cali
     for note in calibration.notes if calibration else ():
         page.message("note", f"{note[0].upper()}{note[1:]}.")
     counts = [
-        [str(many), int((truth.sum(1) == many).sum()), int((chosen.sum(1) == many).sum())]
-        for many in range(int(max(truth.sum(1).max(), chosen.sum(1).max())) + 1)
+        [str(count), int((truth.sum(1) == count).sum()), int((chosen.sum(1) == count).sum())]
+        for count in range(int(max(truth.sum(1).max(), chosen.sum(1).max())) + 1)
     ]
     with page.details("Number of labels per example") as inside:
         inside.table(["labels", "true", "predicted"], counts)
@@ -254,9 +256,9 @@ def _tags(page: Section, outcome: Outcome, baseline: Baseline | None, calibratio
             theirs = count_spans(truth, _named(baseline.choices(), outcome)) if baseline else None
             _label_scores(page, "entity type", ours.names, ours, _aligned(theirs, ours.names))
     else:
-        counted = partial(count_labels, words, labels=range(len(names)))
-        theirs = counted(np.concatenate(baseline.choices())) if baseline else None
-        _label_scores(page, "tag", names, counted(predicted), theirs)
+        counts_with = partial(count_labels, words, labels=range(len(names)))
+        theirs = counts_with(np.concatenate(baseline.choices())) if baseline else None
+        _label_scores(page, "tag", names, counts_with(predicted), theirs)
     if len(names) <= MAX_LABELS:
         matrix = confusion_matrix(words, predicted, range(len(names)))
         used = np.flatnonzero(matrix.sum(0) + matrix.sum(1))

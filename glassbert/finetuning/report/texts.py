@@ -202,7 +202,7 @@ def shell_examples(outcome: Outcome, run: Path) -> list[str]:
     data, card = outcome.data, outcome.card
     command = f"glassbert predict {shlex.quote(str(run))}"
     if card.template is not None:
-        cells = [(name, data.table.column(name)[0]) for name in card.template.inputs[:4]]
+        cells = [(name, data.table.column(name)[0]) for name in card.template.columns[:4]]
         single = " ".join([command, *(f"-c {shlex.quote(f'{name}={value}')}" for name, value in cells)])
     else:
         single = f"{command} {shlex.quote(_brief(data.texts[0]))}"
