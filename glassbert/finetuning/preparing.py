@@ -89,29 +89,29 @@ class Prepared:
 
 def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_folder: Path | None = None) -> Prepared:
     """Read the examples, open the model to get its config, fill in the open settings, and encode the examples."""
-    found = read_examples(settings)
-    card = found.card
-    texts = [*found.train.texts, *(found.train.pairs or ())]
+    task_examples = read_examples(settings)
+    card = task_examples.card
+    texts = [*task_examples.train.texts, *(task_examples.train.pairs or ())]
     tokenizer = open_tokenizer(settings, texts, tokenizer_folder)
-    head = choose_head(settings, found)
+    head = choose_head(settings, task_examples)
     model, notes = build_model(settings, head, tokenizer, settings.seed)
     config = model.config
     card = card.replace(max_length=max_length(settings, config))
-    epochs = default_epochs(settings, len(found.train))
+    epochs = default_epochs(settings, len(task_examples.train))
     settings = settings.replace(
-        learning_rate=default_learning_rate(settings, config, len(found.train), is_preset(settings.model)),
+        learning_rate=default_learning_rate(settings, config, len(task_examples.train), is_preset(settings.model)),
         epochs=epochs,
         patience=default_patience(settings, epochs),
         max_length=card.max_length,
     )
     examples = []
-    for data, name in ((found.train, "training"), (found.dev, "held-out")):
+    for data, name in ((task_examples.train, "training"), (task_examples.dev, "held-out")):
         with progress_bar(f"Encoding {len(data):,} {name} examples") as progress:
             types = config.type_vocab_size > 1
             examples.append(encode_examples(data, tokenizer, card, token_types=types, progress=progress))
     train, dev = examples
     notes += [note for one in examples for note in one.notes]
-    if card.head == "regression" and found.train.pairs is not None and config.type_vocab_size < 2:
+    if card.head == "regression" and task_examples.train.pairs is not None and config.type_vocab_size < 2:
         notes.append(
             "This encoder has no token types, so it cannot tell the two texts of a pair apart. If the target is a "
             "similarity, use --head embedding, which compares two vectors."
@@ -123,13 +123,22 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
     if smoothing and train.labels is not None and card.head in ("binary", "multilabel"):  # may be soft
         train = replace(train, labels=train.labels * (1 - smoothing) + smoothing / 2)
     return Prepared(
-        settings, card, found.train, found.dev, train, dev, tokenizer, head, found.findings, found.notes + notes
+        settings,
+        card,
+        task_examples.train,
+        task_examples.dev,
+        train,
+        dev,
+        tokenizer,
+        head,
+        task_examples.findings,
+        task_examples.notes + notes,
     )
 
 
-def choose_head(settings: FineTuningSettings, found: TaskExamples) -> HeadChoice:
+def choose_head(settings: FineTuningSettings, task_examples: TaskExamples) -> HeadChoice:
     """The head and the options of its loss, computed from the training data."""
-    card, train = found.card, found.train
+    card, train = task_examples.card, task_examples.train
     truth = truth_of(train, card)
     options: dict[str, Any] = {}
     loss = None

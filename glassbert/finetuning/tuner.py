@@ -192,9 +192,9 @@ class FineTuner:
         self.clock = Clock()
         self._batches: list[np.ndarray] = []
         self._losses: list[float] = []
-        self._session_start = (0.0, 0)  # seconds and examples at the beginning of this sitting
+        self._session_start = (0.0, 0)  # seconds and examples at the start or resume
 
-    # ---- the loop ---------------------------------------------------------------------------------------------------
+    # ---- training loop ----------------------------------------------------------------------------------------------
 
     def tune(self) -> TuningResult:
         """Train until the last epoch, until patience runs out, or until `should_stop` returns True."""
@@ -216,6 +216,7 @@ class FineTuner:
         return self._result(self.state.stopped)
 
     def one_step(self) -> None:
+        """Train on one batch; evaluate, start the next epoch and save a checkpoint if due."""
         state, before = self.state, self.progress
         units = self._batches[state.batch]
         batch: dict[str, Any] = self.examples.inputs(units, self.multiple)
@@ -282,7 +283,7 @@ class FineTuner:
             status.update_loss(loss, SMOOTHING)
             self._losses.append(loss)
         else:
-            self._skip_bad_step(loss, norm, batch)
+            self._skip_bad_step(batch)
         if status.seconds - self._session_start[0] > 0.5:  # a shorter measurement is too noisy
             self._update_speed(after)
         if self._losses and self.log_pace.due(state.step, before, after):
@@ -302,7 +303,8 @@ class FineTuner:
         total = state.examples / progress
         status.left = (total - state.examples) / max(status.examples_per_second, 1e-9)
 
-    def _skip_bad_step(self, loss: float, norm: float, batch: dict[str, Any]) -> None:
+    def _skip_bad_step(self, batch: dict[str, Any]) -> None:
+        """Count a step that `TrainingStep` skipped, and explain the first one."""
         state = self.state
         state.skipped += 1
         state.skipped_in_a_row += 1

@@ -62,7 +62,7 @@ def fit(
             curve.append((step, error))
             if error < best[1]:
                 best = (step, error)
-                best_weights = {name: np.array(model.engine.to_numpy(a)) for name, a in model.parameters.items()}
+                best_weights = _copy_parameters(model)
         progress(step, settings.steps, best[1])
         if settings.patience and (step - best[0]) >= settings.patience * settings.evaluate_every:
             break
@@ -80,8 +80,8 @@ def refit(
         progress(step, steps, None)
         if step == steps:
             with averaged():
-                best_weights = {name: np.array(model.engine.to_numpy(a)) for name, a in model.parameters.items()}
-            _set_parameters(model, best_weights)
+                weights = _copy_parameters(model)
+            _set_parameters(model, weights)
 
 
 def _steps(
@@ -116,6 +116,10 @@ def _batches(windows: int, size: int, seed: int) -> Iterator[np.ndarray]:
         for start in range(0, windows - size + 1, size):
             yield order[start : start + size]
         epoch += 1
+
+
+def _copy_parameters(model: Model) -> dict[str, np.ndarray]:
+    return {name: np.array(model.engine.to_numpy(array)) for name, array in model.parameters.items()}
 
 
 def _set_parameters(model: Model, weights: dict[str, np.ndarray]) -> None:

@@ -78,6 +78,7 @@ class SeriesPlan:
 
 
 def plan_for(series: Series, settings: ForecastSettings) -> SeriesPlan:
+    """Split the series and choose what the settings leave open. Raises if the series is too short."""
     values, horizon = series.values, settings.horizon
     if not np.isfinite(values).all():
         raise InputError(f"value {int(np.argmax(~np.isfinite(values)))} of {series.name} is not finite; fill the gap")

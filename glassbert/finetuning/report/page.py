@@ -64,7 +64,7 @@ def write_report(
     _learning(page, outcome, seeds, log, settings)
     head_sections(page, outcome, baseline, calibration)
     worst_errors(page, outcome)
-    _data(page, outcome, findings, notes, receipt)
+    _data(page, outcome, findings, notes)
     how_to_use(page, outcome, path.parent)
     _run_facts(page, settings, receipt, baseline)
     return page.write(path)
@@ -149,11 +149,9 @@ def _deviation(values: Sequence[float]) -> float:
 
 def _point(name: str, outcome: Outcome, colour: int) -> report_figures.ScoreWithInterval | None:
     score = outcome.main
-    return (
-        None
-        if score.value is None
-        else report_figures.ScoreWithInterval(name, score.value, score.low, score.high, colour)
-    )
+    if score.value is None:
+        return None
+    return report_figures.ScoreWithInterval(name, score.value, score.low, score.high, colour)
 
 
 def _learning(
@@ -204,10 +202,8 @@ def learning_curves(lines: Sequence[Mapping[str, Any]], metric: str, epochs: flo
     return losses, scores
 
 
-def _data(
-    page: Page, outcome: Outcome, findings: Sequence[Finding], notes: Sequence[str], receipt: Mapping[str, Any]
-) -> None:
-    page.heading("The data")
+def _data(page: Page, outcome: Outcome, findings: Sequence[Finding], notes: Sequence[str]) -> None:
+    page.heading("Data")
     card = outcome.card
     for finding in findings:
         page.message(finding.severity, finding.problem, finding.remedy, finding.evidence)
@@ -243,7 +239,7 @@ def _run_facts(page: Page, settings: Mapping[str, Any], receipt: Mapping[str, An
         page.code(receipt["command"])
     facts = {
         **receipt.get("machine", {}),
-        "begun": receipt.get("begun", "").replace("T", " ").replace("+00:00", " UTC"),
+        "started": receipt.get("begun", "").replace("T", " ").replace("+00:00", " UTC"),
         **receipt.get("versions", {}),
     }
     if baseline is not None:
