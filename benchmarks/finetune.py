@@ -45,18 +45,17 @@ class Ours:
         import glassbert.finetuning.run  # noqa: F401
 
     def __init__(self, model: str, data: str, examples: int, batch: int, threads: int | None):
-        from glassbert.finetuning.display import watched
+        from glassbert.finetuning.display import progress_bar
         from glassbert.finetuning.preparing import prepare
         from glassbert.finetuning.settings import FineTuningSettings
-        from glassbert.finetuning.tuner import FineTuner
-        from glassbert.finetuning.tuner_state import SeedFolder
+        from glassbert.finetuning.tuner import FineTuner, SeedFolder
         from glassbert.metrics import Scores, get_metric
 
         settings = FineTuningSettings(
             model=model, task="sst2", data=data, limit=examples, batch=batch, epochs=PASSES, engine="numpy",
             learning_rate=LEARNING_RATE, threads=threads, patience=0,
         )  # fmt: skip
-        prepared = prepare(settings, watched)
+        prepared = prepare(settings, progress_bar)
         self.folder = tempfile.mkdtemp(prefix="glassbert-finetune-")
         self.tuner = FineTuner(
             prepared.model(0),
@@ -66,9 +65,9 @@ class Ours:
             SeedFolder(self.folder),
             metric=get_metric("accuracy"),
         )
-        self.tuner.evaluating.due = self.tuner.saving.permits = lambda *when: False  # type: ignore[method-assign]
+        self.tuner.evaluation_pace.due = self.tuner.save_allowance.permits = lambda *when: False  # type: ignore[method-assign]
         self.tuner.model.set_training(True)
-        self.tuner._open_epoch()
+        self.tuner._start_epoch()
         self.examples = prepared.train_examples
 
     def run(self) -> float:

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks.common import Table, describe_machine, progress, show_json
-from glassbert.finetuning.forecasting import Forecasted, ForecastSettings, forecast
+from glassbert.forecasting import Forecasted, ForecastSettings, forecast
 from glassbert.tasks import ready_task
 
 HORIZONS = {"airline": 12, "temperatures": 7, "sunspots": 12}

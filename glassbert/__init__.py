@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from glassbert.evaluation import Subject as Subject
     from glassbert.evaluation import evaluate as evaluate
     from glassbert.finetuning.cross_validation import cross_validate as cross_validate
-    from glassbert.finetuning.forecasting.forecast import forecast as forecast
     from glassbert.finetuning.low_rank import LowRank as LowRank
     from glassbert.finetuning.predictor import Predictor as Predictor
     from glassbert.finetuning.run import finetune as finetune
     from glassbert.finetuning.settings import FineTuningSettings as FineTuningSettings
+    from glassbert.forecasting.forecast import forecast as forecast
     from glassbert.insight.prediction import explain as explain
     from glassbert.text.corpus import Corpus as Corpus
     from glassbert.text.corpus import build_corpus as build_corpus
@@ -86,7 +86,7 @@ LATER = {
     "explain": "insight.prediction",
     "fill_mask": "training.fill_mask",
     "finetune": "finetuning.run",
-    "forecast": "finetuning.forecasting.forecast",
+    "forecast": "forecasting.forecast",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
 }

@@ -10,7 +10,19 @@ import glassbert
 PACKAGE = Path(glassbert.__file__).parent
 ORDER = [
     *("engines", "ops", "layers", "models", "checkpoints"),
-    *("reports", "metrics", "text", "training", "tasks", "finetuning", "insight", "evaluation", "proof", "cli"),
+    *(
+        "reports",
+        "metrics",
+        "text",
+        "training",
+        "tasks",
+        "finetuning",
+        "forecasting",
+        "insight",
+        "evaluation",
+        "proof",
+        "cli",
+    ),
 ]
 KERNELS = {"numpy_kernels.py", "mlx_kernels.py", "compiled.py"}  # an engine's kernels stand in for operations
 

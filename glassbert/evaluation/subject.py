@@ -16,8 +16,8 @@ from glassbert.errors import GlassBertError
 from glassbert.evaluation.suite import DoesNotApply
 from glassbert.models.model import Model
 from glassbert.text.corpus import Corpus
+from glassbert.text.loading import find_tokenizer
 from glassbert.text.tokenizer import Tokenizer
-from glassbert.training.fill_mask import tokenizer_with
 from glassbert.training.history import History
 from glassbert.training.run_folder import PRETRAINING, RunFolder, kind_of_run
 
@@ -43,7 +43,7 @@ class Subject:
         """A run (finished or not), a folder with a model and its tokenizer, or a model of the Hugging Face hub."""
         model = load(path_or_name, engine=engine, threads=threads)
         path = Path(path_or_name).expanduser()
-        tokenizer = tokenizer_with(path if path.exists() else _from_hub(str(path_or_name)))
+        tokenizer = find_tokenizer(path if path.exists() else _from_hub(str(path_or_name)))
         history = _history(path)
         return cls(
             name or _name_of(path), model, tokenizer, history, _corpus_of(history, tokenizer), source=str(path_or_name)

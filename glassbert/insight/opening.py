@@ -7,7 +7,6 @@ from pathlib import Path
 
 from glassbert.models.model import Model
 from glassbert.text.tokenizer import Tokenizer
-from glassbert.training.fill_mask import tokenizer_with
 from glassbert.training.run_folder import RunFolder
 
 
@@ -34,12 +33,12 @@ class Opened:
 
 def open_model(path: str | Path, engine: str = "auto", name: str = "") -> Opened:
     """A run, a saved model or a Hugging Face folder, with the head it was saved with; every kind of head will do."""
-    from glassbert.checkpoints import load
+    from glassbert.text.loading import load_with_tokenizer
 
-    model = load(path, engine=engine)
+    model, tokenizer = load_with_tokenizer(path, engine=engine)
     folder = Path(path)
     run = RunFolder(folder) if (folder / "settings.json").exists() else None
-    return Opened(name or _name_of(folder), model, tokenizer_with(path), run, *_answers(folder, model))
+    return Opened(name or _name_of(folder), model, tokenizer, run, *_answers(folder, model))
 
 
 def untrained(opened: Opened, name: str = "untrained") -> Opened:

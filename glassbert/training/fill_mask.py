@@ -63,18 +63,6 @@ def readable(token: str | None) -> str:
 
 def load_for_filling(path: str | Path, engine: str = "auto") -> tuple[Model, Any]:
     """A masked language model and its tokenizer: of a run (finished or not), or of any folder that holds both."""
-    from glassbert.checkpoints import load
+    from glassbert.text.loading import load_with_tokenizer
 
-    model = load(path, engine=engine, head="mlm")
-    return model, tokenizer_with(path)
-
-
-def tokenizer_with(path: str | Path) -> Any:
-    """The tokenizer that lies with a saved model: in its folder, in the run's, or in that of a checkpoint's run."""
-    from glassbert.text import load_tokenizer
-
-    path = Path(path)
-    for folder in (path / "model", path, path / "tokenizer", *(parent / "tokenizer" for parent in path.parents[:2])):
-        if (folder / "tokenizer.json").exists() or (folder / "vocab.txt").exists():
-            return load_tokenizer(folder)
-    raise InputError(f"there is no tokenizer with the model in {path}: neither tokenizer.json nor vocab.txt")
+    return load_with_tokenizer(path, engine=engine, head="mlm")

@@ -22,8 +22,8 @@ import numpy as np
 
 from glassbert.arrays import Array
 from glassbert.errors import InputError, TrainingError
-from glassbert.layers.scope import Scope
 from glassbert.layers.registry import Registry
+from glassbert.layers.scope import Scope
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head, HeadPart
 from glassbert.models.inputs import as_array

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.threads import run_together
 from glassbert.engines import DropoutSource
+from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
 from glassbert.models.heads import Head
 from glassbert.models.inputs import check_inputs, shape_of

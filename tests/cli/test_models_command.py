@@ -11,7 +11,7 @@ from glassbert.cli import models
 from glassbert.families.factory import HEAD_TYPES, MODELS, REGISTRY
 
 
-def test_every_name_is_there_with_its_size(capsys):
+def test_names_and_sizes(capsys):
     models.run(as_json=True)
     tables = json.loads(capsys.readouterr().out)
     names = {key: [row["name"] for row in rows] for key, rows in tables.items()}
@@ -23,7 +23,7 @@ def test_every_name_is_there_with_its_size(capsys):
     assert added["binary"] == 192 + 1 and added["ordinal"] == 2 * (192 + 1) and added["embedding"] == 0
 
 
-def test_the_tables_fit_a_narrow_screen():
+def test_tables_fit_80_characters():
     console = Console(width=80)
     with console.capture() as capture:
         models.show(console, {"heads": models.heads(), "recipes": models.recipes()})

@@ -1,8 +1,7 @@
-"""The model to begin with: an encoder somebody trained, with the head that the task needs on top.
+"""The model and tokenizer that fine-tuning starts from.
 
-Whatever `glassbert.load` opens will do. Its encoder is taken over; its head as well, where it answers the same kind of
-question with the same number of labels, and otherwise a new one begins at random. The name of a preset stands for an
-encoder whose weights are random too.
+The encoder comes from anything that `glassbert.load` opens, or is a preset with random weights. The head is kept if it
+has the same type and number of labels; otherwise a new one is initialised at random.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import with_pooling
 from glassbert.models.model import Model
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
-from glassbert.training.fill_mask import tokenizer_with
+from glassbert.text.loading import find_tokenizer
 from glassbert.training.recipes import DROPOUTS
 
-USUAL_DROPOUT = 0.1
-VOCABULARIES = (8_192, 4_096, 2_048, 1_024, 512, 256, 128, 64)  # of the task's own tokenizer: the largest that fits
+HEAD_DROPOUT = 0.1
+VOCABULARY_SIZES = (8_192, 4_096, 2_048, 1_024, 512, 256, 128, 64)  # the largest that the texts allow is used
 
 
 @dataclass(frozen=True)
 class HeadChoice:
-    """The head of a task: a name of `HEAD_TYPES`, its labels, and the options of its loss."""
+    """The head of a task: a name in `HEAD_TYPES`, the number of labels, and the options of its loss."""
 
     name: str
     num_labels: int | None = None
@@ -43,7 +42,7 @@ class HeadChoice:
     loss_options: Mapping[str, Any] | None = None
 
     def as_options(self) -> dict[str, Any]:
-        """As `load` and `BertWithHead` take them; a binary head has one output, whatever its labels."""
+        """Arguments for `load` and `BertWithHead`. A binary head has one output for its two labels."""
         known = dict(HEAD_TYPES[self.name])
         labels = known.pop("num_labels", self.num_labels)
         return {
@@ -58,29 +57,29 @@ def is_preset(model: str) -> bool:
     return model in PRESETS and not Path(model).exists()
 
 
-def open_model(
+def build_model(
     settings: FineTuningSettings, head: HeadChoice, tokenizer: Tokenizer, seed: int = 0
 ) -> tuple[Model, list[str]]:
-    """A model ready to be trained, and notes about what is new in it."""
-    machine = {"engine": settings.engine, "dtype": settings.precision, "threads": settings.threads, "seed": seed}
+    """The model to train, and notes about its randomly initialised parts."""
+    device = {"engine": settings.engine, "dtype": settings.precision, "threads": settings.threads, "seed": seed}
     options = head.as_options()
     if is_preset(settings.model):
         config = PRESETS[settings.model].replace(vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
         notes = [f"All weights of {settings.model} begin at random: a pretrained encoder would do better."]
-        return _made(_as_asked(config, settings, options["head"], new_head=True), options, machine), notes
+        return _new_model(_with_settings(config, settings, options["head"], new_head=True), options, device), notes
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = load(settings.model, pooling=settings.pooling, **options, **machine)  # type: ignore[arg-type]
+        found = load(settings.model, pooling=settings.pooling, **options, **device)  # type: ignore[arg-type]
     notes = [f"{str(warning.message)[0].upper()}{str(warning.message)[1:]}." for warning in caught]
     bad = [name for name, a in found.parameters.items() if not np.isfinite(found.engine.to_numpy(a)).all()]
     if bad:
-        raise TrainingError(f"{settings.model} has numbers that are not finite, in {bad[0]}; nothing to build on")
+        raise TrainingError(f"{settings.model} has weights that are not finite, in {bad[0]}; use another --model")
     if tokenizer.vocab_size > found.config.vocab_size:
         raise InputError(
-            f"the tokenizer has {tokenizer.vocab_size:,} entries and the model {found.config.vocab_size:,}; "
-            "they do not belong together: say with --tokenizer which one does"
+            f"the tokenizer has {tokenizer.vocab_size:,} entries and the model {found.config.vocab_size:,}: "
+            "they do not belong together; give the right one with --tokenizer"
         )
-    model = _made(_as_asked(found.config, settings, options["head"], new_head=bool(caught)), options, machine)
+    model = _new_model(_with_settings(found.config, settings, options["head"], new_head=bool(caught)), options, device)
     for name, values in found.parameters.items():
         if name in model.parameters:
             model.parameters[name] = values
@@ -88,20 +87,20 @@ def open_model(
     return model, notes
 
 
-def _made(config: EncoderConfig, options: Mapping[str, Any], machine: Mapping[str, Any]) -> Model:
+def _new_model(config: EncoderConfig, options: Mapping[str, Any], device: Mapping[str, Any]) -> Model:
     rest = {name: options[name] for name in ("loss", "loss_options")}
-    return BertWithHead(config, options["head"], options["num_labels"] or 0, **rest, **machine)
+    return BertWithHead(config, options["head"], options["num_labels"] or 0, **rest, **device)
 
 
-def _as_asked(config: EncoderConfig, settings: FineTuningSettings, head: str, new_head: bool) -> EncoderConfig:
-    """The config with the dropout of fine-tuning, and for a new head the pooling that suits the encoder.
+def _with_settings(config: EncoderConfig, settings: FineTuningSettings, head: str, new_head: bool) -> EncoderConfig:
+    """The config with the dropout for fine-tuning and, for a new head, a pooling that suits the encoder.
 
-    An encoder that was pretrained without dropout does not bear it now: a Mini-BERT learned nothing with 0.1. The head
-    is new and does. [CLS] says something where a pooler was trained on it; elsewhere the mean over all tokens is the
-    better beginning.
+    Without --dropout the encoder keeps its own dropout and only the head gets `HEAD_DROPOUT`: a Mini-BERT pretrained
+    without dropout learned nothing with 0.1 in the encoder. A new head pools [CLS] if the encoder has a pooler or is a
+    ModernBERT, else the mean over all tokens.
     """
     if settings.dropout is None:
-        config = config.replace(classifier_dropout=config.classifier_dropout or USUAL_DROPOUT)
+        config = config.replace(classifier_dropout=config.classifier_dropout or HEAD_DROPOUT)
     else:
         config = config.replace(**dict.fromkeys((*DROPOUTS, "classifier_dropout"), settings.dropout))
     if head != "sequence" or not new_head:
@@ -110,19 +109,17 @@ def _as_asked(config: EncoderConfig, settings: FineTuningSettings, head: str, ne
     return with_pooling(config, pooling)
 
 
-def open_tokenizer(settings: FineTuningSettings, texts: Sequence[str], keep: Path | None = None) -> Tokenizer:
-    """The tokenizer of the model; for a preset, one that is learnt from the task's own texts."""
+def open_tokenizer(settings: FineTuningSettings, texts: Sequence[str], saved: Path | None = None) -> Tokenizer:
+    """The tokenizer of the model; for a preset, one trained on `texts`. A resumed run has it in the folder `saved`."""
     if settings.tokenizer:
         return FastTokenizer.load(settings.tokenizer)
-    if keep is not None and keep.is_dir():
-        return FastTokenizer.load(keep)
+    if saved is not None and saved.is_dir():
+        return FastTokenizer.load(saved)
     if not is_preset(settings.model):
-        return tokenizer_with(open_checkpoint(settings.model).config_path.parent)
-    for size in VOCABULARIES:
+        return find_tokenizer(open_checkpoint(settings.model).config_path.parent)
+    for size in VOCABULARY_SIZES:
         try:
             return WordPieceTokenizer.train(texts, size, min_frequency=1)
         except TextError:
             continue
-    raise InputError(
-        "the texts are too few to learn a vocabulary from; begin with a pretrained model, or give a --tokenizer"
-    )
+    raise InputError("there are too few texts to train a tokenizer; use a pretrained --model, or give a --tokenizer")

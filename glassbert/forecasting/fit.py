@@ -1,7 +1,7 @@
-"""Training one model on windows of a series, and stopping where the validation part says so.
+"""Training of one model on windows of a series, with early stopping on the validation windows.
 
-A run is a function of its settings and seed. Which windows make a batch depends on the seed and the step alone, and the
-weights that are kept are a moving average: with few windows, single steps jump about more than they learn.
+The result is a function of settings and seed: batches depend only on the seed and the step. The kept weights are a
+moving average, because single steps on few windows are noisy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassbert.errors import TrainingError
-from glassbert.finetuning.forecasting.settings import ForecastSettings
+from glassbert.forecasting.settings import ForecastSettings
 from glassbert.models.model import Model
 from glassbert.tasks.series import Forecasts
 from glassbert.training.ema import EMA
@@ -22,14 +22,14 @@ from glassbert.training.schedules import make_schedule
 from glassbert.training.step import TrainingStep
 
 WARMUP = 0.05
-SCORED_AT_ONCE = 512  # windows
+PREDICTION_BATCH = 512  # windows
 
-Progress = Callable[[int, int, float | None], None]  # step, steps, the best error so far
+Progress = Callable[[int, int, float | None], None]  # step, steps, best error so far
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """The step with the smallest mean absolute error on the validation windows, and the errors on the way."""
+class FitResult:
+    """The step with the smallest mean absolute error on the validation windows, and the errors at all evaluations."""
 
     step: int
     error: float
@@ -39,7 +39,7 @@ class Fitted:
 def predict(model: Model, inputs: np.ndarray) -> np.ndarray:
     """Forecasts [W, horizon] in the units of the series."""
     assert model.head is not None
-    parts = [inputs[i : i + SCORED_AT_ONCE] for i in range(0, len(inputs), SCORED_AT_ONCE)]
+    parts = [inputs[i : i + PREDICTION_BATCH] for i in range(0, len(inputs), PREDICTION_BATCH)]
     return np.concatenate([model.head.decode(model.engine.to_numpy(model.predict(part))) for part in parts])
 
 
@@ -49,10 +49,10 @@ def mean_error(model: Model, windows: Forecasts) -> float:
 
 def fit(
     model: Model, train: Forecasts, validation: Forecasts, settings: ForecastSettings, seed: int, progress: Progress
-) -> Fitted:
-    """Train until validation has not improved for a while; the model keeps the weights of the best evaluation."""
+) -> FitResult:
+    """Train with early stopping. The model ends with the weights of the best evaluation."""
     curve: list[tuple[int, float]] = []
-    kept: dict[str, np.ndarray] = {}
+    best_weights: dict[str, np.ndarray] = {}
     best = (0, np.inf)
     for step, averaged in _steps(model, train, settings, seed, settings.steps):
         if step % settings.evaluate_every and step != settings.steps:
@@ -62,32 +62,32 @@ def fit(
             curve.append((step, error))
             if error < best[1]:
                 best = (step, error)
-                kept = {name: np.array(model.engine.to_numpy(a)) for name, a in model.parameters.items()}
+                best_weights = _copy_parameters(model)
         progress(step, settings.steps, best[1])
         if settings.patience and (step - best[0]) >= settings.patience * settings.evaluate_every:
             break
-    if not kept:
-        raise TrainingError("no step gave a finite error on the validation windows; try a smaller learning rate")
-    _put(model, kept)
-    return Fitted(best[0], best[1], tuple(curve))
+    if not best_weights:
+        raise TrainingError("no step gave a finite error on the validation windows; reduce --learning-rate")
+    _set_parameters(model, best_weights)
+    return FitResult(best[0], best[1], tuple(curve))
 
 
 def refit(
     model: Model, train: Forecasts, settings: ForecastSettings, seed: int, steps: int, progress: Progress
 ) -> None:
-    """Train for a known number of steps, along the same schedule."""
+    """Train for `steps` steps with the schedule of the full number of steps."""
     for step, averaged in _steps(model, train, settings, seed, steps):
         progress(step, steps, None)
         if step == steps:
             with averaged():
-                kept = {name: np.array(model.engine.to_numpy(a)) for name, a in model.parameters.items()}
-            _put(model, kept)
+                weights = _copy_parameters(model)
+            _set_parameters(model, weights)
 
 
 def _steps(
     model: Model, train: Forecasts, settings: ForecastSettings, seed: int, count: int
 ) -> Iterator[tuple[int, Callable[[], contextlib.AbstractContextManager[object]]]]:
-    """One training step after another; with each a context in which the model has its averaged weights."""
+    """Yield the number of each training step and a context in which the model has its averaged weights."""
     optimizer = AdamW(model, settings.learning_rate, weight_decay=settings.weight_decay)
     ema = EMA(model, settings.average) if settings.average else None
     step = TrainingStep(model, optimizer, ema=ema)
@@ -108,7 +108,7 @@ def _steps(
 
 
 def _batches(windows: int, size: int, seed: int) -> Iterator[np.ndarray]:
-    """Batches of one size for ever; an epoch is a new order of all windows, and its rest is left out."""
+    """Endless batches of equal size. Each epoch shuffles all windows and drops the incomplete last batch."""
     size = min(size, windows)
     epoch = 0
     while True:
@@ -118,6 +118,10 @@ def _batches(windows: int, size: int, seed: int) -> Iterator[np.ndarray]:
         epoch += 1
 
 
-def _put(model: Model, weights: dict[str, np.ndarray]) -> None:
+def _copy_parameters(model: Model) -> dict[str, np.ndarray]:
+    return {name: np.array(model.engine.to_numpy(array)) for name, array in model.parameters.items()}
+
+
+def _set_parameters(model: Model, weights: dict[str, np.ndarray]) -> None:
     for name, values in weights.items():
         model.parameters[name] = model.engine.array(values)

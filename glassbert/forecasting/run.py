@@ -1,19 +1,18 @@
-"""A forecast as a run: a folder with the model, its numbers and a page to look at.
+"""`forecast_run`: a forecast with a run folder.
 
-RUN/settings.json      what was asked for, and what was chosen
-RUN/log.jsonl          the validation error along every training
+RUN/settings.json      the settings and the chosen values
+RUN/log.jsonl          the validation errors of all seeds
 RUN/model/             the model with its card (task.json): `Forecaster.load(RUN)`
-RUN/predictions.jsonl  every test window: truth, forecast, seasonal naive
-RUN/future.csv         the values after the last one
+RUN/predictions.jsonl  truth, forecast and seasonal naive forecast of every test window
+RUN/future.csv         the next values
 RUN/result.json        the scores of the model, its seeds and the baselines
-RUN/report.html        what to look at
+RUN/report.html        the report
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,10 @@ from typing import Any
 from glassbert.errors import InputError, TrainingError
 from glassbert.files import replacing, write_json
 from glassbert.finetuning.card import TaskCard
-from glassbert.finetuning.forecasting.forecast import Forecasted, Report, forecast, silent
-from glassbert.finetuning.forecasting.report import write_report
-from glassbert.finetuning.forecasting.settings import ForecastSettings
+from glassbert.finetuning.finishing import write_model
+from glassbert.forecasting.forecast import Forecasted, Progress, forecast, no_progress
+from glassbert.forecasting.report import write_report
+from glassbert.forecasting.settings import ForecastSettings
 from glassbert.tasks.series import Series
 from glassbert.training.receipt import machine_facts, versions
 from glassbert.training.run_folder import RunFolder, new_run_folder
@@ -32,23 +32,23 @@ KIND = "forecasting"
 
 
 def forecast_run(
-    settings: ForecastSettings, run: str | Path | None = None, report: Report = silent
+    settings: ForecastSettings, run: str | Path | None = None, progress: Progress = no_progress
 ) -> tuple[Forecasted, RunFolder]:
-    """Forecast the series of a file, and write everything down. Nothing is written before it is all there."""
+    """Forecast the series of a file and write the run folder at the end."""
     if not settings.series:
-        raise InputError("say with --series which file holds the series")
+        raise InputError("--series is missing: give the file with the series")
     folder = RunFolder(run) if run is not None else new_run_folder("runs", Path(settings.series).stem)
     if folder.settings_file.exists():
         raise TrainingError(f"{folder.path} already holds a run; choose another folder with --run")
     series = Series.of(settings.series, value=settings.value, time=settings.time)
-    result = forecast(series, settings, report)
+    result = forecast(series, settings, progress)
     with folder.locked():
         write_run(result, folder)
     return result, folder
 
 
 def write_run(result: Forecasted, folder: RunFolder) -> None:
-    _write_model(result, folder)
+    write_model(folder, result.model, card_of(result))
     with replacing(folder.log_file) as file:
         for seed in result.seeds:
             for step, error in seed.fitted.curve:
@@ -112,13 +112,3 @@ def _predictions(result: Forecasted) -> list[dict[str, Any]]:
         {"begins": int(cut), "truth": truth.tolist(), "forecast": ours.tolist(), "seasonal_naive": naive.tolist()}
         for cut, truth, ours, naive in rows
     ]
-
-
-def _write_model(result: Forecasted, folder: RunFolder) -> None:
-    aside = folder.path / ".model"
-    shutil.rmtree(aside, ignore_errors=True)
-    result.model.save(aside)
-    card_of(result).save(aside)
-    if folder.model.exists():
-        shutil.rmtree(folder.model)
-    aside.replace(folder.model)

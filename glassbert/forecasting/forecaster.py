@@ -1,4 +1,4 @@
-"""Using a model that forecasts: from the values up to now to those that come next.
+"""`Forecaster`: a trained model that forecasts the next values of a series.
 
 forecaster = Forecaster.load("runs/passengers")
 forecaster(Series.of("passengers-until-today.csv")).values
@@ -15,7 +15,7 @@ import numpy as np
 from glassbert.checkpoints import load
 from glassbert.errors import CheckpointError, InputError
 from glassbert.finetuning.card import TASK, TaskCard
-from glassbert.finetuning.forecasting.fit import predict
+from glassbert.forecasting.fit import predict
 from glassbert.models.model import Model
 from glassbert.models.series import SeriesConfig
 from glassbert.tasks.series import Series
@@ -23,7 +23,7 @@ from glassbert.tasks.series import Series
 
 @dataclass(frozen=True)
 class Future:
-    """The next values, and the range in which eight of ten should lie, going by how the model erred before."""
+    """The next values, and a range that should contain 80 % of them, from the errors on validation and test."""
 
     values: np.ndarray
     low: np.ndarray
@@ -31,20 +31,20 @@ class Future:
 
 
 class Forecaster:
-    """A trained model with what it needs to know about its errors."""
+    """A trained model with the margin of its errors."""
 
     def __init__(self, model: Model, card: TaskCard):
         self.model, self.card = model, card
-        self.margin = np.array(card.details["margin"], np.float64)  # [horizon], on the model's scale
+        self.margin = np.array(card.details["margin"], np.float64)  # [horizon], on the scale of the model
 
     @classmethod
     def load(cls, folder: str | Path, **options: Any) -> Forecaster:
-        """From a run of `glassbert forecast`, or the model in it; `options` are those of `glassbert.load`."""
+        """Load a run of `glassbert forecast` or its model folder; `options` are those of `glassbert.load`."""
         card = TaskCard.load(folder)
         if card.head != "forecast":
-            raise CheckpointError(f"{folder} answers with a {card.head} head, not with forecasts")
-        place = Path(folder)
-        return cls(load(place if (place / TASK).exists() else place / "model", **options), card)
+            raise CheckpointError(f"{folder} has a {card.head} head, not a forecast head")
+        path = Path(folder)
+        return cls(load(path if (path / TASK).exists() else path / "model", **options), card)
 
     @property
     def series(self) -> SeriesConfig:
@@ -52,12 +52,12 @@ class Forecaster:
         return self.model.config.series
 
     def __call__(self, series: Series | Any) -> Future:
-        """The values after the last one. Only the last window is looked at."""
+        """The next values. Only the last window of the series is used."""
         values = np.asarray(series.values if isinstance(series, Series) else series, np.float64)
         if values.ndim != 1 or len(values) < self.series.window:
             raise InputError(
-                f"this model looks back {self.series.window} values, and the series has {values.size}; "
-                "give it more of the past"
+                f"this model needs {self.series.window} past values, and the series has {values.size}; "
+                "give a longer series"
             )
         future = predict(self.model, values[None, -self.series.window :])[0]
         middle = self.series.scaled(future)
@@ -65,8 +65,8 @@ class Forecaster:
 
 
 def is_forecaster(folder: str | Path) -> bool:
-    """Whether a folder holds a model that forecasts (and not, say, a text encoder)."""
+    """Whether a folder holds a forecasting model, in contrast to a text encoder."""
     folder = Path(folder)
-    if not any((place / TASK).exists() for place in (folder, folder / "model")):
+    if not any((path / TASK).exists() for path in (folder, folder / "model")):
         return False
     return TaskCard.load(folder).head == "forecast"

@@ -1,4 +1,4 @@
-"""What a model answered: in memory, as rows, and as files that are whole or not there."""
+"""`Predictions`: the answers of a model as Python objects, rows or files. Files are written atomically."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from glassbert.metrics import sentence_spans
 from glassbert.ops import unit_length
 
 PREDICTION, PROBABILITY, PROBABILITIES, ENTITIES = "prediction", "probability", "probabilities", "entities"
-MOST_COLUMNS = 40  # labels whose probabilities get a column of their own in a CSV file
+MAX_LABEL_COLUMNS = 40  # with more labels, a CSV file has no probability columns
 
 
 class Entity(NamedTuple):
-    """A name of something: its type, its words, and which words of the sentence they are (end not included)."""
+    """A named entity: its type, its text, and its words [start, end) in the sentence."""
 
     type: str
     text: str
@@ -34,38 +34,38 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True)
 class Predictions(Outcome):
-    """The answers to what was asked. `truth` and `scores` are there where the true answers were known."""
+    """The predictions for a set of examples. `truth` and `scores` are set if the true answers are known."""
 
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
 
     def answers(self) -> list[Any]:
-        """Names of labels, lists of them, numbers, tags, texts or vectors: one for each example."""
+        """Label names, lists of them, numbers, tags, texts or vectors: one per example."""
         if self.card.head == "embedding" and self.data.pairs is None:
             return [vector.tolist() for vector in self.vectors]
         return super().answers()
 
     @property
     def vectors(self) -> np.ndarray:
-        """Embeddings of length one: [N, H], or [N, 2, H] for pairs."""
+        """Embeddings of unit length: [N, H], or [N, 2, H] for pairs."""
         if self.card.head != "embedding":
-            raise InputError(f"a {self.card.head} head makes no vectors; an embedding head does")
+            raise InputError(f"a {self.card.head} head has no vectors; only an embedding head has")
         return unit_length(np.asarray(self.outputs, np.float64))[0]
 
     @cached_property
     def confidence(self) -> list[float] | None:
-        """The probability of each answer; for token tasks the mean over the words, for several labels None."""
-        chances = self.probabilities()
-        if chances is None or self.card.head == "multilabel":
+        """The probability of each answer; the mean over words for token tasks, None for multilabel tasks."""
+        probs = self.probabilities()
+        if probs is None or self.card.head == "multilabel":
             return None
         if self.card.head == "token":
-            return [float(words.max(-1).mean()) if len(words) else 1.0 for words in chances]
-        both = np.stack([1 - chances, chances], 1) if self.card.head == "binary" else chances
+            return [float(words.max(-1).mean()) if len(words) else 1.0 for words in probs]
+        both = np.stack([1 - probs, probs], 1) if self.card.head == "binary" else probs
         return np.take_along_axis(both, np.asarray(self.choices())[:, None], 1)[:, 0].tolist()
 
     @cached_property
     def entities(self) -> list[list[Entity]] | None:
-        """Of token tasks whose tags mark spans: what was found in each sentence."""
+        """The entities of each sentence, for token tasks with BIO tags; else None."""
         if not marks_spans(self.card) or self.data.words is None:
             return None
         tags = [[self.card.labels[int(tag)] for tag in sentence] for sentence in self.choices()]
@@ -75,11 +75,11 @@ class Predictions(Outcome):
         ]
 
     def by_label(self) -> list[dict[str, float]] | None:
-        """The probability of every label, for each example; None where a head gives none, or one for every word."""
-        chances = self.probabilities()
-        if chances is None or self.card.head == "token":
+        """The probability of every label, per example; None for token tasks and heads without probabilities."""
+        probs = self.probabilities()
+        if probs is None or self.card.head == "token":
             return None
-        table = np.stack([1 - chances, chances], 1) if self.card.head == "binary" else chances
+        table = np.stack([1 - probs, probs], 1) if self.card.head == "binary" else probs
         names = self.card.label_names
         return [dict(zip(names, np.round(row, 6).tolist(), strict=True)) for row in table]
 
@@ -88,48 +88,46 @@ class Predictions(Outcome):
         return len(self) / max(self.seconds, 1e-9)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every example with its answer: the columns it came with, then what the model says."""
+        """One dict per example: its input columns, then the prediction."""
         columns = self.data.table.columns
-        said = {
+        predicted = {
             PREDICTION: self.answers(),
-            PROBABILITY: None if self.confidence is None else [round(chance, 6) for chance in self.confidence],
+            PROBABILITY: None if self.confidence is None else [round(prob, 6) for prob in self.confidence],
             PROBABILITIES: self.by_label(),
             ENTITIES: None if self.entities is None else [[e._asdict() for e in found] for found in self.entities],
         }
-        shown = {_free(name, columns): values for name, values in said.items() if values is not None}
+        shown = {_unused_name(name, columns): values for name, values in predicted.items() if values is not None}
         return [
             {
-                **{name: _plain(values[i]) for name, values in columns.items()},
+                **{name: _as_json(values[i]) for name, values in columns.items()},
                 **{name: values[i] for name, values in shown.items()},
             }
             for i in range(len(self))
         ]
 
     def save(self, path: str | Path) -> Path:
-        """Write them as .csv, .tsv, .jsonl (or .json), or vectors as .npy; the file is whole or not there."""
+        """Write .csv, .tsv, .jsonl or .json, or vectors as .npy. The file is written atomically."""
         path = Path(path)
         writer = WRITERS.get(path.suffix.lower())
         if writer is None:
-            raise InputError(f"{path}: the ending says how answers are written, one of {', '.join(WRITERS)}")
+            raise InputError(f"{path}: unknown file extension; use one of {', '.join(WRITERS)}")
         if path.suffix.lower() == ".npy" and self.card.head != "embedding":
-            raise InputError(
-                f"{path}: .npy holds vectors, and a {self.card.head} head gives none; write .csv or .jsonl"
-            )
+            raise InputError(f"{path}: .npy holds vectors, and a {self.card.head} head has none; use .csv or .jsonl")
         with replacing(path, "wb" if path.suffix.lower() == ".npy" else "w") as file:
             writer(self, file)
         return path
 
 
 def _write_csv(found: Predictions, file: IO[str], delimiter: str = ",") -> None:
-    """As `rows`, with a column for the probability of each label; of two labels, of the second one."""
+    """`rows` with one probability column per label; for two labels, only that of the second."""
     if found.card.head == "embedding" and found.data.pairs is None:
-        raise InputError("vectors do not fit a table: write them as .npy or .jsonl")
+        raise InputError("vectors cannot be written as a table; use .npy or .jsonl")
     labels = found.card.label_names[1:] if len(found.card.labels) == 2 else found.card.label_names
-    labels = labels if len(labels) <= MOST_COLUMNS else ()
+    labels = labels if len(labels) <= MAX_LABEL_COLUMNS else ()
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     for number, row in enumerate(found.rows()):
-        chances = row.pop(_free(PROBABILITIES, found.data.table.columns), {})
-        row |= {_free(f"p({label})", row): chances[label] for label in labels if chances}
+        probs = row.pop(_unused_name(PROBABILITIES, found.data.table.columns), {})
+        row |= {_unused_name(f"p({label})", row): probs[label] for label in labels if probs}
         if number == 0:
             writer.writerow(row)
         writer.writerow([_cell(value) for value in row.values()])
@@ -158,16 +156,16 @@ WRITERS: dict[str, Callable[[Predictions, Any], None]] = {
 }
 
 
-def _free(name: str, taken: Any) -> str:
-    """The name, or with a number where a column of that name came with the data."""
+def _unused_name(name: str, taken: Any) -> str:
+    """The name, with a number appended if the data has a column of that name."""
     free, number = name, 2
     while free in taken:
         free, number = f"{name} {number}", number + 1
     return free
 
 
-def _plain(value: Any) -> Any:
-    """A cell as JSON has it."""
+def _as_json(value: Any) -> Any:
+    """A cell as a value that JSON can hold."""
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value if isinstance(value, str | int | float | bool | list | dict | type(None)) else str(value)
