@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glassbert.families.factory import HEAD_TYPES, MODELS, REGISTRY, create_from_registry, create_model
+from glassbert.families.factory import REGISTRY, create_from_registry, create_model, model_names
+from glassbert.models.heads import SHORT_NAMES, head_names
 from glassbert.models.model import Model
 
 COUNT_ONLY: dict[str, Any] = {"engine": "numpy", "initialize": False}  # parameters are only counted
@@ -34,20 +35,20 @@ def run(
 
 
 def models() -> list[dict[str, Any]]:
-    return [describe(name, create_model(name, **_head_options(name), **COUNT_ONLY)) for name in MODELS]
+    return [describe(name, create_model(name, **_head_options(name), **COUNT_ONLY)) for name in model_names()]
 
 
 def _head_options(name: str) -> dict[str, Any]:
-    return {"head_type": "mlm"} if name.endswith("_with_head") else {}
+    return {"head": "mlm"} if name.endswith("_with_head") else {}
 
 
 def heads() -> list[dict[str, Any]]:
     """All head types and the parameters they add to an encoder."""
     rows = []
-    for name, preset in HEAD_TYPES.items():
-        labels = None if "num_labels" in preset else EXAMPLE_LABELS
+    for name in head_names():
+        labels = None if "num_labels" in SHORT_NAMES.get(name, {}) else EXAMPLE_LABELS
         series: dict[str, Any] = {"window": 36, "patch": 12} if name == "forecast" else {}
-        model = create_model("bert_with_head", head_type=name, num_labels=labels, config="mini", **series, **COUNT_ONLY)
+        model = create_model("bert_with_head", head=name, num_labels=labels, config="mini", **series, **COUNT_ONLY)
         assert model.head is not None
         rows.append({
             "name": name,
@@ -79,8 +80,8 @@ def describe(name: str, model: Model) -> dict[str, Any]:
 
 
 TITLES = {
-    "models": "create_model(name, head_type=..., num_labels=..., ...)",
-    "heads": "head_type, on a Mini-BERT with three labels",
+    "models": "create_model(name, head=..., num_labels=..., ...)",
+    "heads": "head=..., on a Mini-BERT with three labels",
     "recipes": "create_from_registry(name); register(name, recipe) adds a recipe",
 }
 

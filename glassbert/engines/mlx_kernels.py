@@ -321,9 +321,9 @@ def tiled_attention(q, k, v, pattern, bias=None, scale=None, tile_mask=None, dro
 @kernel
 @uses_vjp
 def tiled_attention_backward(dcontext, state):
-    plan, laid_out, factor = state
+    plan, (q, k, v), factor = state
     d = plan.queries(dcontext)
     if plan.has_keys is not None:
         d = d * plan.has_keys
-    dq, dk, dv = _backward(d, *laid_out, plan.mask, factor)
+    dq, dk, dv = _backward(d, q, k, v, plan.mask, factor)
     return plan.from_queries(dq), plan.from_keys(dk), plan.from_keys(dv), None

@@ -19,10 +19,9 @@ from glassbert.checkpoints.family import PRESETS
 from glassbert.checkpoints.locate import open_checkpoint
 from glassbert.errors import InputError, TextError, TrainingError
 from glassbert.families.bert import BertWithHead
-from glassbert.families.factory import HEAD_TYPES
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.models.config import EncoderConfig
-from glassbert.models.heads import with_pooling
+from glassbert.models.heads import resolve_head, with_pooling
 from glassbert.models.model import Model
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
 from glassbert.text.loading import find_tokenizer
@@ -34,7 +33,7 @@ VOCABULARY_SIZES = (8_192, 4_096, 2_048, 1_024, 512, 256, 128, 64)  # the larges
 
 @dataclass(frozen=True)
 class HeadChoice:
-    """The head of a task: a name in `HEAD_TYPES`, the number of labels, and the options of its loss."""
+    """The head of a task: a name in `head_names()`, the number of labels, and the options of its loss."""
 
     name: str
     num_labels: int | None = None
@@ -43,12 +42,11 @@ class HeadChoice:
 
     def as_options(self) -> dict[str, Any]:
         """Arguments for `load` and `BertWithHead`. A binary head has one output for its two labels."""
-        known = dict(HEAD_TYPES[self.name])
-        labels = known.pop("num_labels", self.num_labels)
+        kind, labels, loss = resolve_head(self.name, self.num_labels, None)
         return {
-            "head": known["head_type"],
+            "head": kind,
             "num_labels": labels,
-            "loss": self.loss or known.get("loss"),
+            "loss": self.loss or loss,
             "loss_options": dict(self.loss_options or {}) or None,
         }
 
@@ -96,8 +94,8 @@ def _with_settings(config: EncoderConfig, settings: FineTuningSettings, head: st
     """The config with the dropout for fine-tuning and, for a new head, a pooling that suits the encoder.
 
     Without --dropout the encoder keeps its own dropout and only the head gets `HEAD_DROPOUT`: a Mini-BERT pretrained
-    without dropout learned nothing with 0.1 in the encoder. A new head pools [CLS] if the encoder has a pooler or is a
-    ModernBERT, else the mean over all tokens.
+    without dropout learned nothing with 0.1 in the encoder. A new head pools [CLS] if the encoder has a pooler or its
+    heads have a transform, else the mean over all tokens.
     """
     if settings.dropout is None:
         config = config.replace(classifier_dropout=config.classifier_dropout or HEAD_DROPOUT)
@@ -105,7 +103,7 @@ def _with_settings(config: EncoderConfig, settings: FineTuningSettings, head: st
         config = config.replace(**dict.fromkeys((*DROPOUTS, "classifier_dropout"), settings.dropout))
     if head != "sequence" or not new_head:
         return config
-    pooling = settings.pooling or ("cls" if config.pooler or config.family == "modernbert" else "mean")
+    pooling = settings.pooling or ("cls" if config.pooler or config.classifier_transform else "mean")
     return with_pooling(config, pooling)
 
 

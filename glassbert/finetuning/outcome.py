@@ -22,8 +22,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.finetuning.card import TaskCard
 from glassbert.metrics import Score, Scores
-from glassbert.models.heads.decoding import DECODERS
-from glassbert.models.heads.losses import LossOptions
+from glassbert.models.heads.losses import DECODERS, LossOptions
 from glassbert.ops.losses import sigmoid
 from glassbert.tasks import TaskData
 

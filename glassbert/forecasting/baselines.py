@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassbert.forecasting.plan import SeriesPlan
-from glassbert.layers.values import frame
+from glassbert.layers.embeddings import frame
 from glassbert.models.series import SeriesConfig
 from glassbert.tasks.series import Forecasts, seasonal_naive
 

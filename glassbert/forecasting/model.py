@@ -13,10 +13,11 @@ import warnings
 from typing import Any
 
 from glassbert.checkpoints import load
+from glassbert.families.bert import BertConfig
+from glassbert.families.factory import create_model
 from glassbert.forecasting.baselines import LinearForecast
 from glassbert.forecasting.settings import ForecastSettings
-from glassbert.models.config import BertConfig, EncoderConfig
-from glassbert.models.factory import create_model
+from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.models.series import SeriesConfig, with_series
 

@@ -57,15 +57,16 @@ def forward_flops(
         flops["head.shortcut"] = 2 * batch * config.series.window * num_labels if config.series.shortcut else 0
     if head in ("mlm", "pretraining"):
         rows = tokens if scored_rows is None else scored_rows
+        decoded = config.embedding_width if config.tie_word_embeddings else size
         if config.head_transform:
-            flops["head.transform"] = 2 * rows * size * size
-        flops["head.decoder"] = 2 * rows * size * config.vocab_size
+            flops["head.transform"] = 2 * rows * size * decoded
+        flops["head.decoder"] = 2 * rows * decoded * config.vocab_size
     if head in ("sequence", "pretraining") and config.pooler:
         flops["pooler"] = 2 * batch * size * size
     if head in ("sequence", "token", "span", "pretraining"):
         rows = tokens if head in ("token", "span") else batch
         labels = 2 if head == "pretraining" else num_labels
-        if config.family == "modernbert":
+        if config.classifier_transform:
             flops["head.transform"] = flops.get("head.transform", 0) + 2 * rows * size * size
         flops["head.classifier"] = 2 * rows * size * labels
     return flops

@@ -68,7 +68,7 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
     def settle(count: int) -> None:
         while len(waiting) > count:
             number, results = waiting.pop(0)
-            losses[:] += number * [float(one.loss) for one in answered]
+            losses[:] += number * [float(one.loss) for one in results]
             for name, one in zip(objectives.names, results, strict=True):
                 if "accuracy" in one.sums:
                     right[name] = right.get(name, 0.0) + float(one.sums["accuracy"])

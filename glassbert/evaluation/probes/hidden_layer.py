@@ -69,7 +69,7 @@ def fit_hidden(
     shapes = {"hidden.weight": (hidden, features.width), "hidden.bias": (hidden,),
               "output.weight": (classes, hidden), "output.bias": (classes,)}  # fmt: skip
     layout = Layout(shapes)
-    parameters, gradients = engine.parameters(layout), engine.gradients(layout)
+    parameters, gradients = FlatArrays(layout, kind), FlatGradients(layout, kind)
     generator = np.random.default_rng(seed)
     for name, shape in shapes.items():
         if len(shape) == 2:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.arrays import Array, namespace
+from glassbert.arrays import Array
 from glassbert.errors import InputError
 from glassbert.layers.scope import Parameter, Scope
 from glassbert.models.heads.head import Head
@@ -58,8 +58,3 @@ class EmbeddingHead(Head):
 
     def backward(self, doutput: Array, scope: Scope) -> Array:
         return pool_backward(scope.record("d_embedding", doutput), scope, self.pooling)
-
-    @staticmethod
-    def join_pairs(first: Array, second: Array) -> Array:
-        """The gradients of the two rows of every pair, side by side as the rows were."""
-        return namespace(first).stack([first, second], 1)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from glassbert.arrays import Array
+from glassbert.arrays import Array, namespace
 from glassbert.errors import ConfigError, InputError
 from glassbert.layers.scope import Parameter, Scope, linear_parameters, norm_parameters, with_prefix
 from glassbert.models.config import EncoderConfig
@@ -82,6 +82,11 @@ class Head(ABC):
     @abstractmethod
     def backward(self, doutput: Array, scope: Scope) -> Array:
         """The gradient at the hidden states."""
+
+    @staticmethod
+    def join_pairs(first: Array, second: Array) -> Array:
+        """The gradients of the two rows of every pair, side by side as the rows were."""
+        return namespace(first).stack([first, second], 1)
 
     def decode(self, output: np.ndarray) -> np.ndarray:
         """The output as probabilities, or as values in the units of the labels."""
