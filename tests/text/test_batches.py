@@ -1,4 +1,4 @@
-"""Batches: what stands where, and that every row is the same whoever makes it."""
+"""Batches: the contents of rows, and that batches are a pure function of seed, epoch and index."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from glassbert import BertConfig, BertWithHead
 from glassbert.errors import ConfigError, TextError
 from glassbert.models.inputs import positions_in_segments
 from glassbert.text.batches import Batch, RowReader
-from glassbert.text.generator import MLMDataGenerator
-from glassbert.text.masking import NOT_ASKED, Masking
+from glassbert.text.generator import MLMDataGenerator, prefetch
+from glassbert.text.masking import IGNORED, Masking
 from glassbert.text.packing import PACKINGS, plan_rows
-from glassbert.text.prefetch import prefetch
 from tests.text.made_up_corpus import CLS, PAD, SEP, SPECIAL, VOCABULARY, corpus, numbered, tokenizer
 
-FIRST = 10  # numbered tokens are read as ids from here on, clear of the special ones
+FIRST = 10  # numbered tokens are ids from here on, above the special tokens
 
 
 def same(one: Batch, other: Batch) -> bool:
@@ -59,11 +58,11 @@ def test_rows_read_back_as_the_text(shards, length, packing, random):
         assert (np.diff(row_segments[row_segments > 0]) >= 0).all()
         assert (row_segments[np.argmin(row_segments > 0) :] == 0).all() or row_segments.all(), "padding comes last"
         for segment in range(1, count + 1):
-            piece = row[row_segments == segment]
-            assert piece[0] == CLS
-            assert piece[-1] == SEP
-            assert np.array_equal(np.diff(piece[1:-1]), np.ones(len(piece) - 3)), "a piece is contiguous"
-            found.append(piece[1:-1])
+            tokens = row[row_segments == segment]
+            assert tokens[0] == CLS
+            assert tokens[-1] == SEP
+            assert np.array_equal(np.diff(tokens[1:-1]), np.ones(len(tokens) - 3)), "a segment is contiguous"
+            found.append(tokens[1:-1])
     assert np.array_equal(np.sort(np.concatenate(found)), FIRST + np.arange(split.tokens))
 
 
@@ -86,7 +85,7 @@ def test_a_part_of_a_batch_is_that_part_of_the_whole(epoch, begin, end, rate):
 STREAM = generator()
 
 
-def test_rows_and_masks_do_not_hang_on_the_batch_size():
+def test_rows_and_masks_do_not_depend_on_the_batch_size():
     small, large = generator(rows=4), generator(rows=8)
     for index in range(5):
         halves = [small.batch(2, 2 * index), small.batch(2, 2 * index + 1)]
@@ -109,13 +108,13 @@ def test_epochs_differ_in_order_and_masks_and_hold_the_same_text():
 
     def originals(epoch: int) -> list[bytes]:
         batches = list(made.epoch(epoch))
-        return [np.where(b.labels == NOT_ASKED, b.input_ids, b.labels).tobytes() for b in batches]
+        return [np.where(b.labels == IGNORED, b.input_ids, b.labels).tobytes() for b in batches]
 
     first, second = originals(0), originals(1)
     assert first != second
     assert sorted(first) == sorted(second)
     exact = generator(packing="tokens", rows=16)  # nearly all rows are laid out alike, so only the draw differs
-    one, other = (exact.batch(epoch, 0).labels != NOT_ASKED for epoch in (0, 1))
+    one, other = (exact.batch(epoch, 0).labels != IGNORED for epoch in (0, 1))
     assert (one == other).all(1).sum() <= 1
 
 
@@ -138,16 +137,17 @@ def test_sources_of_held_out_text():
     parts = [generator(data, split="validation", sources=[name]) for name in ("novels", "texts/letters.txt")]
     assert sum(part.plan.tokens for part in parts) == both.plan.tokens
     assert generator(data, split="validation", sources=[0, "letters.txt"]).plan.tokens == both.plan.tokens
-    with pytest.raises(TextError, match=r"novels\.txt\.xz, texts/letters\.txt; 'poems'"):
+    with pytest.raises(TextError, match=r"no source 'poems'; its sources are texts/novels\.txt\.xz, texts/let"):
         generator(data, sources=["poems"])
 
 
-def test_the_masking_asked_for():
+def test_masking_settings():
     made = generator(masking=Masking(rate=0.5, whole_words=True))
     batch = made.batch(0, 0)
-    maskable = (np.where(batch.labels == NOT_ASKED, batch.input_ids, batch.labels) >= len(SPECIAL)).sum()
-    assert batch.asked / maskable == pytest.approx(0.5, abs=0.05)
-    assert made.batch(0, 0, mask_rate=0.1).asked / maskable == pytest.approx(0.1, abs=0.03)
+    maskable = (np.where(batch.labels == IGNORED, batch.input_ids, batch.labels) >= len(SPECIAL)).sum()
+    assert (batch.labels != IGNORED).sum() / maskable == pytest.approx(0.5, abs=0.05)
+    other_rate = made.batch(0, 0, mask_rate=0.1)
+    assert (other_rate.labels != IGNORED).sum() / maskable == pytest.approx(0.1, abs=0.03)
 
 
 def test_a_model_takes_a_batch():
@@ -163,22 +163,22 @@ def test_a_model_takes_a_batch():
 
 
 def test_bad_input(tmp_path: Path):
-    with pytest.raises(TextError, match=r"fewer than a batch of 100000: take a larger corpus"):
+    with pytest.raises(TextError, match=r"fewer than a batch of 100000: use a larger corpus"):
         generator(rows=100_000)
-    with pytest.raises(TextError, match="did not make the corpus"):
+    with pytest.raises(TextError, match="was built with another tokenizer"):
         MLMDataGenerator(corpus(), tokenizer("b" * 64), 32, 8)
     with pytest.raises(TextError, match="there is no corpus"):
         generator(tmp_path / "missing")
     with pytest.raises(TextError, match="'test'"):
         generator(split="test")
-    with pytest.raises(ConfigError, match="at least one row"):
+    with pytest.raises(ConfigError, match="batch_size must be at least 1"):
         generator(rows=0)
     with pytest.raises(ConfigError, match="sentences, tokens"):
         generator(packing="words")
     with pytest.raises(ConfigError, match="masking rate"):
         generator().batch(0, 0, mask_rate=0.0)
     for epoch, index in ((0, -1), (0, 10_000), (-1, 0)):
-        with pytest.raises(IndexError, match="an epoch has the batches"):
+        with pytest.raises(IndexError, match="does not exist; an epoch has 0 to"):
             generator().batch(epoch, index)
 
 
@@ -192,14 +192,14 @@ def plan_files(folder: Path) -> list[Path]:
 def test_a_plan_is_kept_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first = generator(corpus(tmp_path))
     assert {path.suffix for path in plan_files(tmp_path)} == {".npy", ".json"}
-    monkeypatch.setattr("glassbert.text.plan_cache.plan_rows", None)  # nobody may plan again
+    monkeypatch.setattr("glassbert.text.plan_cache.plan_rows", None)  # planning again would raise
     again = generator(corpus(tmp_path))
     assert isinstance(again.plan.starts, np.memmap)
     assert same(first.batch(1, 2), again.batch(1, 2))
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "gone", "nonsense"])
-def test_a_damaged_plan_is_made_anew(tmp_path: Path, damage: str):
+def test_a_damaged_plan_is_computed_again(tmp_path: Path, damage: str):
     first = generator(corpus(tmp_path))
     for path in plan_files(tmp_path):
         content = path.read_bytes()
@@ -230,7 +230,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
     assert same(generator(corpus(tmp_path)).batch(0, 0), generator().batch(0, 0))
 
 
-# ---- ahead of the model ----------------------------------------------------------------------------------------------
+# ---- prefetching -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("workers", "ahead"), [(1, None), (3, 2), (4, 9)])
@@ -257,24 +257,24 @@ def test_prefetching_passes_errors_on_and_leaves_no_thread():
     next(left)
     left.close()
     assert threading.active_count() == before
-    with pytest.raises(ConfigError, match="at least one worker"):
+    with pytest.raises(ConfigError, match="workers and ahead of at least 1"):
         prefetch(make, [], workers=0)
 
 
-def test_prefetching_runs_ahead_only_so_far():
-    asked = []
-    results = prefetch(lambda item: asked.append(item), iter(range(100)), workers=1, ahead=3)
+def test_prefetching_is_bounded():
+    made = []
+    results = prefetch(lambda item: made.append(item), iter(range(100)), workers=1, ahead=3)
     next(results)
     results.close()
-    assert len(asked) <= 4
+    assert len(made) <= 4
 
 
 # ---- from a text file ------------------------------------------------------------------------------------------------
 
 
-def test_a_text_file_is_as_good_as_a_corpus(tmp_path: Path):
+def test_a_text_file_instead_of_a_corpus(tmp_path: Path):
     from glassbert.text import FastTokenizer
-    from glassbert.text.sentences import SENTENCES
+    from tests.text.sample_sentences import SENTENCES
 
     documents = [" ".join(SENTENCES[i : i + 4]) for i in range(len(SENTENCES) - 4)]
     made = FastTokenizer.train(documents, vocab_size=300)
@@ -284,7 +284,7 @@ def test_a_text_file_is_as_good_as_a_corpus(tmp_path: Path):
     assert same(one.at(3), same_text.at(3))
     assert one.plan.tokens > 500
     assert list(tmp_path.iterdir()) == [path], "nothing is left beside the file"
-    shown = made.decode(np.where(one.at(0).labels == NOT_ASKED, one.at(0).input_ids, one.at(0).labels)[0])
+    shown = made.decode(np.where(one.at(0).labels == IGNORED, one.at(0).input_ids, one.at(0).labels)[0])
     assert len(shown.split()) > 5
     with pytest.raises(TextError, match="fewer than a batch"):
         MLMDataGenerator(path, made, 32, 4_000)

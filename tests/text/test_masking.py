@@ -1,4 +1,4 @@
-"""Masking: what it promises of every row, and its shares over many."""
+"""Masking: properties of every row, and shares over many rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from glassbert.errors import ConfigError, InputError
-from glassbert.text.masking import NOT_ASKED, Masker, Masking, mask_tokens
-from glassbert.text.random_numbers import row_starts
+from glassbert.text.masking import IGNORED, Masker, Masking, mask_tokens
+from glassbert.text.random_numbers import row_seeds
 from tests.text.made_up_corpus import CONTINUES, MASK, SPECIAL, VOCABULARY
 
 KINDS = [
@@ -31,7 +31,7 @@ def masker(masking: Masking) -> Masker:
 
 
 def starts(rows: int, epoch: int = 0, first: int = 0) -> np.ndarray:
-    return row_starts(0, "test", epoch, np.arange(first, first + rows))
+    return row_seeds(0, "test", epoch, np.arange(first, first + rows))
 
 
 def random_rows(rows: int, length: int) -> np.ndarray:
@@ -47,25 +47,25 @@ def word_numbers(ids: np.ndarray) -> np.ndarray:
 
 @given(ROWS, some.sampled_from(KINDS), some.integers(0, 3), some.sampled_from([None, 0.01, 0.5, 1.0]))
 @settings(deadline=None)
-def test_what_holds_for_every_row(rows, masking, epoch, rate):
+def test_properties_of_every_row(rows, masking, epoch, rate):
     ids = np.array(rows, np.int32)
     kept = ids.copy()
     seen, labels = masker(masking)(ids, starts(len(ids), epoch), rate)
     assert np.array_equal(ids, kept), "the rows given are not changed"
-    asked = labels != NOT_ASKED
+    asked = labels != IGNORED
     ordinary = ids >= len(SPECIAL)
-    assert not (asked & ~ordinary).any(), "a special token was asked for"
-    assert np.array_equal(asked.any(1), ordinary.any(1)), "every row with an ordinary token asks for something"
+    assert not (asked & ~ordinary).any(), "a special token is a target"
+    assert np.array_equal(asked.any(1), ordinary.any(1)), "every row with an ordinary token has a target"
     assert np.array_equal(labels[asked], ids[asked])
     assert np.array_equal(seen[~asked], ids[~asked])
-    assert ((seen[asked] == MASK) | (seen[asked] >= len(SPECIAL))).all(), "no other special token is put in"
+    assert ((seen[asked] == MASK) | (seen[asked] >= len(SPECIAL))).all(), "no other special token is inserted"
     if rate == 1.0:
         assert np.array_equal(asked, ordinary)
 
 
 @given(ROWS, some.sampled_from(KINDS), some.data())
 @settings(deadline=None)
-def test_a_row_is_masked_alike_in_any_company(rows, masking, data):
+def test_the_mask_of_a_row_does_not_depend_on_other_rows(rows, masking, data):
     ids = np.array(rows, np.int32)
     whole = masker(masking)(ids, starts(len(ids)))
     row = data.draw(some.integers(0, len(ids) - 1))
@@ -73,7 +73,7 @@ def test_a_row_is_masked_alike_in_any_company(rows, masking, data):
     assert all(np.array_equal(a[row], b[0]) for a, b in zip(whole, alone, strict=True))
 
 
-def test_every_epoch_has_masks_of_its_own():
+def test_epochs_have_different_masks():
     ids = random_rows(8, 64)
     one, other = (masker(Masking())(ids, starts(8, epoch))[1] for epoch in (0, 1))
     assert not np.array_equal(one, other)
@@ -84,7 +84,7 @@ def test_every_epoch_has_masks_of_its_own():
 def test_the_shares(masking, rate):
     ids = random_rows(4000, 100)
     seen, labels = masker(masking)(ids, starts(len(ids)), rate)
-    ordinary, asked = ids >= len(SPECIAL), labels != NOT_ASKED
+    ordinary, asked = ids >= len(SPECIAL), labels != IGNORED
     assert asked.sum() / ordinary.sum() == pytest.approx(rate or masking.rate, abs=0.002)
     hidden = asked & (seen == MASK)
     assert hidden.sum() / asked.sum() == pytest.approx(masking.mask_share, abs=0.008)
@@ -97,24 +97,24 @@ def test_the_shares(masking, rate):
     assert np.abs(counts[len(SPECIAL) :] - expected).max() < 6 * np.sqrt(expected)
 
 
-def test_rows_lose_equal_shares():
-    """n tokens lose n · rate, rounded up or down at random; no row gives much more than another."""
+def test_rows_have_equal_shares_of_targets():
+    """A row of n tokens has n · rate targets, rounded up or down at random."""
     ids = np.full((2000, 50), 7, np.int32)
-    asked = (masker(Masking())(ids, starts(len(ids)))[1] != NOT_ASKED).sum(1)
+    asked = (masker(Masking())(ids, starts(len(ids)))[1] != IGNORED).sum(1)
     assert set(asked.tolist()) == {7, 8}
     assert asked.mean() == pytest.approx(7.5, abs=0.05)
 
 
-def test_every_position_is_as_likely():
+def test_every_position_is_equally_likely():
     ids = np.full((20_000, 20), 7, np.int32)
-    asked = masker(Masking())(ids, starts(len(ids)))[1] != NOT_ASKED
+    asked = masker(Masking())(ids, starts(len(ids)))[1] != IGNORED
     assert asked.mean(0) == pytest.approx(np.full(20, 0.15), abs=0.012)
 
 
 def test_words_are_masked_whole():
     ids = random_rows(500, 60)
     labels = masker(Masking(whole_words=True))(ids, starts(len(ids)))[1]
-    asked = labels != NOT_ASKED
+    asked = labels != IGNORED
     words = word_numbers(ids) + 1000 * np.arange(len(ids))[:, None]
     ordinary = ids >= len(SPECIAL)
     total = np.bincount(words[ordinary], minlength=words.max() + 1)
@@ -125,7 +125,7 @@ def test_words_are_masked_whole():
 
 @pytest.mark.parametrize("spans", [(1.0, 1), (2.0, 2), (3.0, 10), (3.8, 30), (5.0, 6)])
 def test_span_lengths(spans):
-    """In one endless row, units begin where the masker says: their lengths are min(geometric, longest)."""
+    """The lengths of units in one long row are min(geometric, longest)."""
     mean, longest = spans
     ids = np.full((1, 200_000), 7, np.int32)
     made = masker(Masking(spans=spans))
@@ -140,7 +140,7 @@ def test_span_lengths(spans):
         assert shares == pytest.approx([p, p * (1 - p), p * (1 - p) ** 2], abs=0.006)
 
 
-def test_spans_do_not_reach_from_one_piece_into_the_next():
+def test_spans_do_not_cross_segments():
     ids = random_rows(50, 60)
     made = masker(Masking(whole_words=True, spans=(8.0, 20)))
     numbers = np.random.default_rng(0).integers(0, 1 << 64, ids.shape, dtype=np.uint64)
@@ -154,7 +154,7 @@ def test_mask_tokens():
     ids = np.array([[2, 10, 11, 12, 13, 3, 0], [2, 20, 21, 22, 23, 24, 3]])
     seen, targets, positions = mask_tokens(ids, MASK, VOCABULARY, 0.4)
     assert seen.shape == targets.shape == ids.shape
-    assert np.array_equal(positions, np.argwhere(targets != NOT_ASKED))
+    assert np.array_equal(positions, np.argwhere(targets != IGNORED))
     assert {tuple(place) for place in positions} <= {tuple(place) for place in np.argwhere(ids > 4)}
     assert len(positions) >= 2
     again = mask_tokens(ids, MASK, VOCABULARY, 0.4, seed=0)
@@ -168,8 +168,8 @@ def test_mask_tokens_of_one_row_and_other_special_ids():
     ids = np.arange(100, 150)
     seen, targets, positions = mask_tokens(ids, 103, 1000, 0.5, special_ids=(100, 101, 102))
     assert seen.shape == (50,)
-    assert np.array_equal(positions, np.flatnonzero(targets != NOT_ASKED))
-    assert positions.min() >= 4, "[MASK] itself is special too"
+    assert np.array_equal(positions, np.flatnonzero(targets != IGNORED))
+    assert positions.min() >= 4, "[MASK] is a special token"
     assert mask_tokens(np.zeros((0, 5), int), MASK, VOCABULARY).positions.shape == (0, 2)
     assert mask_tokens([], MASK, VOCABULARY).positions.shape == (0,)
     assert mask_tokens([0, 2, 3], MASK, VOCABULARY).positions.size == 0
@@ -204,7 +204,7 @@ def test_bad_input():
         mask_tokens([1, 2], MASK, 5)
     with pytest.raises(InputError, match="continues_word"):
         mask_tokens([1, 2], MASK, VOCABULARY, masking=Masking(whole_words=True))
-    with pytest.raises(InputError, match="one entry a token"):
+    with pytest.raises(InputError, match=r"continues_word must have the shape"):
         mask_tokens([1, 2], MASK, VOCABULARY, continues_word=np.zeros(3, bool))
     with pytest.raises(ConfigError, match="above 0"):
         mask_tokens([10, 11], MASK, VOCABULARY, 0.0)

@@ -1,4 +1,4 @@
-"""Packing: every token once, no row too long, nothing but whole sentences where they fit."""
+"""Packing: every token once, no row too long, only whole sentences where they fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from glassbert.errors import ConfigError, TextError
 from glassbert.text.corpus.reader import Shard, Split
-from glassbert.text.packing import AROUND, PACKINGS, PackingPlan, best_fit, plan_rows
+from glassbert.text.packing import ADDED_TOKENS, PACKINGS, PackingPlan, best_fit, plan_rows
 from tests.text.made_up_corpus import numbered, shard
 
 DOCUMENTS = some.lists(some.lists(some.integers(1, 40), min_size=1, max_size=12), min_size=1, max_size=12)
@@ -39,20 +39,20 @@ def sentence_borders(split: Split) -> set[int]:
 
 @given(SHARDS, LENGTHS, some.sampled_from(PACKINGS))
 @settings(deadline=None)
-def test_every_token_stands_in_one_row_and_no_row_is_too_long(shards, length, packing):
+def test_every_token_is_in_one_row_and_no_row_is_too_long(shards, length, packing):
     split = numbered(shards)
     plan = plan_rows(split, length, packing)
     seen = np.concatenate([np.arange(a, b) for a, b in pieces(plan)])
     assert np.array_equal(np.sort(seen), np.arange(split.tokens))
     assert plan.tokens == split.tokens
-    rows = np.split(plan.lengths.astype(int) + AROUND, plan.row_ends[:-1].astype(int))
+    rows = np.split(plan.lengths.astype(int) + ADDED_TOKENS, plan.row_ends[:-1].astype(int))
     assert all(0 < row.sum() <= length for row in rows)
     assert plan.fill == pytest.approx(sum(row.sum() for row in rows) / (length * len(rows)))
 
 
 @given(SHARDS, LENGTHS, some.sampled_from(PACKINGS))
 @settings(deadline=None)
-def test_a_piece_stays_inside_a_document_and_a_row_inside_a_shard(shards, length, packing):
+def test_a_segment_is_inside_one_document_and_a_row_inside_one_shard(shards, length, packing):
     split = numbered(shards)
     plan = plan_rows(split, length, packing)
     borders = np.array(document_borders(split))
@@ -72,25 +72,25 @@ def test_only_sentences_longer_than_a_row_are_cut(shards, length):
         for border in (a, b):
             if border not in whole:
                 at = np.searchsorted(ordered, border)
-                assert ordered[at] - ordered[at - 1] > length - AROUND
+                assert ordered[at] - ordered[at - 1] > length - ADDED_TOKENS
 
 
 @given(SHARDS, LENGTHS)
 @settings(deadline=None)
-def test_slices_are_exact_but_for_the_end_of_a_document(shards, length):
+def test_slices_are_exact_except_at_the_end_of_a_document(shards, length):
     split = numbered(shards)
     ends = set(document_borders(split))
-    assert all(b - a == length - AROUND or b in ends for a, b in pieces(plan_rows(split, length, "tokens")))
+    assert all(b - a == length - ADDED_TOKENS or b in ends for a, b in pieces(plan_rows(split, length, "tokens")))
 
 
 @given(some.lists(some.integers(3, 40), max_size=80), some.integers(40, 60))
 @settings(deadline=None)
-def test_best_fit_in_bulk_fills_rows_as_one_piece_after_the_other_does(widths, length):
+def test_best_fit_in_bulk_equals_best_fit_one_by_one(widths, length):
     placed = np.sort(np.array(widths, int))[::-1]
     rows = best_fit(np.bincount(placed, minlength=length + 1), length)
-    expected: list[int] = []  # the room of every row
+    expected: list[int] = []  # the free positions of every row
     for width in placed:
-        fitting = [room for room in expected if room >= width]
+        fitting = [space for space in expected if space >= width]
         if not fitting:
             expected.append(length)
         expected[expected.index(min(fitting, default=length))] -= width
@@ -125,7 +125,7 @@ def test_rows_are_filled(length, packing):
         assert plan.mean_context > 0.65 * length
 
 
-def test_the_plan_is_the_same_every_time_and_another_with_another_seed():
+def test_the_plan_depends_only_on_the_seed():
     split = natural_split(2_000)
     one, same, other = (plan_rows(split, 64, seed=seed) for seed in (1, 1, 2))
     for name in ("starts", "lengths", "row_ends"):
@@ -138,11 +138,11 @@ def test_sources_choose_documents():
     split = numbered([[[5, 5], [7], [3, 9]], [[4], [6]]])  # sources 0, 1, 0 and 0, 1
     plan = plan_rows(split, 20, sources=[1])
     assert sorted(pieces(plan)) == [(10, 17), (33, 39)]
-    with pytest.raises(TextError, match="no tokens of these sources"):
+    with pytest.raises(TextError, match="no tokens from these sources"):
         plan_rows(split, 20, sources=[7])
 
 
-def test_a_document_without_sentences_disturbs_nothing():
+def test_a_document_without_sentences():
     empty = shard([[4, 4], [], [6]])
     for packing in PACKINGS:
         plan = plan_rows(Split("train", 3, 3, 14, [empty]), 12, packing)
@@ -153,7 +153,7 @@ def test_bad_settings():
     split = numbered([[[5]]])
     with pytest.raises(ConfigError, match="sentences, tokens"):
         plan_rows(split, 20, "words")
-    with pytest.raises(ConfigError, match="no room"):
+    with pytest.raises(ConfigError, match="at least 3 positions"):
         plan_rows(split, 2)
     nothing = Shard("x", np.zeros(0, np.uint16), np.zeros(0, np.uint32), np.zeros((0, 2), np.uint32))
     for packing in PACKINGS:

@@ -1,4 +1,4 @@
-"""Sentence pairs: where A and B come from, and that the labels say so."""
+"""Sentence pairs: the origin of A and B, and the labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from glassbert.errors import ConfigError, TextError
 from glassbert.text.batches import Batch
 from glassbert.text.corpus.reader import Corpus, Split
-from glassbert.text.masking import NOT_ASKED
+from glassbert.text.masking import IGNORED
 from glassbert.text.pairs import TASKS, PairDataGenerator
 from tests.text.made_up_corpus import CLS, PAD, SEP, SPECIAL, corpus, numbered, tokenizer
 
@@ -22,7 +22,7 @@ LENGTH = 40
 
 
 def numbered_corpus(shards: list[list[list[int]]]) -> tuple[Corpus, Any]:
-    """A corpus whose tokens count up from FIRST, so that a token says where it came from, and its tokenizer."""
+    """A corpus whose tokens are FIRST, FIRST + 1, ..., so that a token gives its position, and its tokenizer."""
     split = numbered(shards)
     shifted = replace(split, shards=[replace(one, tokens=one.tokens + FIRST) for one in split.shards])
     made = replace(corpus(), splits={"train": shifted, "validation": shifted})
@@ -38,9 +38,9 @@ def prose(seed: int = 0) -> list[list[list[int]]]:
 
 
 def pairs(batch: Batch) -> list[tuple[np.ndarray, np.ndarray, int]]:
-    """A, B and the label of every row, once its layout has been checked."""
+    """A, B and the label of every row; checks the layout of the row."""
     found = []
-    original = np.where(batch.labels == NOT_ASKED, batch.input_ids, batch.labels)
+    original = np.where(batch.labels == IGNORED, batch.input_ids, batch.labels)
     assert batch.token_type_ids is not None
     assert batch.pair_labels is not None
     for row, segments, types, positions, label in zip(
@@ -61,7 +61,7 @@ def pairs(batch: Batch) -> list[tuple[np.ndarray, np.ndarray, int]]:
 
 
 def borders(split: Split) -> tuple[np.ndarray, np.ndarray]:
-    """Where sentences and documents end in the tokens of the split."""
+    """The ends of sentences and documents in the tokens of the split."""
     sentences, documents, before = [], [], 0
     for one in split.shards:
         sentences.append(before + one.sentence_ends.astype(int))
@@ -86,7 +86,7 @@ def test_pairs_are_what_their_labels_say(task):
                     assert int(part[0]) in ends
                 if int(a[-1]) + 1 not in ends or int(b[-1]) + 1 not in ends:
                     assert len(a) + len(b) == LENGTH - 3
-                    assert (task, label) == ("next", 1), "only what comes from elsewhere may have to be cut"
+                    assert (task, label) == ("next", 1), "only sentences of other documents may be cut"
                     cut += 1
                 of_a, of_b = np.searchsorted(documents, [a[0], b[0]], side="right")
                 assert np.searchsorted(documents, b[-1], side="right") == of_b
@@ -103,7 +103,7 @@ def test_pairs_are_what_their_labels_say(task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_length_of_a_row_does_not_give_the_label_away(task):
+def test_the_length_of_a_row_does_not_reveal_the_label(task):
     documents = [np.random.default_rng(i).integers(3, 15, 60).tolist() for i in range(120)]
     data, its = numbered_corpus([documents])
     lengths: dict[int, list[int]] = {0: [], 1: []}
@@ -134,11 +134,11 @@ def test_a_part_of_a_batch_is_that_part_of_the_whole(epoch, begin, end, task):
 STREAMS = {task: PairDataGenerator(corpus(), tokenizer(), LENGTH, 8, task=task) for task in TASKS}
 
 
-def test_pairs_are_masked_and_drawn_anew_in_every_epoch():
+def test_pairs_are_masked_and_differ_between_epochs():
     made = STREAMS["order"]
     batch = made.batch(0, 0)
-    assert (batch.labels != NOT_ASKED).any(1).all()
-    assert not (batch.labels[batch.labels != NOT_ASKED] < len(SPECIAL)).any()
+    assert (batch.labels != IGNORED).any(1).all()
+    assert not (batch.labels[batch.labels != IGNORED] < len(SPECIAL)).any()
     assert not np.array_equal(made.batch(0, 0).input_ids, made.batch(1, 0).input_ids)
     assert "pair_labels" not in batch.as_inputs()
     assert "token_type_ids" in batch.as_inputs()
@@ -146,13 +146,13 @@ def test_pairs_are_masked_and_drawn_anew_in_every_epoch():
 
 def test_bad_input():
     data, its = numbered_corpus([[[5, 6, 7, 5]]])
-    with pytest.raises(TextError, match="there is only one"):
+    with pytest.raises(TextError, match="only one document"):
         PairDataGenerator(data, its, LENGTH, 1, task="next")
     assert len(PairDataGenerator(data, its, LENGTH, 1, task="order")) == 1
     data, its = numbered_corpus([[[5], [6], [7]]])
-    with pytest.raises(TextError, match="no two neighbouring sentences"):
+    with pytest.raises(TextError, match="no two adjacent sentences"):
         PairDataGenerator(data, its, LENGTH, 1)
     with pytest.raises(ConfigError, match="next, order"):
         PairDataGenerator(data, its, LENGTH, 1, task="previous")
-    with pytest.raises(ConfigError, match="no room for a pair"):
+    with pytest.raises(ConfigError, match="max_seq_length must be at least 5"):
         PairDataGenerator(data, its, 4, 1)

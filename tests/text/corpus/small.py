@@ -1,4 +1,4 @@
-"""A tokenizer and some documents small enough for tests, and ways to look into a finished corpus."""
+"""A small tokenizer and documents for tests, and functions to read a finished corpus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from glassbert.text import FastTokenizer, WordPieceTokenizer
 from glassbert.text.corpus import Corpus, Shard, build_corpus
-from glassbert.text.sentences import SENTENCES
+from tests.text.sample_sentences import SENTENCES
 
 NO_NEAR = {"near_duplicates": None}
 
@@ -25,7 +25,7 @@ def tokenizer() -> FastTokenizer:
 
 
 def story(seed: int, sentences: int = 8) -> str:
-    """Paragraphs of two sentences, one a line."""
+    """Paragraphs of two sentences, one per line."""
     rng = random.Random(seed)
     chosen = [rng.choice(SENTENCES) for _ in range(sentences)]
     return "\n".join(" ".join(chosen[i : i + 2]) for i in range(0, sentences, 2))
@@ -46,7 +46,7 @@ def build(sources: list[Any], output: Path, **settings: Any) -> Corpus:
 
 
 def texts(corpus: Corpus, split: str) -> list[str]:
-    """The documents of a split as the tokenizer tells them, sentences joined by |."""
+    """The decoded documents of a split, with sentences joined by |."""
     return [text for shard in corpus.split(split).shards for text in shard_texts(corpus, shard)]
 
 

@@ -1,4 +1,4 @@
-"""Every kind of source gives the same documents, and what cannot be read is told with its place."""
+"""Every kind of source gives the same documents, and errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_tsv_and_lines_of_plain_json(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text('sentence\tlabel\nit is "quoted\t1\n\nplain\t0\n')
     assert read(tmp_path / "a.tsv") == ['it is "quoted', "plain"]
     (tmp_path / "b.tsv").write_text("left\tright\na\tb\n")
-    refused(tmp_path / "b.tsv", match="say with --field which of 'left', 'right'")
+    refused(tmp_path / "b.tsv", match=r"set --field to the text field \(fields: 'left', 'right'\)")
     (tmp_path / "c.jsonl").write_text('"one"\n"two"\n')
     assert read(tmp_path / "c.jsonl") == ["one", "two"]
 
@@ -90,11 +90,11 @@ def test_compressed(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.txt.{ending}"
     path.write_bytes(squeeze(plain) + squeeze(b"\n\nA second stream follows the first."))
     assert read(path) == [*STORIES, "A second stream follows the first."]
-    path.with_suffix("").write_bytes(path.read_bytes())  # recognised by what is in it
+    path.with_suffix("").write_bytes(path.read_bytes())  # detected from its content
     assert len(read(path.with_suffix(""))) == 6
     whole = squeeze(plain * 30)
     path.write_bytes(whole[: len(whole) // 2])
-    assert str(path) in refused(path, match="decompressed|breaks off")
+    assert str(path) in refused(path, match="decompressed|truncated")
     path.write_bytes(plain)
     refused(path, match=f"is not {ending}-compressed")
 
@@ -106,9 +106,9 @@ def test_folders_and_globs(tmp_path: Path) -> None:
     assert [text.strip() for text in read(tmp_path)] == ["a/b.md", "a/c.txt", "b.txt"]
     assert [text.strip() for text in read(f"{tmp_path}/**/*.txt")] == ["a/c.txt", "b.txt"]
     refused(f"{tmp_path}/*.doc", match=r"no file matches .*\*\.doc")
-    refused(tmp_path / "b.txt", tmp_path / "b.txt", match=r"b\.txt is named twice")
+    refused(tmp_path / "b.txt", tmp_path / "b.txt", match=r"b\.txt occurs twice")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", match="holds no text")
+    refused(tmp_path / "empty", match="contains no text files")
 
 
 @pytest.mark.parametrize("name", ["nothing.txt", "no/where"])
@@ -139,7 +139,7 @@ def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
     opened = [
         documents.open_block(block, Settings(on_bad_text="skip"))
         for block in blocks.read_blocks(
-            0, documents.find_sources([path], Settings())[0], Settings(on_bad_text="skip"), documents.Tally()
+            0, documents.find_sources([path], Settings())[0], Settings(on_bad_text="skip"), documents.ByteCounter()
         )
     ]
     assert sum(one.unreadable for one in opened) == 1
@@ -157,10 +157,10 @@ def test_other_encodings_and_surrogates(tmp_path: Path) -> None:
     ("name", "content", "match"),
     [
         ("a.jsonl", '{"text": "x"}\n{"text": \n', "line 2: not JSON"),
-        ("a.jsonl", '{"text": 5}\n', "line 1: expected text .* got int"),
+        ("a.jsonl", '{"text": 5}\n', "line 1: expected a string .* got int"),
         ("a.jsonl", "[" * 100_000, "line 1: not JSON"),
         ("a.csv", 'a,text\n1,"x\n', "not CSV"),
-        ("a.csv", "a,text\n1\n", "line 2: 1 columns, and the text is column 2"),
+        ("a.csv", "a,text\n1\n", "line 2: 1 columns, but the text is in column 2"),
         ("a.parquet", "PAR1 this is none", "cannot be read as Parquet"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_giant_line_is_cut_at_spaces(tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "a.txt"
     path.write_text(" ".join(words), encoding="utf-8")
     settings = Settings()
-    found = list(blocks.read_blocks(0, documents.find_sources([path], settings)[0], settings, documents.Tally()))
+    found = list(blocks.read_blocks(0, documents.find_sources([path], settings)[0], settings, documents.ByteCounter()))
     assert max(block.size for block in found) <= (1 << 13) + (1 << 10) and sum(block.cut for block in found) >= 9
     texts = read(path)
     assert " ".join("".join(texts).split()) == " ".join(words) and all(text[0] == "w" for text in texts)
@@ -194,7 +194,7 @@ def test_documents_do_not_depend_on_the_size_of_blocks(tmp_path: Path, monkeypat
         assert [text.strip() for text in read(path)] == whole
 
 
-# ---- packages that are not there, or stand in for others ----
+# ---- missing packages and replacements for packages ----
 
 
 @pytest.mark.parametrize(
@@ -232,10 +232,10 @@ def test_hugging_face_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read("hf:some/set") == STORIES
     assert read("hf:some/set:small:test", field="text") == STORIES
     assert asked == [("some/set", None, "train", True), ("some/set", "small", "test", True)]
-    refused("hf:some/set", field="label", match="'label' holds int")
+    refused("hf:some/set", field="label", match="'label' contains int")
 
 
-def test_a_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*args: Any, **kwargs: Any) -> Any:
         raise ConnectionError("no route to host")
 
