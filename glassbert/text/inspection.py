@@ -1,5 +1,4 @@
-"""Inspect a tokenizer: how each word was split and why (`trace_words`), and what its vocabulary contains
-(`summarise_vocabulary`)."""
+"""Inspect a tokenizer: why words are split as they are (`trace_words`), and its vocabulary (`summarise_vocabulary`)."""
 
 from __future__ import annotations
 
@@ -15,6 +14,8 @@ from glassbert.text.tokenizer import ROLES, SPECIAL_TOKENS, Tokenizer, check_tex
 from glassbert.text.wordpiece import CONTINUATION_PREFIX, WORD, Piece, split_words
 from glassbert.text.wordpiece_tokenizer import WordPieceTokenizer
 
+CANDIDATES_SHOWN = 3
+LONGEST_SHOWN = 10
 RESERVED = re.compile(r"\[?<?unused_?\d+>?\]?")
 
 
@@ -94,10 +95,10 @@ def _steps(tokenizer: WordPieceTokenizer, word: str) -> list[MatchStep]:
     return steps
 
 
-def _listed(tokens: list[str], most: int = 3) -> str:
-    """The first `most` tokens, and how many more there are."""
-    more = len(tokens) - most
-    return ", ".join(tokens[:most]) + (f" and {more} more" if more > 0 else "")
+def _listed(tokens: list[str]) -> str:
+    """The first few tokens, and the number of the others."""
+    more = len(tokens) - CANDIDATES_SHOWN
+    return ", ".join(tokens[:CANDIDATES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 # ---- the vocabulary ----
@@ -116,9 +117,7 @@ class VocabularySummary:
     only_first: list[str]  # characters with an entry at the start of a word only: inside a word they make it unknown
 
 
-def summarise_vocabulary(
-    tokenizer: Tokenizer, normaliser: Normaliser | None = None, most: int = 10
-) -> VocabularySummary:
+def summarise_vocabulary(tokenizer: Tokenizer, normaliser: Normaliser | None = None) -> VocabularySummary:
     """Summarise a vocabulary. `unreachable` and `only_first` are computed only if a WordPiece `normaliser` is given."""
     special = {
         role: (name, tokenizer.vocabulary[name]) for role, name in zip(ROLES, tokenizer.special_names, strict=True)
@@ -139,7 +138,7 @@ def summarise_vocabulary(
         continuations=int(tokenizer.continues_word.sum()),
         characters=dict(Counter(map(_script, singles)).most_common()),
         lengths=dict(sorted(Counter(map(len, spelled.values())).items())),
-        longest=sorted(ordinary, key=lambda token: (-len(spelled[token]), token))[:most],
+        longest=sorted(ordinary, key=lambda token: (-len(spelled[token]), token))[:LONGEST_SHOWN],
         reserved=len(reserved),
         unreachable=sorted(unreachable),
         only_first=only_first,
@@ -154,7 +153,7 @@ def _without_marker(tokenizer: Tokenizer, token: str) -> str:
 
 
 def _can_occur(token: str, text: str, normaliser: Normaliser) -> bool:
-    """Whether normalisation keeps `text` unchanged and no word boundary lies inside it or, for `##`, before it."""
+    """Whether normalisation keeps `text` unchanged and there is no word boundary inside it or, for `##`, before it."""
     if normaliser.text(text).strip(" ") != text:
         return False
     return WORD.findall(f"a{text}" if token != text else text) == [f"a{text}" if token != text else text]

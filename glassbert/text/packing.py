@@ -23,7 +23,7 @@ import numpy as np
 from glassbert.errors import ConfigError, TextError
 from glassbert.text.corpus.reader import Shard, Split
 from glassbert.text.random_numbers import permutation
-from glassbert.text.segments import Segments, sentence_runs, token_slices
+from glassbert.text.segments import Segments, select_documents, sentence_runs, token_slices
 
 ADDED_TOKENS = 2  # [CLS] and [SEP]
 TARGET_FILL = 0.993  # no more runs are split when this share of positions is filled
@@ -54,7 +54,7 @@ class PackingPlan:
 
     @property
     def mean_context(self) -> float:
-        """The length of the segment that a token stands in, averaged over tokens."""
+        """The length of the segment of a token, averaged over tokens."""
         return float(np.square(self.lengths, dtype=np.float64).sum()) / max(self.tokens, 1)
 
 
@@ -62,7 +62,6 @@ def plan_rows(
     split: Split,
     length: int,
     packing: str = "sentences",
-    seed: int = 0,
     *,
     continues_word: np.ndarray | None = None,
     sources: Collection[int] | None = None,
@@ -70,8 +69,7 @@ def plan_rows(
     """Assign every token of a split, or of the documents of `sources` (source numbers), to rows of `length`.
 
     `packing` "sentences" cuts documents between sentences; "tokens" cuts exact slices, which gives the longest
-    context. With the tokenizer's `continues_word`, a sentence that must be cut is cut between words. `seed` determines
-    which segments of equal length share a row.
+    context. With the tokenizer's `continues_word`, a sentence that must be cut is cut between words.
     """
     if packing not in PACKINGS:
         raise ConfigError(f"packing must be one of {', '.join(PACKINGS)}, got {packing!r}")
@@ -80,10 +78,8 @@ def plan_rows(
     starts, lengths, row_ends = [], [], []
     tokens = segments = 0
     for number, shard in enumerate(split.shards):
-        wanted = np.ones(len(shard.document_ends), np.bool_)
-        if sources is not None:
-            wanted = np.isin(shard.document_sources, list(sources))
-        found, rows = _plan_shard(shard, wanted, length, packing, f"{seed}/{number}", continues_word)
+        wanted = select_documents(shard, sources)
+        found, rows = _plan_shard(shard, wanted, length, packing, f"0/{number}", continues_word)
         starts.append(found.starts + tokens)
         lengths.append(found.lengths)
         row_ends.append(rows + segments)

@@ -23,7 +23,7 @@ from glassbert.text.batches import Batch, TokenStore
 from glassbert.text.corpus.reader import Corpus, Split
 from glassbert.text.generator import BatchStream
 from glassbert.text.random_numbers import integers_below, random_bits, row_seeds
-from glassbert.text.segments import sentence_runs
+from glassbert.text.segments import select_documents, sentence_runs
 from glassbert.text.tokenizer import Tokenizer
 
 ADDED_TOKENS = 3  # [CLS], [SEP] and [SEP]
@@ -123,10 +123,7 @@ def find_runs(
     begins, ends, first, count, document_ends = [], [], [], [], []
     tokens = sentences = 0
     for shard in split.shards:
-        wanted = np.ones(len(shard.document_ends), np.bool_)
-        if sources is not None:
-            wanted = np.isin(shard.document_sources, sources)
-        runs = sentence_runs(shard, wanted, longest, continues_word)
+        runs = sentence_runs(shard, select_documents(shard, sources), longest, continues_word)
         begins.append(runs.starts + tokens)
         ends.append(runs.starts + runs.lengths + tokens)
         counts = np.diff(runs.run_starts, append=len(runs.starts))

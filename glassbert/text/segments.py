@@ -10,6 +10,7 @@ All functions work on one shard. They need its sentence and document ends; token
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,13 @@ class SentenceRuns:
         is_first[self.run_starts] = True
         first = np.flatnonzero(is_first)
         return Segments(self.starts[first], np.add.reduceat(self.lengths, first) if len(first) else self.lengths)
+
+
+def select_documents(shard: Shard, sources: Collection[int] | None) -> np.ndarray:
+    """bool [documents]: the documents of the given source numbers; all documents if `sources` is None."""
+    if sources is None:
+        return np.ones(len(shard.document_ends), np.bool_)
+    return np.isin(shard.document_sources, list(sources))
 
 
 def token_slices(shard: Shard, documents: np.ndarray, longest: int) -> Segments:

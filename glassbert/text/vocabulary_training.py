@@ -58,13 +58,7 @@ class WordCounts:
             self.counts = Counter(kept)
 
 
-def count_words(
-    texts: Iterable[str],
-    normaliser: Normaliser,
-    progress: Progress | None = None,
-    max_chunks: int = MAX_CHUNKS,
-    max_words: int = MAX_WORDS,
-) -> WordCounts:
+def count_words(texts: Iterable[str], normaliser: Normaliser, progress: Progress | None = None) -> WordCounts:
     """Count the normalised words of a stream of texts, in bounded memory."""
     found = WordCounts()
     chunks: Counter[str] = Counter()
@@ -75,15 +69,15 @@ def count_words(
                 for word in WORD.findall(normaliser.text(part)):
                     found.counts[word] += count
         chunks.clear()
-        if len(found.counts) > max_words:
-            found.drop_rare(max_words)
+        if len(found.counts) > MAX_WORDS:
+            found.drop_rare(MAX_WORDS)
 
     for text in texts:
         check_text(text, f"text {found.texts + 1:,}")
         chunks.update(split_chunks(text))
         found.texts += 1
         found.characters += len(text)
-        if len(chunks) > max_chunks:
+        if len(chunks) > MAX_CHUNKS:
             count_words_of_chunks()
         if progress and not found.texts % 1000:
             progress("counting words", found.characters, 0)
@@ -118,12 +112,11 @@ def train_from_counts(
     vocab_size: int,
     min_frequency: int = 2,
     progress: Progress | None = None,
-    coverage: float = COVERAGE,
 ) -> tuple[str, ...]:
     """As `train_vocabulary`, from word counts."""
     if not found.counts:
         raise TextError("the text contains no words: a vocabulary cannot be trained")
-    tokens = [*SPECIAL_TOKENS, *character_tokens(found.counts, character_limit(vocab_size), coverage)]
+    tokens = [*SPECIAL_TOKENS, *character_tokens(found.counts, character_limit(vocab_size), COVERAGE)]
     for token in PairMerger(found.counts, tokens).merges(min_frequency):
         if len(tokens) >= vocab_size:
             break

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from glassbert.cli.corpus import app
 from glassbert.errors import GlassBertError
 from glassbert.text.corpus import Corpus
-from tests.text.corpus.small import stories, tokenizer, write
+from tests.text.corpus.sample_corpora import stories, tokenizer, write
 
 
 def run(*arguments: object) -> str:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from glassbert.cli.corpus import app
 from glassbert.text.corpus import write_corpus
 from glassbert.text.fast import FastTokenizer
-from tests.text.corpus.texts import prose
+from tests.text.corpus.sample_corpora import prose
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from glassbert import BertConfig, BertWithHead
 from glassbert.errors import ConfigError, TextError
@@ -19,7 +19,7 @@ from glassbert.text.batches import Batch, RowReader
 from glassbert.text.generator import MLMDataGenerator, prefetch
 from glassbert.text.masking import IGNORED, Masking
 from glassbert.text.packing import PACKINGS, plan_rows
-from tests.text.made_up_corpus import CLS, PAD, SEP, SPECIAL, VOCABULARY, corpus, numbered, tokenizer
+from tests.text.synthetic_corpus import CLS, PAD, SEP, SPECIAL, VOCABULARY, corpus, numbered, tokenizer
 
 FIRST = 10  # numbered tokens are ids from here on, above the special tokens
 
@@ -35,10 +35,10 @@ def generator(data: Any = None, length: int = 32, rows: int = 8, **options: Any)
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
-DOCUMENTS = some.lists(some.lists(some.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=8)
+DOCUMENTS = st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=8)
 
 
-@given(some.lists(DOCUMENTS, min_size=1, max_size=3), some.integers(3, 40), some.sampled_from(PACKINGS), some.randoms())
+@given(st.lists(DOCUMENTS, min_size=1, max_size=3), st.integers(3, 40), st.sampled_from(PACKINGS), st.randoms())
 @settings(deadline=None)
 def test_rows_read_back_as_the_text(shards, length, packing, random):
     split = numbered(shards)
@@ -74,7 +74,7 @@ def test_no_row_is_read_as_nothing():
 # ---- the stream ------------------------------------------------------------------------------------------------------
 
 
-@given(some.integers(0, 3), some.integers(0, 8), some.integers(0, 8), some.sampled_from([None, 0.4]))
+@given(st.integers(0, 3), st.integers(0, 8), st.integers(0, 8), st.sampled_from([None, 0.4]))
 @settings(deadline=None)
 def test_a_part_of_a_batch_is_that_part_of_the_whole(epoch, begin, end, rate):
     some_rows = slice(min(begin, end), max(begin, end))
@@ -104,10 +104,10 @@ def test_the_same_stream_from_another_object_and_by_step():
 
 
 def test_epochs_differ_in_order_and_masks_and_hold_the_same_text():
-    made = generator(rows=1)
+    stream = generator(rows=1)
 
     def originals(epoch: int) -> list[bytes]:
-        batches = list(made.epoch(epoch))
+        batches = list(stream.epoch(epoch))
         return [np.where(b.labels == IGNORED, b.input_ids, b.labels).tobytes() for b in batches]
 
     first, second = originals(0), originals(1)
@@ -142,11 +142,11 @@ def test_sources_of_held_out_text():
 
 
 def test_masking_settings():
-    made = generator(masking=Masking(rate=0.5, whole_words=True))
-    batch = made.batch(0, 0)
+    stream = generator(masking=Masking(rate=0.5, whole_words=True))
+    batch = stream.batch(0, 0)
     maskable = (np.where(batch.labels == IGNORED, batch.input_ids, batch.labels) >= len(SPECIAL)).sum()
     assert (batch.labels != IGNORED).sum() / maskable == pytest.approx(0.5, abs=0.05)
-    other_rate = made.batch(0, 0, mask_rate=0.1)
+    other_rate = stream.batch(0, 0, mask_rate=0.1)
     assert (other_rate.labels != IGNORED).sum() / maskable == pytest.approx(0.1, abs=0.03)
 
 
@@ -235,9 +235,9 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
 
 @pytest.mark.parametrize(("workers", "ahead"), [(1, None), (3, 2), (4, 9)])
 def test_prefetching_keeps_the_order(workers, ahead):
-    made = generator()
-    for step, batch in enumerate(prefetch(made.at, range(12), workers, ahead)):
-        assert same(batch, made.at(step))
+    stream = generator()
+    for step, batch in enumerate(prefetch(stream.at, range(12), workers, ahead)):
+        assert same(batch, stream.at(step))
     assert step == 11
     assert list(prefetch(lambda item: -item, [], workers, ahead)) == []
 
@@ -277,18 +277,18 @@ def test_a_text_file_instead_of_a_corpus(tmp_path: Path):
     from tests.text.sample_sentences import SENTENCES
 
     documents = [" ".join(SENTENCES[i : i + 4]) for i in range(len(SENTENCES) - 4)]
-    made = FastTokenizer.train(documents, vocab_size=300)
+    trained = FastTokenizer.train(documents, vocab_size=300)
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join(documents), encoding="utf-8")
-    one, same_text = (MLMDataGenerator(path, made, 32, 4) for _ in range(2))
+    one, same_text = (MLMDataGenerator(path, trained, 32, 4) for _ in range(2))
     assert same(one.at(3), same_text.at(3))
     assert one.plan.tokens > 500
     assert list(tmp_path.iterdir()) == [path], "nothing is left beside the file"
-    shown = made.decode(np.where(one.at(0).labels == IGNORED, one.at(0).input_ids, one.at(0).labels)[0])
+    shown = trained.decode(np.where(one.at(0).labels == IGNORED, one.at(0).input_ids, one.at(0).labels)[0])
     assert len(shown.split()) > 5
     with pytest.raises(TextError, match="fewer than a batch"):
-        MLMDataGenerator(path, made, 32, 4_000)
+        MLMDataGenerator(path, trained, 32, 4_000)
     empty = tmp_path / "empty.txt"
     empty.write_text("")
     with pytest.raises(TextError, match="empty"):
-        MLMDataGenerator(empty, made, 32, 4)
+        MLMDataGenerator(empty, trained, 32, 4)

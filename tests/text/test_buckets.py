@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from glassbert.errors import ConfigError, InputError
 from glassbert.text.buckets import batches_by_length, padding_share
 
 
 @given(
-    some.lists(some.integers(1, 50), max_size=300),
-    some.integers(50, 400),
-    some.one_of(some.none(), some.integers(1, 20)),
-    some.integers(0, 3),
+    st.lists(st.integers(1, 50), max_size=300),
+    st.integers(50, 400),
+    st.one_of(st.none(), st.integers(1, 20)),
+    st.integers(0, 3),
 )
 @settings(deadline=None)
 def test_every_text_once_and_every_batch_within_its_budget(lengths, budget, max_rows, epoch):

@@ -117,26 +117,26 @@ def edit(folder: Path, change) -> None:
 
 @pytest.mark.parametrize("load", [WordPieceTokenizer.load, load_tokenizer])
 class TestBadFiles:
-    def refused(self, load, path: Path, culprit: str) -> None:
+    def assert_error(self, load, path: Path, culprit: str) -> None:
         with pytest.raises(TextError, match=culprit) as caught:
             load(path)
         assert str(path) in str(caught.value)
 
     def test_missing_files(self, load, tmp_path):
-        self.refused(load, tmp_path, "neither tokenizer.json nor vocab.txt")
-        self.refused(load, tmp_path / "nowhere", "no such file or folder")
+        self.assert_error(load, tmp_path, "neither tokenizer.json nor vocab.txt")
+        self.assert_error(load, tmp_path / "nowhere", "no such file or folder")
 
     @pytest.mark.parametrize("content", ["{", "[]", "", '{"version": "1.0"}', "\x00"])
     def test_broken_json(self, load, folder, content):
         (folder / "tokenizer.json").write_text(content)
-        self.refused(load, folder, "JSON|cannot be loaded|the model of .* is missing")
+        self.assert_error(load, folder, "JSON|cannot be loaded|the model of .* is missing")
 
     @pytest.mark.parametrize("name", ["[PAD]", "[UNK]", "[MASK]"])
     def test_a_vocabulary_without_special_tokens(self, load, folder, name):
         (folder / "tokenizer.json").unlink()
         vocabulary = folder / "vocab.txt"
         vocabulary.write_text(vocabulary.read_text().replace(f"{name}\n", ""))
-        self.refused(load, folder, rf"has no \{name}")
+        self.assert_error(load, folder, rf"has no \{name}")
 
     def test_a_json_without_special_tokens(self, load, folder):
         def change(content):
@@ -145,18 +145,18 @@ class TestBadFiles:
             content["model"]["vocab"] = {token: id for id, token in enumerate(tokens)}
 
         edit(folder, change)
-        self.refused(load, folder, r"\[MASK\]|special")
+        self.assert_error(load, folder, r"\[MASK\]|special")
 
     def test_a_token_twice(self, load, folder):
         (folder / "tokenizer.json").unlink()
         with open(folder / "vocab.txt", "a", encoding="utf-8") as file:
             file.write("the\n")
-        self.refused(load, folder, r"contains 'the' twice, in lines \d+ and \d+")
+        self.assert_error(load, folder, r"contains 'the' twice, in lines \d+ and \d+")
 
     def test_a_vocabulary_that_is_not_utf8(self, load, folder):
         (folder / "tokenizer.json").unlink()
         (folder / "vocab.txt").write_bytes(b"\xff\xfe\n")
-        self.refused(load, folder, "cannot be read")
+        self.assert_error(load, folder, "cannot be read")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -38,24 +37,25 @@ def trained_slowly(counts: Counter[str], size: int) -> list[str]:
             for pair in pairwise(word):
                 pairs[pair] += count
         left, right = min(pairs, key=lambda pair: (-pairs[pair], ids[pair[0]], ids[pair[1]]))
-        joined = left + right.removeprefix("##")
-        if joined not in ids:
-            ids[joined] = len(tokens)
-            tokens.append(joined)
+        merged = left + right.removeprefix("##")
+        if merged not in ids:
+            ids[merged] = len(tokens)
+            tokens.append(merged)
         for word, _ in words:
             i = 0
             while i < len(word) - 1:
                 if (word[i], word[i + 1]) == (left, right):
-                    word[i : i + 2] = [joined]
+                    word[i : i + 2] = [merged]
                 i += 1
     return tokens
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_each_merge_is_the_most_frequent_pair(seed):
+def test_each_merge_is_the_most_frequent_pair(seed, monkeypatch):
+    monkeypatch.setattr(vocabulary_training, "COVERAGE", 1.0)
     rng = random.Random(seed)
     counts = Counter({"".join(rng.choices("aabc", k=rng.randint(1, 9))): rng.randint(1, 9) for _ in range(150)})
-    trained = train_from_counts(WordCounts(counts), 120, 1, coverage=1.0)
+    trained = train_from_counts(WordCounts(counts), 120, 1)
     assert list(trained) == trained_slowly(counts, 120)
 
 
@@ -72,12 +72,13 @@ def test_the_example_of_the_documentation():
     assert tokens[16:] == ("##ug", "##un", "hug")
 
 
-def test_tokenizers_trains_the_same_vocabulary():
+def test_tokenizers_trains_the_same_vocabulary(monkeypatch):
     """Pair counts are distinct, because `tokenizers` breaks ties at random."""
+    monkeypatch.setattr(vocabulary_training, "COVERAGE", 1.0)
     rng = random.Random(7)
     words = ["".join(rng.choices("etaoinshrdlu", range(12, 0, -1), k=rng.randint(2, 8))) for _ in range(300)]
     text = " ".join(word for i, word in enumerate(words) for _ in range(1 + i * i % 97))
-    ours = train_from_counts(count_words([text], Normaliser()), 90, 2, coverage=1.0)
+    ours = train_from_counts(count_words([text], Normaliser()), 90, 2)
     theirs = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     theirs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     theirs.train_from_iterator(
@@ -118,11 +119,13 @@ def test_special_tokens_in_the_text_are_not_words():
     assert counts == Counter({"a": 1, "b": 1, "c": 1, "[": 1, "mask": 1, "]": 1})
 
 
-def test_counting_drops_the_rarest_words_when_there_are_too_many():
+def test_counting_drops_the_rarest_words_when_there_are_too_many(monkeypatch):
+    monkeypatch.setattr(vocabulary_training, "MAX_CHUNKS", 3)
     texts = [f"common rare{'abcdefghij'[i % 10]}{'klmnopqrst'[i // 10]}" for i in range(100)]
-    exact = count_words(texts, Normaliser(), max_chunks=3)
+    exact = count_words(texts, Normaliser())
     assert exact.counts == Counter(" ".join(texts).split()) and not exact.dropped
-    bounded = count_words(texts, Normaliser(), max_chunks=3, max_words=20)
+    monkeypatch.setattr(vocabulary_training, "MAX_WORDS", 20)
+    bounded = count_words(texts, Normaliser())
     assert len(bounded.counts) <= 20
     assert bounded.counts["common"] == 100
     assert bounded.dropped + len(bounded.counts) >= 101 and bounded.dropped_below > 1
@@ -136,7 +139,8 @@ def test_only_the_rarest_words_are_dropped():
 
 
 def test_dropped_words_give_a_warning(monkeypatch):
-    monkeypatch.setattr(vocabulary_training, "count_words", partial(count_words, max_chunks=20, max_words=40))
+    monkeypatch.setattr(vocabulary_training, "MAX_CHUNKS", 20)
+    monkeypatch.setattr(vocabulary_training, "MAX_WORDS", 40)
     with pytest.warns(UserWarning, match=r"were dropped to bound memory"):
         train_vocabulary(SENTENCES, Normaliser(), 60, 1)
 

@@ -18,9 +18,9 @@ from glassbert.errors import TextError
 from glassbert.files import explained, write_json
 from glassbert.text.corpus.reader import read_manifest
 from glassbert.text.corpus.storage import BUILDING, MANIFEST, is_corpus_file
+from glassbert.text.wordpiece_files import FILES as TOKENIZER_FILES
 
 PLAN = "plan.json"
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
 
 
 class BuildFolder:
@@ -46,8 +46,10 @@ class BuildFolder:
             return None
 
     def can_resume(self, plan: dict[str, Any]) -> bool:
-        """Whether the parts of an interrupted build fit `plan`. A different plan raises TextError, or with --force is
-        discarded."""
+        """Whether the parts of an interrupted build fit `plan`.
+
+        The parts of a different plan are discarded with `force`; otherwise they raise TextError.
+        """
         earlier = self.earlier_plan()
         if earlier is None:
             self.clear()

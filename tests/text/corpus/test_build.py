@@ -14,7 +14,7 @@ import pytest
 
 from glassbert.errors import TextError
 from glassbert.text.corpus import build_corpus, parts, workers, write_corpus
-from tests.text.corpus.small import build, fingerprints, stories, texts, tokenizer, write
+from tests.text.corpus.sample_corpora import build, fingerprints, stories, texts, tokenizer, write
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from glassbert.errors import TextError
 from glassbert.text.corpus.duplicates import exact_duplicates, held_out
 from glassbert.text.corpus.minhash import EMPTY, NUMBERS, RUN, sketch
-from tests.text.corpus.small import build, stories, story, texts, write
+from tests.text.corpus.sample_corpora import build, stories, story, texts, write
 
 
 def runs(tokens: np.ndarray) -> set[tuple[int, ...]]:

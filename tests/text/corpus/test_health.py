@@ -20,7 +20,7 @@ from glassbert.text.corpus.health.scan import Lengths
 from glassbert.text.corpus.health.vocabulary_tables import VocabularyTables, character_kind
 from glassbert.text.corpus.storage import SPLITS
 from glassbert.text.fast import FastTokenizer, load_tokenizer
-from tests.text.corpus.texts import binary, giant_line, pages, prose
+from tests.text.corpus.sample_corpora import binary, giant_line, pages, prose
 
 RAW = {"clean": False, "exact_duplicates": False, "near_duplicates": None, "workers": 1}
 

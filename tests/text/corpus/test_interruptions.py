@@ -13,7 +13,7 @@ from glassbert.errors import GlassBertError, TextError
 from glassbert.text import WordPieceTokenizer
 from glassbert.text.corpus import Corpus, parts
 from glassbert.text.corpus.build_folder import BuildFolder
-from tests.text.corpus.small import build, fingerprints, stories, write
+from tests.text.corpus.sample_corpora import build, fingerprints, stories, write
 from tests.text.sample_sentences import SENTENCES
 
 

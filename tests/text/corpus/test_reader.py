@@ -14,7 +14,7 @@ import pytest
 from glassbert.errors import TextError
 from glassbert.text import WordPieceTokenizer
 from glassbert.text.corpus import Corpus, write_corpus
-from tests.text.corpus.small import stories, tokenizer
+from tests.text.corpus.sample_corpora import stories, tokenizer
 from tests.text.sample_sentences import SENTENCES
 
 
@@ -30,7 +30,7 @@ def folder(pristine: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(pristine, tmp_path / "corpus"))
 
 
-def refused(folder: Path, match: str) -> None:
+def assert_error(folder: Path, match: str) -> None:
     with pytest.raises(TextError, match=match):
         Corpus.open(folder)
 
@@ -48,12 +48,12 @@ def test_opening(folder: Path) -> None:
 
 
 def test_no_corpus(folder: Path, tmp_path: Path) -> None:
-    refused(tmp_path / "nowhere", "there is no corpus .*nowhere: build one with `glassbert corpus build")
-    refused(folder / "vocab.txt", "is a file, but a corpus is a folder")
-    refused(tmp_path, r"contains no corpus: it has no manifest\.json")
+    assert_error(tmp_path / "nowhere", "there is no corpus .*nowhere: build one with `glassbert corpus build")
+    assert_error(folder / "vocab.txt", "is a file, but a corpus is a folder")
+    assert_error(tmp_path, r"contains no corpus: it has no manifest\.json")
     (folder / "manifest.json").unlink()
     (folder / ".building").mkdir()
-    refused(folder, "unfinished")
+    assert_error(folder, "unfinished")
 
 
 @pytest.mark.parametrize("array", ["tokens", "sentences", "documents"])
@@ -61,23 +61,23 @@ def test_a_truncated_shard(folder: Path, array: str) -> None:
     path = folder / f"train-00001.{array}.npy"
     whole = path.read_bytes()
     path.write_bytes(whole[:-2])
-    refused(folder, rf"train-00001\.{array}\.npy was truncated: it has")
+    assert_error(folder, rf"train-00001\.{array}\.npy was truncated: it has")
     path.write_bytes(whole + b"\0")
-    refused(folder, "was changed: it has")
+    assert_error(folder, "was changed: it has")
     path.unlink()
-    refused(folder, rf"{array}\.npy is missing")
+    assert_error(folder, rf"{array}\.npy is missing")
     path.write_bytes(b"\0" * len(whole))
-    refused(folder, "is not an array")
+    assert_error(folder, "is not an array")
     np.save(path, np.arange(5, dtype=np.float32))
     edit(folder, lambda manifest: file_facts(manifest, path.name).update(bytes=path.stat().st_size))
-    refused(folder, r"contains float32 \(5,\), expected uint")
+    assert_error(folder, r"contains float32 \(5,\), expected uint")
 
 
 def test_a_pickle_is_not_opened(folder: Path) -> None:
     path = folder / "train-00000.tokens.npy"
     np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     edit(folder, lambda manifest: file_facts(manifest, path.name).update(bytes=path.stat().st_size))
-    refused(folder, "is not an array")
+    assert_error(folder, "is not an array")
 
 
 @pytest.mark.parametrize("name", ["train-00000.tokens.npy", "validation-00000.documents.npy", "vocab.txt"])
@@ -127,10 +127,10 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 )
 def test_a_wrong_manifest(folder: Path, change: Callable[[Any], object], match: str) -> None:
     edit(folder, change)
-    refused(folder, match)
+    assert_error(folder, match)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '"text"', "[" * 100_000])
 def test_a_manifest_that_is_not_one(folder: Path, content: str) -> None:
     (folder / "manifest.json").write_text(content)
-    refused(folder, "cannot be read as JSON|is not the manifest of a corpus")
+    assert_error(folder, "cannot be read as JSON|is not the manifest of a corpus")

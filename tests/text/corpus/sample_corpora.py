@@ -1,4 +1,4 @@
-"""A small tokenizer and documents for tests, and functions to read a finished corpus."""
+"""A small tokenizer, sample and generated documents for tests, and functions to read a finished corpus."""
 
 from __future__ import annotations
 
@@ -69,3 +69,39 @@ def fingerprints(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+# ---- generated text: prose, binary data, HTML pages, a very long line ----
+
+SUBJECTS = "the dog|my sister|the old man|a teacher|the queen|our neighbour|the captain|a child|the doctor|nobody"
+VERBS = "saw|found|wanted|remembered|forgot|carried|painted|followed|lost|described"
+OBJECTS = "the house|a letter|the river|an apple|the garden|some bread|a song|the mountain|his hat|the road"
+ENDS = "in the morning|before the rain|with great care|for many years|of the village|and went home|on the table|at last"
+SYLLABLES = "ka|lo|mi|ren|tas|vo|del|su|pan|gi|mor|fe|lin|tu|bar|so|nek|ri|dul|ha"  # for names: rare words
+
+
+def sentence(rng: random.Random) -> str:
+    subject, verb, thing, end = (rng.choice(words.split("|")) for words in (SUBJECTS, VERBS, OBJECTS, ENDS))
+    name = "".join(rng.choice(SYLLABLES.split("|")) for _ in range(rng.randrange(2, 5)))
+    return " ".join([subject, verb, thing, "of", name, end]).capitalize() + "."
+
+
+def prose(documents: int, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(sentence(rng) for _ in range(rng.randrange(6, 14))) for _ in range(documents)]
+
+
+def binary(documents: int, seed: int = 1) -> list[str]:
+    rng = random.Random(seed)
+    signs = [chr(code) for code in (*range(33, 65), *range(91, 97), *range(123, 127))]
+    return ["".join(rng.choice([*signs, "q", " "]) for _ in range(400)) for _ in range(documents)]
+
+
+def pages(documents: int, seed: int = 2) -> list[str]:
+    body = "<div class='x'><ul><li>Menu</li><li>More</li></ul></div><p>{}&nbsp;</p><p>Foot</p><br/><hr/>"
+    return ["<html><body>" + body.format(text) + "</body></html>" for text in prose(documents, seed)]
+
+
+def giant_line(sentences: int = 2000, seed: int = 3) -> str:
+    rng = random.Random(seed)
+    return " ".join(sentence(rng).lower().rstrip(".") for _ in range(sentences))
