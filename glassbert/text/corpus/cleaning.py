@@ -44,7 +44,7 @@ NOISE, TOO_SHORT = "noise", "too_short"
 
 def clean(text: str, counts: Counter[str], min_characters: int = 0) -> tuple[list[str], str]:
     """(paragraphs, "") of a document, or ([], rule) with the rule that left it out."""
-    if looks_like_noise(text):
+    if is_noise(text):
         counts[NOISE] += 1
         return [], NOISE
     text, removed = CONTROL.subn("", text)
@@ -81,7 +81,7 @@ def split_paragraphs(text: str, counts: Counter[str], min_characters: int = 0) -
     return lines, ""
 
 
-def looks_like_noise(text: str) -> bool:
+def is_noise(text: str) -> bool:
     """Whether less than half of a sample of about SAMPLE characters are letters and spaces."""
     sample = text[:: len(text) // SAMPLE + 1]
     good = sum(map(str.isalpha, sample)) + sum(map(str.isspace, sample))

@@ -58,27 +58,27 @@ class Unit:
 
 def gather_units(blocks: Iterable[Block]) -> Iterator[Unit]:
     """Group blocks, also of several small sources, into units of about UNIT bytes."""
-    gathered: list[Block] = []
+    group: list[Block] = []
     number = size = 0
     for block in blocks:
-        gathered.append(block)
+        group.append(block)
         size += block.size
         if size >= UNIT:
-            yield Unit(number, gathered)
-            gathered, size, number = [], 0, number + 1
-    if gathered:
-        yield Unit(number, gathered)
+            yield Unit(number, group)
+            group, size, number = [], 0, number + 1
+    if group:
+        yield Unit(number, group)
 
 
 def make_part(
     unit: Unit, digest: str, tokenizer: Tokenizer, settings: Settings, bands: tuple[int, int]
 ) -> dict[str, Any]:
     """The arrays of a part. `bands` = (number of keys per sketch, values per key); (0, 0): no sketches."""
-    texts = _Texts()
+    texts = _UnitTexts()
     for block in unit.blocks:
         texts.add(block, settings)
     ids, sentence_tokens = tokenizer.encode_ids(texts.sentences)
-    ids, sentence_tokens, marks = _without_special(ids, sentence_tokens, tokenizer)
+    ids, sentence_tokens, removed = _without_special(ids, sentence_tokens, tokenizer)
     owner = np.repeat(np.arange(len(texts.sources)), texts.document_sentences)[sentence_tokens > 0]
     document_sentences = np.bincount(owner, minlength=len(texts.sources))
     kept = document_sentences > 0
@@ -92,7 +92,7 @@ def make_part(
     sketches = sketch(ids, documents.document_tokens()) if bands[0] else np.zeros((int(kept.sum()), 0), np.uint32)
     about = {
         "input": digest,
-        "counts": {**texts.counts, "special_tokens": marks},
+        "counts": {**texts.counts, "special_tokens": removed},
         "read": {str(source): count for source, count in texts.read.items()},
         "examples": texts.examples,
         "excerpts": [excerpt for excerpt, is_kept in zip(texts.excerpts, kept, strict=True) if is_kept],
@@ -110,7 +110,7 @@ def make_part(
     }
 
 
-class _Texts:
+class _UnitTexts:
     """The sentences of all documents of a unit, collected so that the tokenizer is called once."""
 
     def __init__(self) -> None:
@@ -142,22 +142,22 @@ class _Texts:
             before = len(self.sentences)
             for paragraph in paragraphs:
                 self.sentences += split_sentences(paragraph)
-            whole = "\n".join(paragraphs)
+            document = "\n".join(paragraphs)
             self.document_sentences.append(len(self.sentences) - before)
             self.sources.append(block.source)
-            self.hashes.append(hashlib.blake2b(whole.encode(), digest_size=16).digest())
-            self.excerpts.append(whole[:EXCERPT])
+            self.hashes.append(hashlib.blake2b(document.encode(), digest_size=16).digest())
+            self.excerpts.append(document[:EXCERPT])
 
 
 def _without_special(ids: np.ndarray, counts: np.ndarray, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, int]:
     """Remove special tokens except [UNK]; a text may contain "[MASK]", which the tokenizer reads as the token."""
     special = np.zeros(tokenizer.vocab_size, bool)
     special[[id for id in tokenizer.special_ids if id != tokenizer.unknown_id]] = True
-    marks = special[ids]
-    if not marks.any():
+    is_special = special[ids]
+    if not is_special.any():
         return ids, counts, 0
-    owner = np.repeat(np.arange(len(counts)), counts)[~marks]
-    return ids[~marks], np.bincount(owner, minlength=len(counts)), int(marks.sum())
+    owner = np.repeat(np.arange(len(counts)), counts)[~is_special]
+    return ids[~is_special], np.bincount(owner, minlength=len(counts)), int(is_special.sum())
 
 
 def _unknown(ids: np.ndarray, documents: TokenizedDocuments, tokenizer: Tokenizer) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The source `python:`: English text from the documentation of the Python installation.
 
-Python contains several hundred thousand words of documentation: the help topics of `help("topics")`, and the docstrings
+Python contains more than 150,000 words of documentation: the help topics of `help("topics")`, and the docstrings
 and long comments of the standard library. They are read at run time; nothing is downloaded. Modules are parsed, not
 imported. Each topic and each module is a document.
 
@@ -24,7 +24,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-NO_PROSE = {"test", "tests", "idle_test", "site-packages", "__pycache__"}
+SKIPPED_FOLDERS = {"test", "tests", "idle_test", "site-packages", "__pycache__"}
 COMMENT = re.compile(r"(?:^[ \t]*#[^\n]*\n){2,}", re.MULTILINE)
 PARAGRAPH = re.compile(r"\n[ \t]*\n")
 RULED = re.compile(r"[-=~^*#+._|\s]{3,}")
@@ -37,8 +37,8 @@ EMPHASIS = re.compile(r"(?<!\w)(\*{1,2})(?=\S)([^*\n]+?)(?<=\S)\1(?!\w)")
 SIGNATURE = re.compile(r"^[\w.*\[\], ]*\w\(.*?\)\s*(?:->|--|:|=)[^.]*?(?:\s|$)")
 WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*[a-z]|\b[aAI]\b")
 SYMBOL = re.compile(r"[=<>{}\[\]|\\_@#$%^~/+]|\(\)")
-FEWEST_WORDS = 6
-FEWEST_WORDS_OF_A_DOCUMENT = 40
+MIN_SENTENCE_WORDS = 6
+MIN_DOCUMENT_WORDS = 40
 
 
 def python_documents() -> Iterator[str]:
@@ -49,10 +49,10 @@ def python_documents() -> Iterator[str]:
 @cache
 def _documents() -> tuple[str, ...]:
     """Cached: two megabytes that take seconds to read, and a build reads them twice."""
-    return tuple(_found())
+    return tuple(_read_all())
 
 
-def _found() -> Iterator[str]:
+def _read_all() -> Iterator[str]:
     seen: set[str] = set()
     for texts in chain(_topics(), _builtins(), _modules()):
         paragraphs = []
@@ -62,7 +62,7 @@ def _found() -> Iterator[str]:
                     seen.add(paragraph)
                     paragraphs.append(paragraph)
         document = "\n".join(paragraphs)
-        if len(document.split()) >= FEWEST_WORDS_OF_A_DOCUMENT:
+        if len(document.split()) >= MIN_DOCUMENT_WORDS:
             yield document
 
 
@@ -80,7 +80,7 @@ def _topics() -> Iterator[list[str]]:
 
 def _modules() -> Iterator[list[str]]:
     root = Path(sysconfig.get_path("stdlib"))
-    paths = (path for path in root.rglob("*.py") if not NO_PROSE & set(path.relative_to(root).parts))
+    paths = (path for path in root.rglob("*.py") if not SKIPPED_FOLDERS & set(path.relative_to(root).parts))
     for path in sorted(paths, key=lambda path: path.relative_to(root).as_posix()):
         with suppress(OSError):
             source = path.read_bytes()
@@ -185,7 +185,7 @@ def is_english_prose(text: str) -> bool:
     """Whether a text has a minimum length, starts and ends like a sentence, and has more words than symbols."""
     words = WORD.findall(text)
     tokens = text.split()
-    if len(words) < FEWEST_WORDS or not tokens:
+    if len(words) < MIN_SENTENCE_WORDS or not tokens:
         return False
     if not (text[0].isupper() or text[0] in "\"'“("):
         return False

@@ -51,6 +51,6 @@ def test_there_is_enough_and_it_reads_as_english() -> None:
 
 
 def test_it_is_the_same_every_time() -> None:
-    again = python_docs._found()
+    again = python_docs._read_all()
     for document in list(python_documents())[:150]:
         assert next(again) == document

@@ -14,17 +14,17 @@ FREQUENT = 100
 SHARES = ("unknown", *SENTENCE_FLAGS)  # of the tokens of a source
 
 
-def measure(found: CorpusStatistics, character_counts: np.ndarray, kinds: dict[str, int]) -> dict[str, Any]:
+def measure(statistics: CorpusStatistics, character_counts: np.ndarray, kinds: dict[str, int]) -> dict[str, Any]:
     """All measures. `character_counts` has the count of each distinct character, `kinds` of each kind of character."""
-    total = int(found.counts.sum())
-    sums = {name: int(values.sum()) for name, values in found.sources.items()}
-    used = np.delete(found.counts, list(found.corpus.tokenizer.special_ids))
+    total = int(statistics.counts.sum())
+    sums = {name: int(values.sum()) for name, values in statistics.sources.items()}
+    used = np.delete(statistics.counts, list(statistics.corpus.tokenizer.special_ids))
     characters = max(sum(kinds.values()), 1)
-    word_lengths, words_of = found.words.values()
-    alphabetic = np.array([text.isalpha() for text in found.vocabulary.texts]) & ~found.vocabulary.continues
-    words = np.sort(found.counts[alphabetic])
-    leaked_sentences, leaked_documents, _ = found.leak.shares()
-    held_out = found.corpus.splits["validation"].tokens
+    word_lengths, words_of = statistics.words.values()
+    alphabetic = np.array([text.isalpha() for text in statistics.vocabulary.texts]) & ~statistics.vocabulary.continues
+    words = np.sort(statistics.counts[alphabetic])
+    leaked_sentences, leaked_documents, _ = statistics.leak.shares()
+    held_out = statistics.corpus.splits["validation"].tokens
     return {
         "tokens": total,
         "words": sums["words"],
@@ -32,9 +32,9 @@ def measure(found: CorpusStatistics, character_counts: np.ndarray, kinds: dict[s
         "vocabulary": len(used),
         "never_seen_share": float((used == 0).mean()),
         "rarely_seen_share": float((used < RARE).mean()),
-        "token_entropy_bits": entropy(found.counts),
+        "token_entropy_bits": entropy(statistics.counts),
         "character_entropy_bits": entropy(character_counts),
-        "zipf_slope": zipf_slope(found.counts),
+        "zipf_slope": zipf_slope(statistics.counts),
         "frequent_words_share": float(words[-FREQUENT:].sum() / max(words.sum(), 1)),
         "letters_share": (kinds["Latin letters"] + kinds["other letters"]) / characters,
         "digits_share": kinds["digits"] / characters,
@@ -42,25 +42,25 @@ def measure(found: CorpusStatistics, character_counts: np.ndarray, kinds: dict[s
         "long_words_share": float(words_of[word_lengths > LONG_WORD].sum() / max(words_of.sum(), 1)),
         "markup_per_1000_tokens": 1000 * sums["markup"] / total,
         **{f"{name}_share": sums[name] / total for name in SHARES},
-        "longest_sentence": int(found.worst["longest_sentence"].top_score()),
-        "longest_document_share": found.worst["longest_document"].top_score() / total,
-        "repeated_sentences_share": found.repeated_sentences.share(),
-        "repeated_documents_share": found.repeated_documents.share(),
-        "repeats_looked_at_share": found.repeated_sentences.sampled,
+        "longest_sentence": int(statistics.top_scores["longest_sentence"].top_score()),
+        "longest_document_share": statistics.top_scores["longest_document"].top_score() / total,
+        "repeated_sentences_share": statistics.repeated_sentences.share(),
+        "repeated_documents_share": statistics.repeated_documents.share(),
+        "repeats_looked_at_share": statistics.repeated_sentences.sampled,
         "validation_tokens": held_out,
         "validation_share": held_out / total,
         "leaked_sentences_share": leaked_sentences,
         "leaked_documents_share": leaked_documents,
-        "leak_documents_looked_at": len(found.leak.documents),
-        **_builder_shares(found.corpus.manifest),
+        "leak_documents_looked_at": len(statistics.leak.documents),
+        **_builder_shares(statistics.corpus.manifest),
     }
 
 
-def source_rows(found: CorpusStatistics) -> list[dict[str, Any]]:
+def source_rows(statistics: CorpusStatistics) -> list[dict[str, Any]]:
     """The measures of each source."""
     rows = []
-    for number, source in enumerate(found.corpus.manifest["sources"]):
-        sums = {name: int(values[number]) for name, values in found.sources.items()}
+    for number, source in enumerate(statistics.corpus.manifest["sources"]):
+        sums = {name: int(values[number]) for name, values in statistics.sources.items()}
         tokens = max(sums["tokens"], 1)
         rows.append(
             {

@@ -59,7 +59,7 @@ class Health:
     def verdict(self) -> str:
         """The most severe level of the findings, or "good"."""
         levels = {finding.level for finding in self.findings}
-        return next((level for level in ("problem", "warning", "note") if level in levels), "good")
+        return next((level for level in LEVELS if level in levels), "good")
 
     def largest_sources(self) -> list[tuple[str, dict[str, Any]]]:
         """The sources, largest first, with names relative to their common folder."""
@@ -91,29 +91,31 @@ def examine(corpus: Corpus, progress: Callable[[int], None] | None = None) -> He
     """Measure a corpus and check the measures. `progress` is called with the number of tokens of each block read."""
     if not sum(split.tokens for split in corpus.splits.values()):
         raise TextError(f"the corpus in {corpus.folder} has no tokens: it cannot be checked")
-    found = CorpusStatistics(corpus)
-    found.run(progress or (lambda tokens: None))
-    characters = found.vocabulary.character_counts(found.counts)
+    statistics = CorpusStatistics(corpus)
+    statistics.run(progress or (lambda tokens: None))
+    characters = statistics.vocabulary.character_counts(statistics.counts)
     kinds = dict.fromkeys(KINDS, 0)
     for character, count in characters.items():
         kinds[character_kind(character)] += count
-    top = np.argsort(-found.counts, kind="stable")[:TOP_TOKENS]
+    top = np.argsort(-statistics.counts, kind="stable")[:TOP_TOKENS]
     health = Health(
         folder=str(corpus.folder),
         splits={
             name: {"documents": split.documents, "sentences": split.sentences, "tokens": split.tokens}
             for name, split in corpus.splits.items()
         },
-        sources=source_rows(found),
+        sources=source_rows(statistics),
         builder={**corpus.manifest["cleaning"], **corpus.manifest["counts"]},
-        measures=measure(found, np.array(list(characters.values())), kinds),
-        document_lengths=found.documents,
-        sentence_lengths=found.sentences,
-        word_lengths=found.words,
-        token_counts=found.counts,
+        measures=measure(statistics, np.array(list(characters.values())), kinds),
+        document_lengths=statistics.documents,
+        sentence_lengths=statistics.sentences,
+        word_lengths=statistics.words,
+        token_counts=statistics.counts,
         characters=kinds,
-        top_tokens=[(corpus.tokenizer.id_to_token(int(id)), int(found.counts[id])) for id in top if found.counts[id]],
-        excerpts={**found.excerpts(), "empty_sources": empty_sources(corpus.manifest)},
+        top_tokens=[
+            (corpus.tokenizer.id_to_token(int(id)), int(statistics.counts[id])) for id in top if statistics.counts[id]
+        ],
+        excerpts={**statistics.excerpts(), "empty_sources": empty_sources(corpus.manifest)},
     )
     health.findings = find_problems(health)
     return health

@@ -13,7 +13,7 @@ from glassbert.text.corpus.health.vocabulary_tables import VocabularyTables
 from glassbert.text.corpus.reader import Corpus, Shard
 from glassbert.text.corpus.storage import VALIDATION
 
-SHORTEST_JUDGED = 16  # tokens: shorter sentences are not classified
+MIN_CLASSIFIED_TOKENS = 16  # tokens: shorter sentences are not classified
 NOISE_SINGLE = 0.7  # a sentence with this share of one-character or unknown tokens is noise
 FEW_LETTERS = 0.5
 GIANT_SENTENCE = 2048
@@ -38,8 +38,8 @@ class CorpusStatistics:
         self.repeated_sentences = Repeats(sum(split.sentences for split in splits))
         self.repeated_documents = Repeats(sum(split.documents for split in splits))
         self.leak = LeakDetector()
-        worst = (*SENTENCE_FLAGS, "markup", "unknown", "longest_document", "longest_sentence")
-        self.worst = {kind: TopScores() for kind in worst}
+        scored = (*SENTENCE_FLAGS, "markup", "unknown", "longest_document", "longest_sentence")
+        self.top_scores = {kind: TopScores() for kind in scored}
 
     def run(self, progress: Callable[[int], None]) -> None:
         splits = sorted(self.corpus.splits.values(), key=lambda split: split.name != VALIDATION)
@@ -61,7 +61,7 @@ class CorpusStatistics:
         position = np.arange(len(found.digest)) - np.repeat(begins, ends - begins)
         ordered = found.digest * (2 * position.astype(np.uint64) + GOLDEN)
         self.repeated_documents.add(split, number, np.add.reduceat(ordered, begins), lengths >= LONG_ENOUGH)
-        self.worst["longest_document"].add(split, number, begins, lengths)
+        self.top_scores["longest_document"].add(split, number, begins, lengths)
         if split == VALIDATION:
             every = max(1, self.corpus.splits[split].documents // LEAK_DOCUMENTS)
             self.leak.add_held_out(number, found.digest, found.tokens, begins, every)
@@ -71,27 +71,27 @@ class CorpusStatistics:
         if split != VALIDATION:
             self.leak.check_training(found.digest)
         self.repeated_sentences.add(split, number, found.digest, found.tokens >= LONG_ENOUGH)
-        judged = found.tokens >= SHORTEST_JUDGED
-        noise = judged & (found.single + found.unknown >= NOISE_SINGLE * found.tokens)
-        few = judged & ~noise & (found.letters < FEW_LETTERS * found.characters)
-        odd = {"noise": noise, "few_letters": few, "giant": found.tokens >= GIANT_SENTENCE}
-        tokens_in = {kind: np.where(which, found.tokens, 0) for kind, which in odd.items()}
+        long_enough = found.tokens >= MIN_CLASSIFIED_TOKENS
+        noise = long_enough & (found.single + found.unknown >= NOISE_SINGLE * found.tokens)
+        few = long_enough & ~noise & (found.letters < FEW_LETTERS * found.characters)
+        flags = {"noise": noise, "few_letters": few, "giant": found.tokens >= GIANT_SENTENCE}
+        tokens_in = {kind: np.where(which, found.tokens, 0) for kind, which in flags.items()}
         ends = np.asarray(shard.document_ends, np.int64)
         owner = np.repeat(np.asarray(shard.document_sources, np.int64), ends - np.append(0, ends[:-1]))
         for name, total in self.sources.items():
             if name != "documents":
                 values = tokens_in[name] if name in tokens_in else getattr(found, name)
                 total += np.bincount(owner, weights=values, minlength=len(total)).astype(np.int64)
-        everywhere = np.arange(len(found.tokens))
+        numbers = np.arange(len(found.tokens))
         scores = {"markup": found.markup, "unknown": found.unknown, "longest_sentence": found.tokens, **tokens_in}
         for kind, score in scores.items():
-            self.worst[kind].add(split, number, everywhere, score)
+            self.top_scores[kind].add(split, number, numbers, score)
 
     def excerpts(self) -> dict[str, list[str]]:
         """The text at the locations with the highest scores, and the examples of documents that the build removed."""
         excerpts = Excerpts(self.corpus)
         show = {"unknown": self.vocabulary.unknown, "markup": self.vocabulary.opens_tag | self.vocabulary.ampersand}
-        found = {kind: excerpts.sentences(worst.locations(), show.get(kind)) for kind, worst in self.worst.items()}
+        found = {kind: excerpts.sentences(top.locations(), show.get(kind)) for kind, top in self.top_scores.items()}
         found["repeated_sentences"] = [
             f"{count:,} × {excerpts.sentence(location)}" for count, location in self.repeated_sentences.most_frequent()
         ]
@@ -100,5 +100,5 @@ class CorpusStatistics:
         ]
         found["leaked_documents"] = [excerpts.document(location) for location in self.leak.shares()[2][:5]]
         for reason, examples in self.corpus.manifest["examples"].items():
-            found[f"removed_{reason}"] = [one_line(one["text"]) for one in examples]
+            found[f"removed_{reason}"] = [one_line(example["text"]) for example in examples]
         return {kind: texts for kind, texts in found.items() if texts}
