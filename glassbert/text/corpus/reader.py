@@ -41,7 +41,7 @@ REBUILD = "build the corpus again with `glassbert corpus build`"
 
 @dataclass(frozen=True)
 class Shard:
-    """Tokens (at most `shard_tokens`) with the ends of their sentences and documents.
+    """Tokens (at most `shard_tokens`, unless one document is longer) with the ends of sentences and documents.
 
     Document d has the sentences document_ends[d - 1] to document_ends[d] - 1; sentence s has the tokens
     sentence_ends[s - 1] to sentence_ends[s] - 1. The first of each starts at 0.
