@@ -23,11 +23,10 @@ from benchmarks.common import Spread, Table, describe_machine, interleave, progr
 from glassbert.engines.threads import usable_cores
 from glassbert.text.buckets import batches_by_length, padding_share
 from glassbert.text.corpus.reader import Corpus
-from glassbert.text.generator import MLMDataGenerator
-from glassbert.text.masking import NOT_ASKED, Masking
+from glassbert.text.generator import MLMDataGenerator, prefetch
+from glassbert.text.masking import IGNORED, Masking
 from glassbert.text.packing import PACKINGS, plan_rows
 from glassbert.text.pairs import TASKS, PairDataGenerator
-from glassbert.text.prefetch import prefetch
 
 ROUNDS = 5
 LENGTHS = (64, 128, 512)
@@ -88,7 +87,7 @@ class Counts:
     replacements: Any = 0
 
     def add(self, batch: Any, tokenizer: Any, special: np.ndarray) -> None:
-        asked = batch.labels != NOT_ASKED
+        asked = batch.labels != IGNORED
         ids = np.where(asked, batch.labels, batch.input_ids)
         hidden = asked & (batch.input_ids == tokenizer.mask_id)
         changed = asked & ~hidden & (batch.input_ids != ids)

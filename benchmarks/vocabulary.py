@@ -20,8 +20,8 @@ from benchmarks.common import Table, Worker, describe_machine, mib, progress, ro
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
 from glassbert.text.corpus.documents import read_documents
 from glassbert.text.normalise import Normaliser
+from glassbert.text.wordpiece import WORD
 from glassbert.text.wordpiece_files import Description
-from glassbert.text.words import WORD
 
 HELD_OUT = 100
 TRAINERS: dict[str, type[Tokenizer]] = {"ours": WordPieceTokenizer, "tokenizers": FastTokenizer}

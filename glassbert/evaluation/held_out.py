@@ -19,10 +19,10 @@ from glassbert.errors import TextError
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options
 from glassbert.text.corpus import Corpus, Shard
-from glassbert.text.corpus.layout import TRAIN, VALIDATION
-from glassbert.text.masking import NOT_ASKED, Masker, Masking
-from glassbert.text.open_text import open_corpus
-from glassbert.text.pieces import document_token_ends, sentence_runs
+from glassbert.text.corpus.build import open_corpus
+from glassbert.text.corpus.storage import TRAIN, VALIDATION
+from glassbert.text.masking import IGNORED, Masker, Masking
+from glassbert.text.segments import sentence_runs
 from glassbert.text.tokenizer import Tokenizer
 
 MASKS_VERSION = 1
@@ -64,11 +64,11 @@ def held_out(subject: Subject, options: Options) -> HeldOut:
     owners, sources, cut, before = [], [], 0, 0
     for shard in shards:
         runs = sentence_runs(shard, np.ones(len(shard.document_ends), np.bool_), length - 2, tokenizer.continues_word)
-        pieces = runs.pieces(np.zeros(len(runs.run_starts), np.bool_))
+        pieces = runs.segments(np.zeros(len(runs.run_starts), np.bool_))
         cut += int((np.diff(shard.sentence_ends.astype(np.int64), prepend=0) > length - 2).sum())
         tokens = np.asarray(shard.tokens).astype(np.int32)
         rows += [_row(tokens[s : s + n], tokenizer) for s, n in zip(pieces.starts, pieces.lengths, strict=True)]
-        owners.append(np.searchsorted(document_token_ends(shard), pieces.starts, side="right") + before)
+        owners.append(np.searchsorted(shard.document_token_ends, pieces.starts, side="right") + before)
         sources.append(np.asarray(shard.document_sources, np.int64))
         before += len(shard.document_ends)
     if not rows:
@@ -93,7 +93,7 @@ def published_masks(ids: np.ndarray, tokenizer: Tokenizer) -> tuple[np.ndarray, 
 
 def asked_places(labels: np.ndarray) -> np.ndarray:
     """Places counted through all rows."""
-    return np.flatnonzero(labels.reshape(-1) != NOT_ASKED)
+    return np.flatnonzero(labels.reshape(-1) != IGNORED)
 
 
 def retokenised(shard: Shard, old: Tokenizer, new: Tokenizer) -> Shard:

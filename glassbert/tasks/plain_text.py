@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassbert.errors import TextError
-from glassbert.text.corpus.streams import Tally, open_stream
+from glassbert.text.corpus.streams import ByteCounter, open_stream
 
 
 def read_text(path: str | Path) -> str:
     path = Path(path)
     if path.is_dir():
         raise TextError(f"{path} is a folder; name a file in it")
-    with open_stream(path, str(path), Tally()) as stream:
+    with open_stream(path, str(path), ByteCounter()) as stream:
         data: bytes = stream.read()
     try:
         text = data.decode("utf-8-sig")

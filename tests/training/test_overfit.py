@@ -4,8 +4,8 @@ import pytest
 
 from glassbert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.text import FastTokenizer, mask_tokens
-from glassbert.text.sentences import SENTENCES
 from glassbert.training.overfit import overfit_one_batch
+from tests.text.sample_sentences import SENTENCES
 
 
 @pytest.fixture(scope="module")

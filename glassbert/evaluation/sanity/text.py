@@ -9,8 +9,7 @@ import numpy as np
 
 from glassbert.evaluation.sanity.check import Check, failed
 from glassbert.text.corpus import Corpus, Split
-from glassbert.text.corpus.layout import TRAIN, VALIDATION
-from glassbert.text.pieces import document_token_ends
+from glassbert.text.corpus.storage import TRAIN, VALIDATION
 
 SHORTEST = 8  # tokens: shorter documents ("Chapter 1") may well come twice
 COPIES, SHARED = 0.1, 0.01  # of the tokens
@@ -26,7 +25,7 @@ def _documents(split: Split) -> list[tuple[bytes, int]]:
     """A hash and a length for every document that is long enough."""
     found = []
     for shard in split.shards:
-        ends = document_token_ends(shard)
+        ends = shard.document_token_ends
         tokens = np.asarray(shard.tokens)
         for start, end in zip(np.append(0, ends[:-1]).tolist(), ends.tolist(), strict=True):
             if end - start >= SHORTEST:

@@ -1,11 +1,11 @@
-"""A corpus that everybody has: the English of their own Python.
+"""The source `python:`: English text from the documentation of the Python installation.
 
-Python comes with some hundred thousand words about itself: the help topics that `help("topics")` lists, and the
-docstrings and long comments of the standard library. They are read where they are, at run time; nothing is downloaded,
-and nothing is run: modules are parsed, not imported. Each topic and each module is a document.
+Python contains more than 150,000 words of documentation: the help topics of `help("topics")`, and the docstrings
+and long comments of the standard library. They are read at run time; nothing is downloaded. Modules are parsed, not
+imported. Each topic and each module is a document.
 
-Docstrings are made for programmers, so what is no prose is left out: prompts and the output under them, signatures,
-tables, lists of options, indented code, the marks of reStructuredText.
+What is not prose is left out: prompts and their output, signatures, tables, lists of options, indented code, and the
+markup of reStructuredText.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-NO_PROSE = {"test", "tests", "idle_test", "site-packages", "__pycache__"}
+SKIPPED_FOLDERS = {"test", "tests", "idle_test", "site-packages", "__pycache__"}
 COMMENT = re.compile(r"(?:^[ \t]*#[^\n]*\n){2,}", re.MULTILINE)
 PARAGRAPH = re.compile(r"\n[ \t]*\n")
 RULED = re.compile(r"[-=~^*#+._|\s]{3,}")
@@ -37,37 +37,37 @@ EMPHASIS = re.compile(r"(?<!\w)(\*{1,2})(?=\S)([^*\n]+?)(?<=\S)\1(?!\w)")
 SIGNATURE = re.compile(r"^[\w.*\[\], ]*\w\(.*?\)\s*(?:->|--|:|=)[^.]*?(?:\s|$)")
 WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*[a-z]|\b[aAI]\b")
 SYMBOL = re.compile(r"[=<>{}\[\]|\\_@#$%^~/+]|\(\)")
-FEWEST_WORDS = 6
-FEWEST_WORDS_OF_A_DOCUMENT = 40
+MIN_SENTENCE_WORDS = 6
+MIN_DOCUMENT_WORDS = 40
 
 
-def embedded_documents() -> Iterator[str]:
-    """The documents, one paragraph a line: help topics, then modules, each by their names."""
+def python_documents() -> Iterator[str]:
+    """The documents, one paragraph per line: help topics, built-in modules, other modules, each sorted by name."""
     yield from _documents()
 
 
 @cache
 def _documents() -> tuple[str, ...]:
-    """Two megabytes that take seconds to find and are asked for more than once."""
-    return tuple(_found())
+    """Cached: two megabytes that take seconds to read, and a build reads them twice."""
+    return tuple(_read_all())
 
 
-def _found() -> Iterator[str]:
+def _read_all() -> Iterator[str]:
     seen: set[str] = set()
     for texts in chain(_topics(), _builtins(), _modules()):
         paragraphs = []
         for text in texts:
             for paragraph in prose(text):
-                if paragraph not in seen:  # many methods inherit their words
+                if paragraph not in seen:  # many methods inherit their docstring
                     seen.add(paragraph)
                     paragraphs.append(paragraph)
         document = "\n".join(paragraphs)
-        if len(document.split()) >= FEWEST_WORDS_OF_A_DOCUMENT:
+        if len(document.split()) >= MIN_DOCUMENT_WORDS:
             yield document
 
 
 def _topics() -> Iterator[list[str]]:
-    """The help topics: a dictionary of strings in a module of the standard library, which is parsed, not run."""
+    """The help topics: a dictionary of strings in a module of the standard library."""
     spec = importlib.util.find_spec("pydoc_data.topics")
     if spec is None or not spec.origin or not Path(spec.origin).exists():
         return
@@ -80,7 +80,7 @@ def _topics() -> Iterator[list[str]]:
 
 def _modules() -> Iterator[list[str]]:
     root = Path(sysconfig.get_path("stdlib"))
-    paths = (path for path in root.rglob("*.py") if not NO_PROSE & set(path.relative_to(root).parts))
+    paths = (path for path in root.rglob("*.py") if not SKIPPED_FOLDERS & set(path.relative_to(root).parts))
     for path in sorted(paths, key=lambda path: path.relative_to(root).as_posix()):
         with suppress(OSError):
             source = path.read_bytes()
@@ -88,12 +88,12 @@ def _modules() -> Iterator[list[str]]:
 
 
 def _builtins() -> Iterator[list[str]]:
-    """What is compiled into the interpreter has no source to parse; asking for it runs nothing."""
+    """Built-in modules have no source to parse; they are imported, which runs no Python code."""
     for name in sorted(sys.builtin_module_names):
         module = importlib.import_module(name)
-        holders = [module, *(value for _, value in sorted(vars(module).items()) if isinstance(value, type))]
-        members = [member for holder in holders for _, member in sorted(vars(holder).items())]
-        yield [text for thing in (*holders, *members) if isinstance(text := getattr(thing, "__doc__", None), str)]
+        owners = [module, *(value for _, value in sorted(vars(module).items()) if isinstance(value, type))]
+        members = [member for owner in owners for _, member in sorted(vars(owner).items())]
+        yield [text for item in (*owners, *members) if isinstance(text := getattr(item, "__doc__", None), str)]
 
 
 def _parsed(source: bytes) -> ast.Module:
@@ -101,12 +101,12 @@ def _parsed(source: bytes) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(source)
-    except (SyntaxError, ValueError):  # samples of bad source are part of the library
+    except (SyntaxError, ValueError):  # the library contains samples of invalid source
         return ast.Module([], [])
 
 
 def _docstrings(node: ast.AST) -> Iterator[tuple[int, str]]:
-    """Docstrings with their line. Only statements are visited: nothing else can hold a definition."""
+    """Docstrings with their line. Only statements are visited, because only they contain definitions."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         text = ast.get_docstring(node, clean=True)
         if text:
@@ -118,7 +118,7 @@ def _docstrings(node: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _comments(source: bytes) -> Iterator[tuple[int, str]]:
-    """Comments of several lines, with the line they begin in."""
+    """Comments of several lines, with their first line."""
     text = source.decode(errors="replace")
     for block in COMMENT.finditer(text):
         lines = (line.strip().lstrip("#").removeprefix(" ") for line in block[0].split("\n"))
@@ -129,7 +129,7 @@ def _comments(source: bytes) -> Iterator[tuple[int, str]]:
 
 
 def prose(text: str) -> Iterator[str]:
-    """The paragraphs of a docstring or topic that read as English, unwrapped and without marks."""
+    """The English paragraphs of a docstring or topic, unwrapped and without markup."""
     code_follows = False
     for paragraph in PARAGRAPH.split(inspect.cleandoc(text.expandtabs())):
         lines = [line for line in paragraph.split("\n") if line.strip() and not RULED.fullmatch(line)]
@@ -141,12 +141,12 @@ def prose(text: str) -> Iterator[str]:
         code_follows = paragraph.rstrip().endswith("::")
         for item in _items(lines):
             sentence = _plain(item)
-            if reads_as_english(sentence):
+            if is_english_prose(sentence):
                 yield sentence
 
 
 def _items(lines: list[str]) -> Iterator[str]:
-    """A paragraph as one text, a list as one text for each item; prompts, fields and tables end what is before them."""
+    """A paragraph as one text, a list as one text per item. Prompts, fields and tables end the text before them."""
     if any(line.lstrip().startswith((">>>", "...", "$ ", "+-", "|")) for line in lines):
         lines = list(_before_prompt(lines))
     if sum("  " in line.strip().replace(".  ", ". ") for line in lines) * 2 > len(lines):  # columns
@@ -181,11 +181,11 @@ def _plain(text: str) -> str:
     return text.removesuffix("::") + ":" if text.endswith("::") else text
 
 
-def reads_as_english(text: str) -> bool:
-    """A sentence of some length, begun like one, made of words more than of symbols."""
+def is_english_prose(text: str) -> bool:
+    """Whether a text has a minimum length, starts and ends like a sentence, and has more words than symbols."""
     words = WORD.findall(text)
     tokens = text.split()
-    if len(words) < FEWEST_WORDS or not tokens:
+    if len(words) < MIN_SENTENCE_WORDS or not tokens:
         return False
     if not (text[0].isupper() or text[0] in "\"'“("):
         return False

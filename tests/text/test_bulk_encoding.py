@@ -1,4 +1,4 @@
-"""Ids for whole corpora: equal to those of `encode`, in tables that do not grow without end."""
+"""Bulk encoding: the same ids as `encode`, with bounded caches."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from glassbert.text import WordPieceTokenizer, bulk
-from glassbert.text.bulk import cut
+from glassbert.text import WordPieceTokenizer, bulk_encoding
+from glassbert.text.bulk_encoding import split_chunks
 from tests.text.tokenizers_for_tests import description
 
 TEXTS = [
@@ -27,7 +27,7 @@ def expected(tokenizer: WordPieceTokenizer) -> list[list[int]]:
 
 def test_ids_and_counts():
     tokenizer = WordPieceTokenizer(description())
-    for _ in range(2):  # worked out, then looked up
+    for _ in range(2):  # computed, then cached
         ids, counts = tokenizer.encode_ids(TEXTS)
         assert ids.dtype == np.uint32 and counts.dtype == np.int64
         rows = [row.tolist() for row in np.split(ids, np.cumsum(counts)[:-1])]
@@ -39,22 +39,22 @@ def test_no_texts():
     assert (ids.shape, ids.dtype, counts.shape) == ((0,), np.uint32, (0,))
 
 
-def test_the_tables_stay_within_their_bounds(monkeypatch):
-    monkeypatch.setattr(bulk, "ENTRIES", 3)
-    monkeypatch.setattr(bulk, "LONGEST", 7)
+def test_the_caches_are_bounded(monkeypatch):
+    monkeypatch.setattr(bulk_encoding, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(bulk_encoding, "MAX_CACHED_LENGTH", 7)
     tokenizer = WordPieceTokenizer(description())
     for _ in range(3):
         ids, _ = tokenizer.encode_ids([*TEXTS, "a b c d e f", "unaffable playings"])
         known = list(chain.from_iterable(expected(tokenizer)))
         assert ids.tolist()[: len(known)] == known
-    table = tokenizer._part_ids
-    assert 0 < len(table) <= 3 and 0 < len(table.words) <= 3
-    assert max(map(len, [*table, *table.words])) <= 7
+    cache = tokenizer._chunk_ids
+    assert 0 < len(cache) <= 3 and 0 < len(cache.words) <= 3
+    assert max(map(len, [*cache, *cache.words])) <= 7
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"),
+    ("text", "chunks"),
     [(" a  b\n", ["a", "b"]), ("a\x0bb c", ["a\x0bb c"]), ("a\u200bb c", ["a\u200bb", "c"]), ("a\u2003b", ["a", "b"])],
 )
-def test_where_a_text_is_cut(text, parts):
-    assert cut(text) == parts
+def test_where_a_text_is_split(text, chunks):
+    assert split_chunks(text) == chunks

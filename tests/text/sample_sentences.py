@@ -1,4 +1,4 @@
-"""Thirty-two sentences: enough for a model to learn by heart, and for a first look at everything."""
+"""Thirty-two English sentences as sample text for tests."""
 
 SENTENCES = (
     "Paris is the capital of France.",

@@ -1,7 +1,15 @@
-"""Pouring tokenised documents into shards.
+"""The files of a corpus: names, types, and `ShardWriter`, which writes them.
 
-Documents arrive in groups, the way the parts of a build hold them: three flat arrays of tokens, tokens per sentence and
-sentences per document. A shard is closed before the document that would make it too large.
+    DIR/manifest.json               contents, sources and the checksum of every file; written last
+    DIR/tokenizer.json, vocab.txt   the tokenizer of the corpus
+    DIR/train-00000.tokens.npy      [tokens] token ids, 16 bits if the vocabulary allows it, no special tokens
+    DIR/train-00000.sentences.npy   [sentences] the end of each sentence in the tokens
+    DIR/train-00000.documents.npy   [documents, 2] the end of each document in the sentences, and its source number
+    DIR/validation-00000...         the same for the held-out documents
+    DIR/.building/                  exists only during a build
+
+A shard is three of these files. All are plain arrays that are memory-mapped, so a corpus may be larger than memory. A
+document is always in one shard.
 """
 
 from __future__ import annotations
@@ -14,41 +22,65 @@ from typing import Any
 import numpy as np
 
 from glassbert.files import replacing
-from glassbert.text.corpus.layout import ARRAYS, DOCUMENTS, OFFSET_TYPE, SENTENCES, TOKENS, array_file
+
+FORMAT = "glassbert-corpus"
+VERSION = 1
+MANIFEST = "manifest.json"
+BUILDING = ".building"
+TRAIN, VALIDATION = SPLITS = ("train", "validation")
+TOKENS, SENTENCES, DOCUMENTS = ARRAYS = ("tokens", "sentences", "documents")
+OFFSET_TYPE = np.dtype("<u4")
+
+
+def token_type(vocab_size: int) -> np.dtype:
+    """The smallest unsigned integer type that holds every id."""
+    return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+def array_file(split: str, shard: int, array: str) -> str:
+    return f"{split}-{shard:05d}.{array}.npy"
+
+
+def is_corpus_file(path: Path) -> bool:
+    """Whether the file name is that of a shard file."""
+    return path.name.startswith(SPLITS) and path.name.endswith(tuple(f".{array}.npy" for array in ARRAYS))
+
+
+# ---- writing shards ----
 
 
 @dataclass(frozen=True)
-class Documents:
-    """Tokenised documents, flat. Every sentence has at least one token and every document one sentence."""
+class TokenizedDocuments:
+    """Tokenized documents as flat arrays. Every sentence has at least one token, every document one sentence."""
 
     tokens: np.ndarray  # [tokens]
-    sentence_tokens: np.ndarray  # [sentences] how many tokens
-    document_sentences: np.ndarray  # [documents] how many sentences
-    sources: np.ndarray  # [documents] numbers of their sources
+    sentence_tokens: np.ndarray  # [sentences] number of tokens
+    document_sentences: np.ndarray  # [documents] number of sentences
+    sources: np.ndarray  # [documents] source numbers
 
     def document_tokens(self) -> np.ndarray:
-        """[documents] how many tokens."""
+        """[documents] the number of tokens."""
         return _sums(self.sentence_tokens, self.document_sentences)
 
-    def select(self, wanted: np.ndarray) -> Documents:
-        """Those documents for which `wanted` [documents] is true."""
+    def select(self, wanted: np.ndarray) -> TokenizedDocuments:
+        """The documents for which `wanted` (bool [documents]) is true."""
         if wanted.all():
             return self
         sentences = np.repeat(wanted, self.document_sentences)
         tokens = np.repeat(sentences, self.sentence_tokens)
-        return Documents(
+        return TokenizedDocuments(
             self.tokens[tokens],
             self.sentence_tokens[sentences],
             self.document_sentences[wanted],
             self.sources[wanted],
         )
 
-    def cut(self, begin: int, end: int) -> Documents:
+    def cut(self, begin: int, end: int) -> TokenizedDocuments:
         """The documents begin to end - 1."""
         sentence_ends = np.concatenate(([0], np.cumsum(self.document_sentences, dtype=np.int64)))
         token_ends = np.concatenate(([0], np.cumsum(self.sentence_tokens, dtype=np.int64)))
         first, last = sentence_ends[begin], sentence_ends[end]
-        return Documents(
+        return TokenizedDocuments(
             self.tokens[token_ends[first] : token_ends[last]],
             self.sentence_tokens[first:last],
             self.document_sentences[begin:end],
@@ -57,7 +89,7 @@ class Documents:
 
 
 def _sums(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The sums of consecutive runs of `values`; no run is empty."""
+    """The sums of consecutive groups of `values` of the given lengths; no group is empty."""
     if not len(lengths):
         return np.zeros(0, np.int64)
     begins = np.cumsum(lengths, dtype=np.int64) - lengths
@@ -65,22 +97,25 @@ def _sums(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 class ShardWriter:
-    """Writes the shards of one split into a folder. After `close`, `facts` is what the manifest says of them."""
+    """Writes the shards of one split into a folder. After `close`, `facts` is their entry in the manifest.
+
+    A shard is closed before a document that would exceed `shard_tokens`.
+    """
 
     def __init__(self, folder: Path, split: str, dtype: np.dtype, shard_tokens: int) -> None:
         self.folder, self.split, self.dtype, self.limit = folder, split, dtype, shard_tokens
         self.shards: list[dict[str, Any]] = []
-        self.waiting: list[Documents] = []
+        self.waiting: list[TokenizedDocuments] = []
         self.filled = 0
 
-    def add(self, documents: Documents) -> None:
+    def add(self, documents: TokenizedDocuments) -> None:
         sizes = documents.document_tokens()
         reached = np.cumsum(sizes)
         begin = 0
         while begin < len(sizes):
             before = int(reached[begin - 1]) if begin else 0
             end = int(np.searchsorted(reached, before + self.limit - self.filled, side="right"))
-            if end == begin and not self.waiting:  # a document larger than a shard is a shard of its own
+            if end == begin and not self.waiting:  # a document larger than a shard gets its own shard
                 end = begin + 1
             if end > begin:
                 self.waiting.append(documents.cut(begin, end))
@@ -115,15 +150,15 @@ class ShardWriter:
 
 
 def write_array(path: Path, values: np.ndarray) -> dict[str, Any]:
-    """Write a .npy file; its size and checksum are computed from what was meant, not from what the disk says."""
+    """Write a .npy file and return its size and checksum, computed from the data written, not read back from disk."""
     with replacing(path, "wb") as file:
-        told = _Told(file)
-        np.lib.format.write_array(told, values, allow_pickle=False)
-    return {"bytes": told.size, "sha256": told.digest.hexdigest()}
+        hashing = _HashingFile(file)
+        np.lib.format.write_array(hashing, values, allow_pickle=False)
+    return {"bytes": hashing.size, "sha256": hashing.digest.hexdigest()}
 
 
-class _Told:
-    """A file that also counts and digests what is written to it."""
+class _HashingFile:
+    """A file that counts and hashes the data written to it."""
 
     def __init__(self, file: Any) -> None:
         self.file, self.size, self.digest = file, 0, hashlib.sha256()

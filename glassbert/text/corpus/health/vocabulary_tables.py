@@ -1,7 +1,6 @@
-"""What can be said of every vocabulary entry once, so that millions of tokens need only look it up.
+"""`VocabularyTables`: properties of every vocabulary entry, as arrays indexed by token id.
 
-A built corpus is numbers; its letters, digits and odd signs are still there, in the vocabulary. One table a
-property, indexed by token id, turns a pass over the text into a few array look-ups.
+A corpus contains only token ids. These tables turn a pass over its tokens into array look-ups.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from glassbert.text.tokenizer import Tokenizer
 
 KINDS = ("Latin letters", "other letters", "digits", "punctuation", "symbols", "damaged")
 DAMAGED = ("Cc", "Cf", "Co", "Cs", "Cn")
-# The names of HTML tags, without a, b, i and u ("a < b" is no tag), and what stands behind & in an HTML entity.
+# The names of HTML tags, without a, b, i and u ("a < b" is not a tag), and the names after & in HTML entities.
 TAGS = """
 abbr article aside blockquote body br button caption code dd div dl dt em font footer form h1 h2 h3 h4 h5 h6 head header
 hr html iframe img input label li link main meta nav noscript ol option p pre script section select small span strong
@@ -26,31 +25,31 @@ ENTITIES = "amp gt lt nbsp quot apos mdash ndash rsquo lsquo ldquo rdquo hellip 
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """Tables over the vocabulary."""
+class VocabularyTables:
+    """One array per property, each [vocabulary]."""
 
-    texts: list[str]  # without `##` or the mark of a space
-    continues: np.ndarray  # bool: goes on with the word before it
+    texts: list[str]  # without `##` or space marker
+    continues: np.ndarray  # bool: continues a word
     unknown: np.ndarray  # bool
-    characters: np.ndarray  # how many
-    letters: np.ndarray  # how many of them
-    single: np.ndarray  # bool: one character alone; noise falls apart into these
+    characters: np.ndarray  # number of characters
+    letters: np.ndarray  # number of letters
+    single: np.ndarray  # bool: a single character; noise is tokenized into these
     alphanumeric: np.ndarray  # bool: letters and digits only
     opens_tag: np.ndarray  # bool: < or </
     slash: np.ndarray  # bool
     tag: np.ndarray  # bool: the name of an HTML tag
     ampersand: np.ndarray  # bool
-    entity: np.ndarray  # bool: what follows & in HTML
+    entity: np.ndarray  # bool: the name of an HTML entity, after &
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> Pieces:
+    def of(cls, tokenizer: Tokenizer) -> VocabularyTables:
         texts = [""] * tokenizer.vocab_size
         continues = np.asarray(tokenizer.continues_word, bool)
         special = set(tokenizer.special_ids)
         for token, id in tokenizer.vocabulary.items():
             if id not in special:
                 text = tokenizer.decode([id], skip_special_tokens=False).strip()
-                if not text or ("\ufffd" in text and "\ufffd" not in token):  # white space, or a part of a character
+                if not text or ("\ufffd" in text and "\ufffd" not in token):  # white space, or part of a character
                     text = token
                 texts[id] = text.removeprefix("##") if continues[id] and len(text) > 2 else text
         unknown = np.zeros(len(texts), bool)
@@ -76,7 +75,7 @@ class Pieces:
         )
 
     def character_counts(self, counts: np.ndarray) -> Counter[str]:
-        """How often each character stands in a text whose tokens were counted."""
+        """The count of each character in a text with these token counts [vocabulary]."""
         found: Counter[str] = Counter()
         for id in np.flatnonzero(counts):
             for character in self.texts[id]:
@@ -84,8 +83,8 @@ class Pieces:
         return found
 
 
-def kind_of(character: str) -> str:
-    """One of KINDS."""
+def character_kind(character: str) -> str:
+    """The kind of a character, one of KINDS."""
     category = unicodedata.category(character)
     if category in DAMAGED or character == "\ufffd":
         return "damaged"

@@ -1,4 +1,4 @@
-"""The last stage of a build: all parts are there; decide who stays, pour them into shards, and sum up."""
+"""The last stage of a build: select the documents to keep, and merge all parts into shards."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ import numpy as np
 from glassbert.errors import TextError
 from glassbert.text.corpus.cleaning import RULES
 from glassbert.text.corpus.duplicates import exact_duplicates, held_out, near_duplicates
-from glassbert.text.corpus.layout import SPLITS, TRAIN, VALIDATION
 from glassbert.text.corpus.parts import Part, part_path
 from glassbert.text.corpus.settings import Settings
-from glassbert.text.corpus.shards import ShardWriter
+from glassbert.text.corpus.storage import SPLITS, TRAIN, VALIDATION, ShardWriter
 
-EXAMPLES = 20  # removed documents the manifest shows for each reason
+EXAMPLES = 20  # removed documents per reason that the manifest shows
 
 
 @dataclass(frozen=True)
-class Poured:
-    """What the manifest says of the documents."""
+class MergeResult:
+    """The entries of the manifest about documents."""
 
     counts: dict[str, int]
     cleaning: dict[str, int]
@@ -33,8 +32,8 @@ class Poured:
     splits: dict[str, Any]
 
 
-class Table:
-    """What is known of every document of every part: its hash, source and keys, and where to find the rest."""
+class DocumentTable:
+    """The hash, source and MinHash keys of every document of all parts; the rest is read from the parts."""
 
     def __init__(self, folder: Path, parts: int) -> None:
         self.paths = [part_path(folder, number) for number in range(parts)]
@@ -58,32 +57,33 @@ class Table:
         self.hashes, self.sources, self.keys = map(np.concatenate, (hashes, sources, keys))
 
     def sketches_of(self, numbers: np.ndarray) -> Iterator[np.ndarray]:
-        """The sketches of numbered documents, in their order."""
+        """The MinHash sketches of the documents `numbers`, in order."""
         for path, begin, end in zip(self.paths, self.begins, self.begins[1:], strict=False):
-            mine = numbers[(numbers >= begin) & (numbers < end)]
-            if len(mine):
+            in_part = numbers[(numbers >= begin) & (numbers < end)]
+            if len(in_part):
                 part = Part(path)
-                yield from part["sketches"][mine - begin]
+                yield from part["sketches"][in_part - begin]
                 part.close()
 
-    def described(self, number: int) -> dict[str, Any]:
-        place = int(np.searchsorted(self.begins, number, side="right")) - 1
-        part = Part(self.paths[place])
-        text = part.about()["excerpts"][number - self.begins[place]]
+    def excerpt(self, number: int) -> dict[str, Any]:
+        """The source and the beginning of a document."""
+        part_number = int(np.searchsorted(self.begins, number, side="right")) - 1
+        part = Part(self.paths[part_number])
+        text = part.about()["excerpts"][number - self.begins[part_number]]
         part.close()
         return {"source": int(self.sources[number]), "text": text}
 
 
-def pour(
+def merge_parts(
     folder: Path,
     parts: int,
     target: Path,
     dtype: np.dtype,
     settings: Settings,
     progress: Callable[[int, int], None],
-) -> Poured:
-    """Write the shards into `target`. The outcome depends on the parts and the settings alone."""
-    table = Table(folder, parts)
+) -> MergeResult:
+    """Write the shards into `target`. The result depends only on the parts and the settings."""
+    table = DocumentTable(folder, parts)
     documents = len(table.hashes)
     removed: dict[str, np.ndarray] = {}
     kept = np.ones(documents, bool)
@@ -95,8 +95,8 @@ def pour(
         kept &= removed["near_duplicates"] < 0
     if not kept.any():
         raise TextError(
-            f"nothing is left of the {sum(table.read.values()):,} documents read: "
-            + (", ".join(f"{table.counts[rule]:,} {rule}" for rule in RULES if table.counts[rule]) or "there were none")
+            f"none of the {sum(table.read.values()):,} documents read is left: "
+            + (", ".join(f"{table.counts[rule]:,} {rule}" for rule in RULES if table.counts[rule]) or "no documents")
         )
     validation = held_out(table.hashes, table.sources, kept, settings.validation, settings.seed)
     writers = {split: ShardWriter(target, split, dtype, settings.shard_tokens) for split in SPLITS}
@@ -104,16 +104,16 @@ def pour(
     for number, path in enumerate(table.paths):
         part = Part(path)
         group = part.documents()
-        mine = slice(table.begins[number], table.begins[number + 1])
-        writers[TRAIN].add(group.select(kept[mine] & ~validation[mine]))
-        writers[VALIDATION].add(group.select(kept[mine] & validation[mine]))
-        unknown += int(part["unknown"][kept[mine]].sum())
+        in_part = slice(table.begins[number], table.begins[number + 1])
+        writers[TRAIN].add(group.select(kept[in_part] & ~validation[in_part]))
+        writers[VALIDATION].add(group.select(kept[in_part] & validation[in_part]))
+        unknown += int(part["unknown"][kept[in_part]].sum())
         part.close()
         progress(number + 1, parts)
     for writer in writers.values():
         writer.close()
     splits = {split: writer.facts for split, writer in writers.items()}
-    return Poured(
+    return MergeResult(
         counts={
             "documents_read": sum(table.read.values()),
             "documents_kept": int(kept.sum()),
@@ -132,6 +132,6 @@ def pour(
     )
 
 
-def _examples(table: Table, originals: np.ndarray) -> list[dict[str, Any]]:
+def _examples(table: DocumentTable, originals: np.ndarray) -> list[dict[str, Any]]:
     numbers = np.flatnonzero(originals >= 0)[:EXAMPLES]
-    return [{**table.described(number), "of": table.described(int(originals[number]))} for number in numbers.tolist()]
+    return [{**table.excerpt(number), "of": table.excerpt(int(originals[number]))} for number in numbers.tolist()]

@@ -1,12 +1,12 @@
-"""The English of this Python: enough of it, always the same, and prose."""
+"""The documentation of this Python as a source: enough text, deterministic, and prose."""
 
 from __future__ import annotations
 
 import re
 import sys
 
-from glassbert.text.corpus import embedded
-from glassbert.text.corpus.embedded import embedded_documents, prose
+from glassbert.text.corpus import python_docs
+from glassbert.text.corpus.python_docs import prose, python_documents
 
 
 def test_what_is_prose() -> None:
@@ -40,7 +40,7 @@ def test_what_is_prose() -> None:
 
 def test_there_is_enough_and_it_reads_as_english() -> None:
     before = set(sys.modules)
-    documents = list(embedded_documents())
+    documents = list(python_documents())
     words = [word for document in documents for word in document.split()]
     assert len(documents) > 200 and len(words) > 150_000
     common = {"the", "of", "a", "to", "is", "and", "in", "that", "for", "if"}
@@ -51,6 +51,6 @@ def test_there_is_enough_and_it_reads_as_english() -> None:
 
 
 def test_it_is_the_same_every_time() -> None:
-    again = embedded._found()
-    for document in list(embedded_documents())[:150]:
+    again = python_docs._read_all()
+    for document in list(python_documents())[:150]:
         assert next(again) == document

@@ -1,4 +1,4 @@
-"""Small corpora of made-up token ids, in memory, with all that batches need of a tokenizer."""
+"""Small in-memory corpora of artificial token ids, and a minimal tokenizer for batches."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ def tokenizer(fingerprint: str = "a" * 64) -> Any:
 
 
 def shard(documents: Sequence[Sequence[int]], first: int = 0, sources: int = 2) -> Shard:
-    """A shard whose documents have sentences of these lengths. Its tokens count up from `first`, skipping no number.
-
-    So a token says where it stood: see `numbered`.
+    """A shard whose documents have sentences of these lengths. Its tokens are first, first + 1, ..., so that a token
+    gives its position; see `numbered`.
     """
     lengths = [length for document in documents for length in document]
     tokens = first + np.arange(sum(lengths))
@@ -52,7 +51,7 @@ def split(name: str, shards: list[Shard]) -> Split:
 
 
 def corpus(folder: Path = Path("nowhere"), documents: int = 40, seed: int = 0) -> Corpus:
-    """Two sources, two shards to train on, one held out; ordinary ids drawn at random."""
+    """Two sources, two training shards, one held-out shard, with random ordinary ids."""
     draw = np.random.default_rng(seed)
     splits = {}
     for name, shards in (("train", 2), ("validation", 1)):

@@ -1,8 +1,7 @@
-"""The folder a corpus is built in: whose it is, what an earlier run left, and how a finished corpus moves in.
+"""The folder of a build: locking, resuming an interrupted build, and installing the finished corpus.
 
-All work happens in DIR/.building. plan.json there says what is being built; the parts beside it are kept when a run is
-interrupted, and taken up by the next run that asks for the same. A corpus that is there already stays whole until the
-new one replaces it.
+All temporary files are in DIR/.building. plan.json describes the build. The parts of an interrupted build are kept, and
+the next build with the same plan uses them. An existing corpus stays intact until the new one replaces it.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from typing import Any
 
 from glassbert.errors import TextError
 from glassbert.files import explained, write_json
-from glassbert.text.corpus.layout import BUILDING, MANIFEST, is_corpus_file
 from glassbert.text.corpus.reader import read_manifest
+from glassbert.text.corpus.storage import BUILDING, MANIFEST, is_corpus_file
+from glassbert.text.wordpiece_files import FILES as TOKENIZER_FILES
 
 PLAN = "plan.json"
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
 
 
-class Workshop:
-    """DIR and DIR/.building while a build has them."""
+class BuildFolder:
+    """The paths in DIR and DIR/.building during a build."""
 
     def __init__(self, output: Path, force: bool) -> None:
         self.output, self.force = output, force
@@ -33,20 +32,24 @@ class Workshop:
         self.parts = self.building / "parts"
         self.tokenizer = self.building / "tokenizer"
         self.ready = self.building / "ready"
-        self.spool = self.building / "standard-input"
+        self.standard_input = self.building / "standard-input"
 
     def finished(self) -> dict[str, Any] | None:
-        """The manifest of the corpus that is there, if one is."""
+        """The manifest of the finished corpus in the folder, or None."""
         return read_manifest(self.output) if (self.output / MANIFEST).exists() else None
 
     def earlier_plan(self) -> dict[str, Any] | None:
+        """The plan of an interrupted build, or None."""
         try:
             return json.loads((self.building / PLAN).read_bytes())
         except (OSError, ValueError):
             return None
 
-    def take_up(self, plan: dict[str, Any]) -> bool:
-        """Whether parts of an earlier run can be used for `plan`. An unfinished build of something else is an error."""
+    def can_resume(self, plan: dict[str, Any]) -> bool:
+        """Whether the parts of an interrupted build fit `plan`.
+
+        The parts of a different plan are discarded with `force`; otherwise they raise TextError.
+        """
         earlier = self.earlier_plan()
         if earlier is None:
             self.clear()
@@ -56,19 +59,20 @@ class Workshop:
             return True
         if not self.force:
             raise TextError(
-                f"an unfinished build in {self.output} differs from this one: {difference}; "
-                "run the earlier command again to finish it, or use --force to begin anew"
+                f"{self.output} contains an unfinished build that differs from this one: {difference}; "
+                "run the earlier command again to finish it, or use --force to start again"
             )
         self.clear()
         return False
 
     def begin(self, plan: dict[str, Any]) -> None:
+        """Create the folder of the parts and write plan.json."""
         with explained(self.parts):
             self.parts.mkdir(parents=True, exist_ok=True)
         write_json(self.building / PLAN, plan)
 
     def install(self, manifest: dict[str, Any]) -> None:
-        """Move everything that is ready into place, the manifest last, and tidy up."""
+        """Move the finished files into the output folder, the manifest last, and remove the build files."""
         new = {path.name for path in self.ready.iterdir()}
         with explained(self.output):
             (self.output / MANIFEST).unlink(missing_ok=True)
@@ -78,59 +82,59 @@ class Workshop:
             for name in sorted(new):
                 os.replace(self.ready / name, self.output / name)
         write_json(self.output / MANIFEST, manifest)
-        self.tidy()
+        self.remove_build_files()
 
-    def tidy(self) -> None:
+    def remove_build_files(self) -> None:
         shutil.rmtree(self.building, ignore_errors=True)
 
     def clear(self) -> None:
-        """Forget what an earlier run did."""
+        """Remove the files of an earlier build."""
         for path in (self.parts, self.tokenizer, self.ready):
             shutil.rmtree(path, ignore_errors=True)
         (self.building / PLAN).unlink(missing_ok=True)
 
 
 @contextmanager
-def workshop(output: Path, force: bool) -> Iterator[Workshop]:
-    """The folder for one build alone. What belongs to somebody else is left alone."""
+def open_build_folder(output: Path, force: bool) -> Iterator[BuildFolder]:
+    """Create and lock the folder of a build. A folder with other files raises TextError without `force`."""
     if output.exists() and not output.is_dir():
-        raise TextError(f"{output} is a file; a corpus needs a folder")
-    ours = (output / MANIFEST).exists() or (output / BUILDING).exists()
-    if output.exists() and not ours and not force and any(output.iterdir()):
-        raise TextError(f"{output} holds something else already; name an empty or new folder, or use --force")
-    place = Workshop(output, force)
+        raise TextError(f"{output} is a file; the output of a build must be a folder")
+    is_corpus = (output / MANIFEST).exists() or (output / BUILDING).exists()
+    if output.exists() and not is_corpus and not force and any(output.iterdir()):
+        raise TextError(f"{output} contains other files; use an empty or new folder, or --force")
+    folder = BuildFolder(output, force)
     new = not output.exists()
-    with explained(place.building):
-        place.building.mkdir(parents=True, exist_ok=True)
-    with _alone(place.building / "lock", output):
+    with explained(folder.building):
+        folder.building.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.building / "lock", output):
         try:
-            yield place
+            yield folder
         finally:
-            if place.earlier_plan() is None:
-                place.tidy()  # nothing in it that a later run could use
+            if folder.earlier_plan() is None:
+                folder.remove_build_files()  # a later run could not use them
             if new and not any(output.iterdir()):
                 output.rmdir()
 
 
 @contextmanager
-def _alone(path: Path, output: Path) -> Iterator[None]:
+def _locked(path: Path, output: Path) -> Iterator[None]:
     import fcntl
 
     with open(path, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise TextError(f"another build is at work in {output}") from None
+            raise TextError(f"another build is running in {output}") from None
         yield
 
 
 def _difference(earlier: dict[str, Any], now: dict[str, Any]) -> str:
-    """What differs between two plans, in words; empty if nothing does that matters."""
+    """The first relevant difference between two plans as a text, or ""."""
     before, after = earlier["settings"], now["settings"]
     for name in after:
         if before.get(name) != after[name]:
             if name == "on_bad_text" and before[name] == "error":
-                continue  # no part that exists met any bad text
+                continue  # the existing parts contain no bad text
             return f"{name} was {before.get(name)} and is {after[name]}"
     old = {source["name"]: source for source in earlier["sources"]}
     new = {source["name"]: source for source in now["sources"]}
