@@ -53,7 +53,7 @@ def create_model(
 
     Options of the loss come by their names: class_weights, positive_weights, label_smoothing, focal_gamma, temperature,
     target_mean, target_scale, huber_delta. With a `window` the encoder reads series instead of words; patch, stride,
-    centre, divide, shortcut, mean and scale describe how (`glassbert.models.series`). All of it is saved with the model.
+    centre, divide, shortcut, mean and scale describe how (`glassbert.models.series`). All of it is saved with it.
     """
     if name not in model_names():
         raise ConfigError(unknown("model", name, model_names()))

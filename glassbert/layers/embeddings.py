@@ -10,8 +10,8 @@ A window of a series is normalised and cut into patches:
     patch_t = z[t·stride : t·stride + patch]              [B, T, P]
 
 Centre and spread are those of the window itself, and the forecast is scaled back with the same two numbers
-(`glassbert.models.heads.forecast`). Neither has parameters: with one series, a learned scale and shift would repeat what
-the projection can do. The values are inputs, so no gradient goes further than the projection.
+(`glassbert.models.heads.forecast`). Neither has parameters: with one series, a learned scale and shift would repeat
+what the projection can do. The values are inputs, so no gradient goes further than the projection.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ class Embeddings:
         return parameters
 
     def input_parameters(self) -> list[Parameter]:
+        raise NotImplementedError
+
+    def forward(self, batch: Any, scope: Scope) -> Array:
+        raise NotImplementedError
+
+    def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
         raise NotImplementedError
 
     def after_sum(self, x: Array, scope: Scope) -> Array:

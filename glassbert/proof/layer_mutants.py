@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import numpy as np
 
 from glassbert.arrays import FlatGradients, ThreadGradients
@@ -53,10 +55,10 @@ class Without:
         return getattr(self.gradients, name)
 
 
-def _without(scope, name):
+def _without(scope: Any, name: str) -> Scope:
     """The scope with such gradients."""
     return Scope(
-        scope.ops, scope.parameters, scope.cache, Without(scope.gradients, name), scope.dropout_source, scope.prefix,
+        scope.ops, scope.parameters, scope.cache, cast(Any, Without(scope.gradients, name)), scope.dropout_source, scope.prefix,
         scope.parameter_prefix,
     )  # fmt: skip
 
@@ -158,7 +160,7 @@ def _(self, dy, scope, context):
         result = right(scope, key, d, **hints)
         return result if key != "attention" else (result[0], *(x[:, :, :length] for x in result[1:3]), None)
 
-    Scope.run_backward = first_keys  # type: ignore[method-assign]
+    Scope.run_backward = first_keys  # type: ignore[method-assign, assignment]
     try:
         return right_attention_backward(self, dy, scope, shifted)
     finally:
@@ -253,16 +255,14 @@ def _(self, doutput, scope):
     return first + 2.0 * second.reshape(first.shape)
 
 
-@wrong_in({embedding.EmbeddingHead: "join_pairs"}, "embeddings: the rows of a pair exchange gradients", "embedding")
-@staticmethod
-def _(first, second):
-    return np.stack([second, first], 1)
+wrong_in({embedding.EmbeddingHead: "join_pairs"}, "embeddings: the rows of a pair exchange gradients", "embedding")(
+    staticmethod(lambda first, second: np.stack([second, first], 1))
+)
 
 
-@wrong_in({embedding.EmbeddingHead: "join_pairs"}, "embeddings: pairs laid out one half after the other", "embedding")
-@staticmethod
-def _(first, second):
-    return np.concatenate([first, second])
+wrong_in({embedding.EmbeddingHead: "join_pairs"}, "embeddings: pairs laid out one half after the other", "embedding")(
+    staticmethod(lambda first, second: np.concatenate([first, second]))
+)
 
 
 @wrong_in({tokens.SpanHead: "backward"}, "spans: padding passes a gradient on", "span: scores, ragged")

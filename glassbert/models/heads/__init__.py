@@ -92,9 +92,7 @@ def resolve_head(name: str, num_labels: int | None = None, loss: str | None = No
     if fixed is not None and num_labels not in (None, 0, fixed, fixed + 1):
         raise ConfigError(f"a {name} head has one output; num_labels {num_labels} does not fit")
     if loss is not None and loss != said["loss"]:
-        raise ConfigError(
-            f"a {name} head has the loss {said['loss']}; head='sequence' takes another loss, such as {loss!r}"
-        )
+        raise ConfigError(f"a {name} head has the loss {said['loss']}; for {loss!r} give head='sequence'")
     return HeadChoice(said["kind"], fixed or num_labels or DEFAULT_LABELS.get(name), said["loss"])
 
 

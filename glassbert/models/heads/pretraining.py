@@ -20,8 +20,8 @@ from glassbert.models.inputs import as_array
 class PretrainingHead(Head):
     """The masked words, and whether two sentences belong together.
 
-    Its output maps the kind of each part to the scores of that part, and its loss is the sum of the two losses. Training
-    with weights takes the parts one by one (`glassbert.training.objectives`).
+    Its output maps the kind of each part to its scores, and its loss is the sum of the two losses. Training with
+    weights takes the parts one by one (`glassbert.training.objectives`).
     """
 
     kind = "pretraining"
