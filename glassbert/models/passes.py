@@ -6,8 +6,8 @@
     run.loss(objective, targets)              a loss, or what the objective returns
     run.backward(gradients, ...)              gradients by the name of their parameter
 
-The model, the training step, evaluation and saliency all use this one object. On NumPy it splits the batch over threads,
-and a part may leave out its padding; on MLX it is the body of a compiled function. It is also the cache that
+The model, the training step, evaluation and saliency all use this one object. On NumPy it splits the batch over
+threads, and a part may leave out its padding; on MLX it is the body of a compiled function. It is also the cache that
 `model.forward` and `model.loss` return: every value of the pass by its dotted name, in the shape of the whole batch.
 """
 

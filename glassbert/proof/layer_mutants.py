@@ -58,8 +58,8 @@ class Without:
 def _without(scope: Any, name: str) -> Scope:
     """The scope with such gradients."""
     return Scope(
-        scope.ops, scope.parameters, scope.cache, cast(Any, Without(scope.gradients, name)), scope.dropout_source, scope.prefix,
-        scope.parameter_prefix,
+        scope.ops, scope.parameters, scope.cache, cast(Any, Without(scope.gradients, name)), scope.dropout_source,
+        scope.prefix, scope.parameter_prefix,
     )  # fmt: skip
 
 

@@ -5,8 +5,8 @@ or model replaces a function of it for a while. Both run over the plain operatio
 differences. A mutant of a kernel replaces the kernel and is compared with the plain operation.
 
 `suspects` names the subjects, or the beginnings of the names, of the cases that are run. A mutant that they let pass
-has survived, and that fails the check. `harmless` mutants are right gradients written in another way: flagging one of them
-is a mistake of the checker.
+has survived, and that fails the check. `harmless` mutants are right gradients written in another way: flagging one of
+them is a mistake of the checker.
 """
 
 from __future__ import annotations
