@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glassbert.training.fill_mask import fill_mask, load_for_filling
+from glassbert.training.fill_mask import fill_mask, load_with_tokenizer
 
 
 def run(
@@ -25,7 +25,7 @@ def run(
 
     glassbert fill-mask runs/mini "Paris is the [MASK] of France."
     """
-    loaded, tokenizer = load_for_filling(model, engine)
+    loaded, tokenizer = load_with_tokenizer(model, engine)
     found = fill_mask(loaded, tokenizer, sentence, top)
     if as_json:
         typer.echo(json.dumps([[{"word": a.word, "chance": a.chance} for a in answers] for answers in found]))

@@ -44,7 +44,7 @@ def summary(history: History) -> dict[str, Any]:
     return {
         "name": history.run.name,
         "state": history.state,
-        "parameters": history.receipt["model"]["parameters"],
+        "parameters": history.info["model"]["parameters"],
         "steps": result.get("steps", last["step"]),
         "tokens": result.get("tokens", last["tokens"]),
         "seconds": seconds,

@@ -27,15 +27,15 @@ from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.finetuning.tuner_state import Learnable, ParameterFile, SeedFolder, Tuned, TuningState
 from glassbert.metrics import Metric, Scores
 from glassbert.models.model import Model
+from glassbert.training.budget import Allowance, Clock, Interval
 from glassbert.training.checkpointing import prune, read_checkpoint, write_checkpoint
-from glassbert.training.clock import Allowance, Clock, Pace
-from glassbert.training.diagnose import explain_bad_step
 from glassbert.training.display import Display, NoDisplay
 from glassbert.training.ema import EMA
 from glassbert.training.log import NoLog, RunLog
 from glassbert.training.optimizers import make_optimizer
 from glassbert.training.schedules import make_schedule
 from glassbert.training.step import TrainingStep
+from glassbert.training.step_results import explain_bad_step
 
 LINES = 200  # of the log, for the steps of one seed
 SMOOTHING = 0.97
@@ -90,8 +90,8 @@ class FineTuner:
         rows = settings.physical_batch
         self.step = TrainingStep(model, self.optimizer, physical_batch=rows and rows * examples.group, ema=self.average)
         self.state = TuningState()
-        self.evaluating = Pace(None, self.epochs * settings.evaluations)
-        self.writing = Pace(None, LINES)
+        self.evaluating = Interval(None, self.epochs * settings.evaluations)
+        self.writing = Interval(None, LINES)
         self.drawing, self.saving = Allowance(0.01, least=0.2), Allowance(SAVING_SHARE, least=20.0)
         self.clock = Clock()
         self._batches: list[np.ndarray] = []
@@ -259,7 +259,7 @@ class FineTuner:
         if self.state.skipped_in_a_row:
             return
         self.state.seconds = self.clock.elapsed
-        self.state.log_position = self.log.settle()
+        self.state.log_position = self.log.sync()
         arrays = {f"optimizer/{name}": array for name, array in self.optimizer.state_arrays().items()}
         if self.average is not None:
             arrays |= self.average.state_arrays()

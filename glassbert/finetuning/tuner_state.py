@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import TrainingError
 from glassbert.models.model import Model
-from glassbert.training.optimizers.checks import check_fit
+from glassbert.training.optimizers.base import check_fit
 from glassbert.training.run_folder import RunFolder
 
 WEIGHTS = "weights.safetensors"

@@ -19,7 +19,7 @@ from glassbert.layers.scope import Cache, Scope
 from glassbert.models.encoder import Batch, encode, encode_backward
 from glassbert.models.heads import pad_rows
 from glassbert.training.curvature import drawing
-from glassbert.training.results import StepResult, Watched
+from glassbert.training.step_results import StepResult, Watched
 from glassbert.training.workers import Alone
 
 if TYPE_CHECKING:

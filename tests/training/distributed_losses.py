@@ -51,7 +51,7 @@ def train(arguments: argparse.Namespace, workers: Workers) -> dict[str, Any]:
     model = BertWithHead(config, "mlm", engine=arguments.engine, threads=arguments.threads, seed=5)
     model.set_training(True)
     step = TrainingStep(model, AdamW(model, 1e-3), workers=workers, physical_batch=arguments.physical_batch)
-    workers.check_equal(model, "at the start")
+    workers.check_weights(model, "at the start")
     share = ROWS // workers.size
     rows = slice(workers.rank * share, (workers.rank + 1) * share)
     losses, norms = [], []
@@ -63,10 +63,10 @@ def train(arguments: argparse.Namespace, workers: Workers) -> dict[str, Any]:
         losses.append(float(result.loss))
         norms.append(float(result.gradient_norm))
         if index % 50 == 4:
-            workers.check_equal(model, f"at step {index + 1}")
+            workers.check_weights(model, f"at step {index + 1}")
     seconds = time.perf_counter() - began
-    workers.check_equal(model, "at the end")
-    shared = workers.share(f"from {workers.rank}: é"), workers.decide([0.1 + workers.rank], [workers.rank == 1])
+    workers.check_weights(model, "at the end")
+    shared = workers.broadcast(f"from {workers.rank}: é"), workers.decide([0.1 + workers.rank], [workers.rank == 1])
     return {
         "workers": workers.name, "size": workers.size, "threads": workers.threads, "losses": losses, "norms": norms,
         "milliseconds": 1000 * seconds / max(arguments.steps, 1), "shared": shared,

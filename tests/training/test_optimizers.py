@@ -198,7 +198,7 @@ def test_a_state_of_something_else_is_refused_whole():
         optimizer.load_state_arrays(other.state_arrays())
     arrays = {name: array + 1 for name, array in optimizer.state_arrays().items()}
     arrays["square/head.norm.bias"] = np.zeros(5)
-    with pytest.raises(TrainingError, match=r"'square/head.norm.bias' has the shape \(5,\), and \(12,\) is needed"):
+    with pytest.raises(TrainingError, match=r"'square/head.norm.bias' has the shape \(5,\), but \(12,\) is needed"):
         optimizer.load_state_arrays(arrays)
     assert not any(array.any() for array in optimizer.state_arrays().values())
     with pytest.raises(TrainingError, match="'extra', which belongs to another"):

@@ -8,23 +8,22 @@ import pytest
 from rich.console import Console
 
 from glassbert.errors import TrainingError
-from glassbert.training.attention_entropy import entropy
-from glassbert.training.clock import Allowance, Budget, Clock, Pace, times_in_a_run
+from glassbert.training.budget import Allowance, Budget, Clock, Interval, times_in_a_run
 from glassbert.training.display import (
     LiveDisplay,
     PlainDisplay,
     Status,
-    changes,
+    distinct_words,
     duration,
     picture,
     plain_line,
     sparkline,
 )
-from glassbert.training.finishing import until
-from glassbert.training.forecast import forecast
-from glassbert.training.log import RunLog, read_log
+from glassbert.training.finishing import until_deadline
+from glassbert.training.history import forecast_final_loss
+from glassbert.training.log import RunLog, TensorBoard, read_log
+from glassbert.training.monitor import entropy
 from glassbert.training.run_folder import RunFolder, new_run_folder
-from glassbert.training.sinks import TensorBoard
 
 
 class Hand:
@@ -74,9 +73,9 @@ def test_the_learning_rate_is_read_in_the_middle_of_a_step():
 
 
 def test_pace_by_steps_and_by_share():
-    assert [step for step in range(1, 10) if Pace(3, 0).due(step, 0, 0)] == [3, 6, 9]
-    pace = Pace(None, 4)
-    assert [i for i in range(1, 11) if pace.due(i, (i - 1) / 10, i / 10)] == [3, 5, 8, 10]
+    assert [step for step in range(1, 10) if Interval(3, 0).due(step, 0, 0)] == [3, 6, 9]
+    interval = Interval(None, 4)
+    assert [i for i in range(1, 11) if interval.due(i, (i - 1) / 10, i / 10)] == [3, 5, 8, 10]
 
 
 def test_short_runs_are_evaluated_rarely():
@@ -106,15 +105,15 @@ def test_the_last_evaluation_ends_in_time_but_not_before_it_has_something_to_say
             hand.time += 1
             yield i
 
-    assert list(until(batches(), clock, 4.0)) == [0, 1, 2, 3]
-    assert list(until(batches(), clock, 4.0, least=3)) == [0, 1, 2]  # it is too late already
+    assert list(until_deadline(batches(), clock, 4.0)) == [0, 1, 2, 3]
+    assert list(until_deadline(batches(), clock, 4.0, least=3)) == [0, 1, 2]  # it is too late already
 
 
 def test_a_log_is_cut_where_its_checkpoint_was(tmp_path):
     path = tmp_path / "log.jsonl"
     log = RunLog(path)
     log.write("train", 1, 0.1, loss=2.0)
-    position = log.settle()
+    position = log.sync()
     log.write("train", 2, 0.2, loss=float("nan"))
     log.close()
     assert [line["loss"] for line in read_log(path)] == [2.0, "nan"]
@@ -122,7 +121,7 @@ def test_a_log_is_cut_where_its_checkpoint_was(tmp_path):
     log.write("train", 2, 0.3, loss=1.5)
     log.close()
     assert [line["loss"] for line in read_log(path)] == [2.0, 1.5]
-    with pytest.raises(TrainingError, match="shorter than its checkpoint says"):
+    with pytest.raises(TrainingError, match="is shorter than the 10000 bytes in the checkpoint"):
         RunLog(path, 10_000)
 
 
@@ -163,29 +162,32 @@ def test_the_forecast_finds_a_power_law_and_its_range_holds_it(slope):
     rng = np.random.default_rng(0)
     progress = np.linspace(0, 1, 21)
     losses = 4.0 * np.maximum(progress, 0.001) ** slope * np.exp(rng.normal(0, 0.003, 21))
-    first, later = forecast(evaluated(progress[:3], losses[:3])), forecast(evaluated(progress[:13], losses[:13]))
+    first, later = (
+        forecast_final_loss(evaluated(progress[:3], losses[:3])),
+        forecast_final_loss(evaluated(progress[:13], losses[:13])),
+    )
     assert first.low <= 4.0 <= first.high and first.high - first.low < 2.2
     assert abs(later.loss - 4.0) < 0.1 and later.high - later.low < 0.6
     assert (first.loss < 4.0) == (slope > -0.15) or slope == -0.15  # drawn towards the usual slope
 
 
 def test_a_forecast_needs_a_tenth_of_the_run_and_one_evaluation_will_do():
-    assert forecast([]) is None
-    assert forecast(evaluated([0.0, 0.05], [9.0, 6.0])) is None
-    assert forecast(evaluated([0.0, 0.25], [9.0, 6.0])).loss == pytest.approx(6.0 * 0.25**0.15)
+    assert forecast_final_loss([]) is None
+    assert forecast_final_loss(evaluated([0.0, 0.05], [9.0, 6.0])) is None
+    assert forecast_final_loss(evaluated([0.0, 0.25], [9.0, 6.0])).loss == pytest.approx(6.0 * 0.25**0.15)
 
 
 def test_a_forecast_goes_by_rows_of_one_length():
     short, long = evaluated([0.4, 0.5], [2.0, 1.9], 64), evaluated([0.6, 0.7], [3.0, 2.9], 128)
-    assert forecast(short + long) == forecast(long)
+    assert forecast_final_loss(short + long) == forecast_final_loss(long)
 
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan, "nan"])
 def test_a_forecast_survives_numbers_that_are_not_finite(bad):
     lines = evaluated([0.1, 0.15, 0.2], [6.0, 5.0, 4.8])
     lines[1]["loss"] = bad
-    assert math.isfinite(forecast(lines).loss)
-    assert forecast(lines[:2]) is None
+    assert math.isfinite(forecast_final_loss(lines).loss)
+    assert forecast_final_loss(lines[:2]) is None
 
 
 def test_entropy_of_attention():
@@ -232,7 +234,7 @@ def test_plain_lines_come_every_twentieth(capsys):
 
 def test_small_words():
     assert duration(95) == "1:35" and duration(3700) == "1:01:40"
-    assert changes([(0, "a"), (1, "a"), (2, "b"), (3, "a")]) == ["a", "b", "a"]
+    assert distinct_words([(0, "a"), (1, "a"), (2, "b"), (3, "a")]) == ["a", "b", "a"]
     assert sparkline([3.0, 2.0, 1.0, 0.0], 4) == "█▆▃▁"
     assert len(sparkline([float(i) for i in range(100)], 20)) == 20
     assert sparkline([1.0], 10) == "▁"

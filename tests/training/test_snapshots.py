@@ -5,9 +5,9 @@ from safetensors.numpy import load_file
 
 import glassbert
 from glassbert.errors import TrainingError
+from glassbert.training.checkpointing import drop_later_snapshots, find_snapshots, snapshot_due, write_snapshot
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.settings import TrainingSettings
-from glassbert.training.snapshots import drop_later_snapshots, find_snapshots, snapshot_due, write_snapshot
 from glassbert.training.trainer import Trainer
 from tests.models.small import make
 from tests.training.toy import make_trainer

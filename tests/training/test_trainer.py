@@ -11,10 +11,10 @@ from safetensors.numpy import load_file
 import glassbert
 from glassbert.errors import GlassBertError, TrainingError
 from glassbert.training import trainer as trainer_module
-from glassbert.training.diagnose import explain_bad_step
 from glassbert.training.display import NoDisplay
 from glassbert.training.log import read_log
 from glassbert.training.settings import TrainingSettings
+from glassbert.training.step_results import explain_bad_step
 from glassbert.training.trainer import LargerBERTTrainer, Trainer
 from tests.training.toy import make_trainer
 
@@ -112,22 +112,22 @@ def test_old_checkpoints_are_pruned_and_the_best_is_kept(corpus, tmp_path):
 
 
 def test_ctrl_c_saves_and_the_run_goes_on(corpus, tmp_path, monkeypatch):
-    class Asked(trainer_module.Interrupts):
+    class StopAfterSixLooks(trainer_module.Interrupts):
         def __init__(self):
             super().__init__()
             self.looks = 0
 
         @property
-        def asked(self):
+        def requested(self):
             self.looks += 1
             return self.looks > 6
 
-        @asked.setter
-        def asked(self, value):
+        @requested.setter
+        def requested(self, value):
             pass
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer_module, "Interrupts", Asked)
+        patch.setattr(trainer_module, "Interrupts", StopAfterSixLooks)
         result = make_trainer(corpus, tmp_path / "run").train()
     assert result.stopped == "interrupted" and 0 < result.steps < 12
     assert not (tmp_path / "run" / "model").exists()
@@ -137,8 +137,8 @@ def test_ctrl_c_saves_and_the_run_goes_on(corpus, tmp_path, monkeypatch):
 
 def test_patience_ends_a_run_that_learns_nothing(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", steps=50, learning_rate=1e-12, evaluate_every=2, patience=3)
-    evaluate, losses = trainer.machinery.evaluate, iter([1.0, *[2.0] * 50])
-    trainer.machinery.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+    evaluate, losses = trainer.components.evaluate, iter([1.0, *[2.0] * 50])
+    trainer.components.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
     result = trainer.train()
     del evaluate
     assert result.stopped == "early" and result.steps == 6
@@ -146,7 +146,7 @@ def test_patience_ends_a_run_that_learns_nothing(corpus, tmp_path):
 
 def test_a_bad_step_is_skipped_counted_and_explained(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run")
-    run, calls = trainer.machinery.step.run, []
+    run, calls = trainer.components.step.run, []
 
     def sabotaged(prepared):
         calls.append(1)
@@ -158,7 +158,7 @@ def test_a_bad_step_is_skipped_counted_and_explained(corpus, tmp_path):
             return result
         return run(prepared)
 
-    trainer.machinery.step.run = sabotaged
+    trainer.components.step.run = sabotaged
     assert trainer.train().skipped == 1
     events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
     assert events and events[0].startswith("Step 4 was skipped: loss nan")
@@ -168,7 +168,7 @@ def test_rotary_positions_need_not_count_from_zero_in_every_piece(corpus, tmp_pa
     trainer = make_trainer(corpus, tmp_path / "run", model={"positions": "rotary"})
     batch = trainer.data.sources[16].batch(0, 0)
     assert (batch.position_ids[:, 1:] == 0).any(), "some row must hold several pieces"
-    inputs = trainer.machinery.inputs(batch)
+    inputs = trainer.components.inputs(batch)
     assert "position_ids" not in inputs
     counted, _ = trainer.model.forward(**without_labels(inputs), position_ids=batch.position_ids)
     through, _ = trainer.model.forward(**without_labels(inputs))
@@ -189,7 +189,7 @@ def test_too_many_bad_steps_end_the_run_with_its_checkpoint_whole(corpus, tmp_pa
             trainer.model.parameters["layers.0.ffn.up.weight"][0, 0] = np.nan
 
     trainer.one_step = poisoned
-    with pytest.raises(TrainingError, match="The checkpoint of step 6 is whole"):
+    with pytest.raises(TrainingError, match="The checkpoint of step 6 is complete"):
         trainer.train()
     events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
     assert "the parameter layers.0.ffn.up.weight" in events[0]
@@ -205,7 +205,7 @@ def test_a_finished_run_is_not_resumed(corpus, tmp_path):
 def test_a_folder_that_holds_a_run_is_left_alone(corpus, tmp_path):
     make_trainer(corpus, tmp_path / "run").train()
     before = (tmp_path / "run" / "result.json").read_text()
-    with pytest.raises(TrainingError, match="already holds a run"):
+    with pytest.raises(TrainingError, match="already contains a run"):
         make_trainer(corpus, tmp_path / "run").train()
     assert (tmp_path / "run" / "result.json").read_text() == before
 
@@ -223,11 +223,11 @@ def test_another_corpus_or_model_is_refused_on_resume(corpus, tmp_path, monkeypa
     path = tmp_path / "run" / "settings.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "fingerprint": "other"}))
-    with pytest.raises(TrainingError, match="not the one it began with"):
+    with pytest.raises(TrainingError, match="has changed since the run started"):
         Trainer.resume(tmp_path / "run")
     content["settings"]["model"]["hidden_size"] = 32
     path.write_text(json.dumps(content))
-    with pytest.raises(TrainingError, match="hidden_size 16, and its settings now give 32"):
+    with pytest.raises(TrainingError, match="hidden_size 16, but its settings now give 32"):
         Trainer.resume(tmp_path / "run")
 
 
@@ -253,7 +253,7 @@ def test_a_disk_that_fills_up_costs_no_checkpoint(corpus, tmp_path, monkeypatch)
         save_file(tensors, path, *rest)
 
     monkeypatch.setattr(checkpointing, "save_file", full)
-    with pytest.raises(TrainingError, match=r"the disk is full; the checkpoint of step 4 is whole.*glassbert resume"):
+    with pytest.raises(TrainingError, match=r"disk is full; the checkpoint of step 4 is complete.*glassbert resume"):
         trainer.train()
     monkeypatch.setattr(checkpointing, "save_file", save_file)
     assert Trainer.resume(tmp_path / "run", display=NoDisplay()).train().steps == 12
@@ -284,9 +284,9 @@ def test_a_wall_clock_budget_is_kept(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", steps=None, minutes=1)
     trainer.budget.reserve = 0.0
     clock = type("Clock", (), {"elapsed": property(lambda self: float(trainer.state.step))})()
-    trainer.machinery.costs.of_the_end = lambda settings: 6.0
+    trainer.components.costs.of_ending = lambda settings: 6.0
     make_clock = trainer_module.Clock
-    trainer_module.Clock = lambda elapsed, began: clock
+    trainer_module.Clock = lambda elapsed, started: clock
     try:
         result = trainer.train()
     finally:
@@ -299,7 +299,7 @@ def test_a_wall_clock_budget_is_kept(corpus, tmp_path):
 def test_the_best_checkpoint_is_kept_and_its_weights_are_chosen(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", checkpoint_every=2, evaluate_every=4, keep=1)
     losses = iter([9.0, 1.0, 2.0, 3.0, 1.0])  # before the first step, at 4, at 8, at the end, and of what was chosen
-    trainer.machinery.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+    trainer.components.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
     assert trainer.train().weights == "best"
     assert trainer.run.steps() == [4, 12]
     chosen = weights(trainer.run.model)
@@ -316,7 +316,7 @@ def test_held_out_rows_grow_with_the_curriculum_and_the_best_is_sought_anew(corp
         seen.append([batch.input_ids.shape for batch in batches])
         return type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
 
-    trainer.machinery.evaluate = evaluate
+    trainer.components.evaluate = evaluate
     assert trainer.train().weights == "last"
     short, long = seen[0][0], seen[-1][0]
     assert [shapes[0][1] for shapes in seen] == [8, 8, 16, 16, 16]
@@ -333,25 +333,25 @@ def test_an_evaluation_at_the_change_of_lengths_asks_in_rows_that_were_trained(c
 
 
 def test_a_last_evaluation_that_begins_late_has_half_a_percent_more_time(corpus, tmp_path):
-    costs = make_trainer(corpus, tmp_path / "run").machinery.costs
+    costs = make_trainer(corpus, tmp_path / "run").components.costs
     costs.seconds.update(save=2.0, report=1.0)
-    assert costs.last_moment(TrainingSettings(minutes=10)) == pytest.approx(603.0 - 1.0 - 1.0)
-    assert costs.last_moment(TrainingSettings(steps=10)) == math.inf
+    assert costs.evaluation_deadline(TrainingSettings(minutes=10)) == pytest.approx(603.0 - 1.0 - 1.0)
+    assert costs.evaluation_deadline(TrainingSettings(steps=10)) == math.inf
 
 
 def test_where_few_rows_are_held_out_time_is_reckoned_with_those(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", evaluation_rows=10**6, final_evaluation_rows=10**6)
-    costs, rows = trainer.machinery.costs, trainer.data.held_out_rows()
+    costs, rows = trainer.components.costs, trainer.data.held_out_rows()
     assert rows < 1_000
     costs.seconds.update(row=0.5, save=2.0, report=1.0, step=4.0)
-    assert costs.of_the_end(trainer.settings) == 0.5 * 2 * rows + 3.0 + 1.0 + 2.0
+    assert costs.of_ending(trainer.settings) == 0.5 * 2 * rows + 3.0 + 1.0 + 2.0
     with trainer.prepared():
         assert costs.seconds["row"] > 1e-6  # of a row that was evaluated, not of one that was asked for
 
 
 @pytest.mark.parametrize("asked", [{"tensorboard": True}, {"wandb": "project"}])
 def test_what_is_not_installed_is_said_before_anything_is_made(corpus, tmp_path, monkeypatch, asked):
-    monkeypatch.setattr("glassbert.training.sinks.find_spec", lambda package: None)
+    monkeypatch.setattr("glassbert.training.log.find_spec", lambda package: None)
     with pytest.raises(TrainingError, match=r"pip install \"glassbert\[(tensorboard|wandb)\]\""):
         make_trainer(corpus, tmp_path / "run", **asked)
     assert not (tmp_path / "run").exists()
@@ -384,9 +384,9 @@ class Wandb:
 
 def test_weights_and_biases_gets_the_numbers_or_leaves_no_trace(corpus, tmp_path, monkeypatch):
     wandb = Wandb()
-    monkeypatch.setattr("glassbert.training.sinks.find_spec", lambda package: package)
-    monkeypatch.setattr("glassbert.training.sinks.import_module", lambda package: wandb)
-    with pytest.raises(TrainingError, match=r"No API key configured\. With WANDB_MODE=offline"):
+    monkeypatch.setattr("glassbert.training.log.find_spec", lambda package: package)
+    monkeypatch.setattr("glassbert.training.log.import_module", lambda package: wandb)
+    with pytest.raises(TrainingError, match=r"No API key configured\. Set WANDB_MODE=offline"):
         make_trainer(corpus, tmp_path / "run", wandb="project").train()
     wandb.ready = True
     make_trainer(corpus, tmp_path / "run", wandb="project").train()  # the folder was free again
@@ -397,9 +397,9 @@ def test_weights_and_biases_gets_the_numbers_or_leaves_no_trace(corpus, tmp_path
 
 def test_the_first_bad_number_is_named(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", num_hidden_layers=2)
-    inputs = trainer.machinery.inputs(trainer.data.sources[16].batch(0, 0))
+    inputs = trainer.components.inputs(trainer.data.sources[16].batch(0, 0))
     seed = trainer.model.dropout_seed
-    assert "nothing that a second computation" in explain_bad_step(trainer.model, inputs)
+    assert "none found when the batch was computed again" in explain_bad_step(trainer.model, inputs)
     trainer.model.parameters["layers.1.ffn.up.weight"][:] = 1e38
     found = explain_bad_step(trainer.model, inputs)
     assert found.startswith("the activation layers.1.ffn.") and "reached" in found
@@ -432,22 +432,22 @@ def test_mlx_goes_on_exactly_too(corpus, tmp_path, monkeypatch):
 def test_a_rehearsed_step_leaves_no_trace(corpus, tmp_path):
     changes = {"engine": "mlx", "optimizer": "muon", "threads": None, "ema": 0.9, "dropout": 0.1}
     trainer = make_trainer(corpus, tmp_path / "run", **changes)
-    machinery = trainer.machinery
+    components = trainer.components
 
     def everything():
         arrays = {
-            **machinery.state_arrays(),
+            **components.state_arrays(),
             **{f"model/{n}": np.array(a) for n, a in trainer.model.parameters.items()},
         }
-        return arrays, machinery.state_numbers()
+        return arrays, components.state_numbers()
 
     before, numbers = everything()
-    machinery.rehearse(trainer.data.sources[16].batch(0, 0))
+    components.compile_step(trainer.data.sources[16].batch(0, 0))
     after, numbers_after = everything()
     assert numbers == numbers_after and before.keys() == after.keys()
     for name, array in before.items():
         np.testing.assert_array_equal(array, after[name], err_msg=name)
-    assert not machinery.step.watch
+    assert not components.step.watch
 
 
 def test_a_resumed_run_says_what_has_changed(corpus, tmp_path, monkeypatch):
@@ -461,7 +461,7 @@ def test_a_resumed_run_says_what_has_changed(corpus, tmp_path, monkeypatch):
     path.write_text(json.dumps(content))
     Trainer.resume(tmp_path / "run", display=NoDisplay()).train()
     events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
-    assert events[1] == "Not bit by bit the run it would have been: threads was 64 and is 2."
+    assert events[1] == "The run will not be identical bit by bit to an uninterrupted one: threads was 64 and is 2."
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(corpus, tmp_path):
@@ -476,5 +476,5 @@ def test_a_damaged_checkpoint_is_named(corpus, tmp_path, monkeypatch):
         make_trainer(corpus, tmp_path / "run", checkpoint_every=2).train()
     path = tmp_path / "run" / "checkpoints" / "step-00000002" / "training.safetensors"
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(TrainingError, match="is not as it was written"):
+    with pytest.raises(TrainingError, match="is damaged or missing"):
         Trainer.resume(tmp_path / "run", display=NoDisplay()).train()

@@ -54,9 +54,9 @@ def test_shares_of_different_weight_make_the_whole_batch(size):
 
 
 def test_everybody_hears_the_leaders_text():
-    assert together(3, lambda workers: workers.share(f"runs/mini-{workers.rank} é")) == ["runs/mini-0 é"] * 3
-    assert together(2, lambda workers: workers.share("")) == ["", ""]
-    assert Alone().share("runs/mini") == "runs/mini"
+    assert together(3, lambda workers: workers.broadcast(f"runs/mini-{workers.rank} é")) == ["runs/mini-0 é"] * 3
+    assert together(2, lambda workers: workers.broadcast("")) == ["", ""]
+    assert Alone().broadcast("runs/mini") == "runs/mini"
 
 
 def test_decisions_take_the_leaders_numbers_to_the_last_bit_and_anybodys_flag():
@@ -78,10 +78,10 @@ def test_gather_keeps_the_order_of_ranks():
 def test_different_weights_are_noticed_and_named():
     def drift(workers: Workers) -> None:
         model = make_model("float32")
-        workers.check_equal(model, "at the start")
+        workers.check_weights(model, "at the start")
         if workers.rank:
             model.parameters["final_norm.weight"][3] += 1e-7
-        workers.check_equal(model, "at step 7")
+        workers.check_weights(model, "at step 7")
 
     for error in together(3, drift):
         assert isinstance(error, TrainingError)
@@ -92,4 +92,4 @@ def test_one_process_needs_nobody():
     with Alone() as workers:
         assert workers.leads and workers.size == 1
         workers.wait_for_all()
-        workers.check_equal(make_model(), "now")
+        workers.check_weights(make_model(), "now")

@@ -49,10 +49,10 @@ def test_numpy_under_mlx_launch_is_refused():
 
 def test_mpi_ranks_without_mpi4py_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    with pytest.raises(TrainingError, match=r"4 processes.*model of its own.*glassbert\[mpi\]"):
+    with pytest.raises(TrainingError, match=r"4 processes.*separate model.*glassbert\[mpi\]"):
         find_workers("numpy", environment=OPEN_MPI)
 
 
 def test_a_rank_that_is_no_number_is_named():
-    with pytest.raises(TrainingError, match=r"PMI_SIZE should be a number, and is 'two'"):
+    with pytest.raises(TrainingError, match=r"PMI_SIZE must be a number, but is 'two'"):
         find_launch({"PMI_RANK": "0", "PMI_SIZE": "two"})

@@ -100,10 +100,10 @@ def test_a_lost_worker_ends_the_job_with_a_message(troubled, kind, message):
 
 def test_a_parameter_that_took_no_part_sums_as_zero_and_not_as_its_last_gradient():
     from glassbert.engines.parameters import FlatGradients, Layout
-    from glassbert.training.distributed.mpi_workers import _fill_up
+    from glassbert.training.distributed.mpi_workers import _zero_unused
 
     gradients = FlatGradients(Layout({"embeddings.token": (16,), "head.bias": (16,)}), np.dtype("float32"))
     gradients.add("head.bias", np.ones(16, np.float32))
     gradients.clear()
-    _fill_up(gradients, 16, 32)
+    _zero_unused(gradients, 16, 32)
     assert not gradients.flat[16:].any()

@@ -25,8 +25,7 @@ from glassbert.finetuning.forecasting.forecast import Forecasted, Report, foreca
 from glassbert.finetuning.forecasting.report import write_report
 from glassbert.finetuning.forecasting.settings import ForecastSettings
 from glassbert.tasks.series import Series
-from glassbert.training.receipt import machine_facts, versions
-from glassbert.training.run_folder import RunFolder, new_run_folder
+from glassbert.training.run_folder import RunFolder, machine_facts, new_run_folder, versions
 
 KIND = "forecasting"
 

@@ -268,11 +268,11 @@ def test_several_workers_freeze_alike():
 @pytest.mark.parametrize(
     ("rates", "message"),
     [
-        ({"layers.0.ffn.upp.weight": 1.0}, r"no parameter of this model; did you mean 'layers.0.ffn.up.weight'"),
+        ({"layers.0.ffn.upp.weight": 1.0}, r"not a parameter of this model; did you mean 'layers.0.ffn.up.weight'"),
         ({"head.norm.bias": -1.0}, r"the rate of 'head.norm.bias' must be a number of at least 0, got -1.0"),
         ({"head.norm.bias": float("nan")}, "must be a number of at least 0, got nan"),
         ({"head.norm.bias": True}, "must be a number of at least 0, got True"),
-        ("nothing", "every rate is 0, so nothing would learn"),
+        ("nothing", "every rate is 0, so nothing would be trained"),
     ],
 )
 def test_impossible_rates(rates, message):
