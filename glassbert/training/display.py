@@ -243,6 +243,6 @@ def sparkline(values: list[float], width: int) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds as minutes or hours: 95 as 1:35, 3,700 as 1:01:40."""
-    whole = round(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+    rounded = round(seconds)
+    hours, minutes = divmod(rounded // 60, 60)
+    return f"{hours}:{minutes:02d}:{rounded % 60:02d}" if hours else f"{minutes}:{rounded % 60:02d}"

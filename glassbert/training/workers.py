@@ -63,8 +63,8 @@ class Workers(ABC):
     def sum_(self, array: Array) -> Array:
         """The sum over all workers: in place on NumPy, a new lazy array on MLX."""
 
-    def finished(self, place: str, gradients: Gradients) -> None:
-        """Called when the gradients of module `place` ("layers.3", "head") are complete, so their sum may begin.
+    def finished(self, module: str, gradients: Gradients) -> None:
+        """Called when the gradients of a module ("layers.3", "head") are complete, so their sum may begin.
 
         The calls come in the order of backward; `sum_gradients` follows when all gradients are complete.
         """

@@ -1,9 +1,9 @@
-"""Trains a small model under whatever launcher started it, and writes the losses: one process and many must agree.
+"""Trains a small model under any launcher and writes the losses, which must not depend on the number of processes.
 
     mpirun -n 2 python tests/training/distributed_losses.py CORPUS OUTPUT --steps 200
     mlx.launch -n 2 --backend ring -- python tests/training/distributed_losses.py CORPUS OUTPUT --engine mlx
 
-`--trouble` makes worker 1 misbehave at step 3: raise, die (kill -9), sleep for ever, or change a weight of its own.
+`--trouble` makes worker 1 misbehave at step 3: raise, die (kill -9), sleep, or change a weight.
 """
 
 from __future__ import annotations

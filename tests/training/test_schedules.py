@@ -1,4 +1,4 @@
-"""Schedules: where they begin, how they go, and that the clock can drive them."""
+"""Schedules: values, warm-up, errors, and progress measured in seconds."""
 
 import math
 from itertools import pairwise
@@ -23,11 +23,11 @@ def test_every_schedule_warms_up_and_stays_between_0_and_1(name):
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_without_warm_up_they_begin_at_the_top(name):
+def test_without_warm_up_they_start_at_1(name):
     assert make_schedule(name)(0.0) == pytest.approx(1.0)
 
 
-def test_their_values():
+def test_values_of_schedules():
     assert make_schedule("constant")(0.7) == 1.0
     assert make_schedule("linear", warmup=0.2)(0.6) == pytest.approx(0.5)
     assert make_schedule("cosine")(0.25) == pytest.approx(0.5 * (1 + math.cos(math.pi / 4)))
@@ -37,8 +37,8 @@ def test_their_values():
     assert [make_schedule(name)(1.0) for name in ("linear", "cosine", "wsd")] == pytest.approx([0, 0, 0], abs=1e-12)
 
 
-def test_the_wall_clock_ends_a_run_as_its_steps_do():
-    """A fast and a slow machine go through the same factors when progress is measured in seconds."""
+def test_progress_in_seconds_gives_the_same_schedule():
+    """On a fast and on a slow machine."""
     schedule, budget = make_schedule("wsd", warmup=0.05), 300.0
     for seconds_a_step in (0.5, 3.0):
         seen = [schedule(i * seconds_a_step / budget) for i in range(round(budget / seconds_a_step) + 1)]

@@ -1,4 +1,4 @@
-"""What workers agree on, and that their shares of a batch make up the whole."""
+"""Collective operations of workers, and training with shares of a batch."""
 
 import numpy as np
 import pytest
@@ -19,14 +19,14 @@ CONFIG = MINI_BERT_CONFIG.replace(
 
 
 def batches(count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The first rows ask nearly everything and the last row asks nothing: shares of very different weight."""
+    """The first rows have many targets and the last row none, so the shares have very different weights."""
     rng = np.random.default_rng(2)
     found = []
     for _ in range(count):
         ids = rng.integers(5, VOCABULARY, (ROWS, LENGTH))
-        asked = rng.random(ids.shape) < np.linspace(0.9, 0.02, ROWS)[:, None]
-        asked[-1] = False
-        found.append((ids, np.where(asked, ids, -100)))
+        masked = rng.random(ids.shape) < np.linspace(0.9, 0.02, ROWS)[:, None]
+        masked[-1] = False
+        found.append((ids, np.where(masked, ids, -100)))
     return found
 
 
@@ -46,20 +46,20 @@ def train(workers: Workers) -> tuple[list[float], np.ndarray]:
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_shares_of_different_weight_make_the_whole_batch(size):
+def test_shares_of_different_weight_give_the_gradient_of_the_batch(size):
     losses, weights = train(Alone())
     for found in together(size, train):
         np.testing.assert_allclose(found[0], losses, rtol=1e-12)
         np.testing.assert_allclose(found[1], weights, rtol=0, atol=1e-12)
 
 
-def test_everybody_hears_the_leaders_text():
+def test_broadcast_gives_everyone_the_leaders_text():
     assert together(3, lambda workers: workers.broadcast(f"runs/mini-{workers.rank} é")) == ["runs/mini-0 é"] * 3
     assert together(2, lambda workers: workers.broadcast("")) == ["", ""]
     assert Alone().broadcast("runs/mini") == "runs/mini"
 
 
-def test_decisions_take_the_leaders_numbers_to_the_last_bit_and_anybodys_flag():
+def test_decide_returns_the_leaders_exact_values_and_any_flag():
     decided = together(3, lambda w: w.decide([0.1 + w.rank, -1e300], [w.rank == 2, False]))
     assert decided == [([0.1, -1e300], [True, False])] * 3
     assert Alone().decide([1 / 3], [True]) == ([1 / 3], [True])
@@ -75,7 +75,7 @@ def test_gather_keeps_the_order_of_ranks():
     assert together(3, lambda w: w.gather(bytes([w.rank, 255]))) == [[b"\0\xff", b"\1\xff", b"\2\xff"]] * 3
 
 
-def test_different_weights_are_noticed_and_named():
+def test_different_weights_are_detected():
     def drift(workers: Workers) -> None:
         model = make_model("float32")
         workers.check_weights(model, "at the start")
@@ -88,7 +88,7 @@ def test_different_weights_are_noticed_and_named():
         assert str(error).startswith("workers 1, 2 have other weights than worker 0 at step 7")
 
 
-def test_one_process_needs_nobody():
+def test_a_single_process():
     with Alone() as workers:
         assert workers.leads and workers.size == 1
         workers.wait_for_all()

@@ -1,4 +1,4 @@
-"""Which workers a launcher and an engine make, and the sentences for what cannot work."""
+"""Detection of launchers, the choice of workers, and errors for combinations that do not work."""
 
 import sys
 
@@ -22,7 +22,7 @@ RING = {"MLX_RANK": "1", "MLX_HOSTFILE": "hosts.json"}
         ({"MLX_RANK": "0", "MLX_WORLD_SIZE": "8", "NCCL_HOST_IP": "10.0.0.1"}, ("mlx", 0, 8, "nccl")),
     ],
 )
-def test_launchers_leave_marks(environment, expected):
+def test_launchers_are_detected(environment, expected):
     launch = find_launch(environment)
     assert launch is not None
     assert (launch.kind, launch.rank, launch.size, launch.backend) == expected
@@ -33,11 +33,11 @@ def test_launchers_leave_marks(environment, expected):
     [
         {},
         {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
-        {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"},  # the batch script itself: one process, whatever it may start
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"},  # the batch script itself is one process
         {"MLX_RANK": "0", "MLX_HOSTFILE": ""},
     ],
 )
-def test_a_process_of_its_own_is_alone(environment):
+def test_a_single_process_has_no_other_workers(environment):
     assert find_launch(environment) is None
     assert isinstance(find_workers("numpy", environment=environment), Alone)
 
@@ -53,6 +53,6 @@ def test_mpi_ranks_without_mpi4py_are_refused(monkeypatch):
         find_workers("numpy", environment=OPEN_MPI)
 
 
-def test_a_rank_that_is_no_number_is_named():
+def test_an_invalid_number_of_processes_is_named():
     with pytest.raises(TrainingError, match=r"PMI_SIZE must be a number, but is 'two'"):
         find_launch({"PMI_RANK": "0", "PMI_SIZE": "two"})

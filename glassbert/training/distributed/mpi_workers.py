@@ -113,9 +113,9 @@ class MpiWorkers(Workers):
         self._start_sum(np.zeros(1, np.int32))
         self._requests.wait(lambda waited: None)
 
-    def finished(self, place: str, gradients: Gradients) -> None:
+    def finished(self, module: str, gradients: Gradients) -> None:
         if self.overlap and isinstance(gradients, FlatGradients):
-            self._sum_from(_offset_of(place, gradients), gradients, at_least=self.bucket)
+            self._sum_from(_offset_of(module, gradients), gradients, at_least=self.bucket)
 
     def sum_gradients(self, gradients: Any) -> Any:
         self._sum_from(0, gradients)
