@@ -60,7 +60,7 @@ class TrainingData:
         for length, rows in self.rows.items():
             if rows % workers.size:
                 raise TrainingError(
-                    f"a batch of {rows} rows cannot be divided by {workers.size} workers; choose --batch accordingly"
+                    f"{workers.size} workers cannot share a batch of {rows} rows evenly; choose --batch as a multiple"
                 )
             share = rows // workers.size
             shares[length] = slice(workers.rank * share, (workers.rank + 1) * share)
@@ -167,7 +167,7 @@ def build(settings: TrainingSettings, folder: Path) -> Any:
     ) as bar:
         task = bar.add_task("Building the corpus", total=None)
 
-        def progress(now: Any) -> None:
+        def on_progress(now: Any) -> None:
             bar.update(
                 task, description=f"Building the corpus: {now.stage}", completed=now.done, total=now.total or None
             )
@@ -177,7 +177,7 @@ def build(settings: TrainingSettings, folder: Path) -> Any:
             folder,
             settings.tokenizer or None,
             vocab_size=settings.vocabulary,
-            progress=progress,
+            progress=on_progress,
             validation=0.01 if settings.corpus else 0.05,  # the built-in corpus is small
         )
 

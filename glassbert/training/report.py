@@ -34,7 +34,7 @@ def write_report(run: RunFolder, result: dict[str, Any] | None = None) -> Path:
     page = Page(
         f"Run {run.name}",
         f"{parameters:,} parameters, {history.settings['optimizer']}, {engine['name']} {engine['precision']}; "
-        f"begun {history.info['begun'].replace('T', ' ').replace('+00:00', ' UTC')}; {history.state}.",
+        f"started {history.info['begun'].replace('T', ' ').replace('+00:00', ' UTC')}; {history.state}.",
     )
     _facts(page, history)
     _curves(page, history)
@@ -120,10 +120,10 @@ def _curves(page: Page, history: History) -> None:
         rows = [(name, f"{v['loss']:.3f}", f"{math.exp(v['loss']):,.2f}", f"{v['accuracy']:.1%}") for name, v in
                 by_source.items()]  # fmt: skip
         page.table(["held-out text of", "loss", "perplexity", "accuracy"], rows)
-    with page.details("All evaluations") as inside:
+    with page.details("All evaluations") as section:
         rows = [(e["step"], f"{e['progress']:.0%}", f"{e['loss']:.4f}", f"{e['accuracy']:.2%}") for e in
                 history.kind("evaluation")]  # fmt: skip
-        inside.table(["step", "progress", "held-out loss", "accuracy"], rows)
+        section.table(["step", "progress", "held-out loss", "accuracy"], rows)
 
 
 def _predictions(page: Page, history: History) -> None:
@@ -155,7 +155,7 @@ def _model_numbers(page: Page, history: History) -> None:
         ("attention_entropy", "relative entropy", "Attention entropy: 1 if attention is uniform, 0 if on one token.",
          False),
     ):  # fmt: skip
-        curves = {part: (steps, [line[name].get(part, math.nan) for line in lines]) for part in lines[0][name]}
+        curves = {module: (steps, [line[name].get(module, math.nan) for line in lines]) for module in lines[0][name]}
         page.figure(
             lambda curves=curves, ylabel=ylabel, log=log: figures.lines(  # type: ignore[misc]
                 curves, xlabel="step", ylabel=ylabel, log_y=log
@@ -192,12 +192,12 @@ def _reproduction(page: Page, history: History) -> None:
          data.get("splits", {}).items()],
         caption=f"Tokenizer of {data.get('tokenizer', {}).get('vocab_size', 0):,} entries",
     )  # fmt: skip
-    with page.details("Settings") as inside:
-        inside.code(json.dumps(history.settings, indent=2, ensure_ascii=False))
-    with page.details("Model config") as inside:
-        inside.code(json.dumps(info["model"]["config"], indent=2))
-    with page.details("Data manifest") as inside:
-        inside.code(json.dumps(data, indent=2, ensure_ascii=False))
+    with page.details("Settings") as section:
+        section.code(json.dumps(history.settings, indent=2, ensure_ascii=False))
+    with page.details("Model config") as section:
+        section.code(json.dumps(info["model"]["config"], indent=2))
+    with page.details("Data manifest") as section:
+        section.code(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def repeat_command(history: History) -> str:

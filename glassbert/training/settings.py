@@ -89,17 +89,19 @@ class TrainingSettings(Settings):
         100, "Stop after this number of steps without a finite gradient (10 in a row also stop).", "Budget"
     )
 
-    evaluate_every: int | None = about(None, "Steps between evaluations. Without it: 20 per run.", "Watching")
-    evaluation_rows: int = about(512, "Held-out rows per evaluation during the run.", "Watching")
-    final_evaluation_rows: int = about(4_096, "Held-out rows of the last evaluation.", "Watching")
-    checkpoint_every: int | None = about(None, "Steps between checkpoints. Without it: 10 per run.", "Watching")
-    keep: int = about(2, "The number of last checkpoints to keep; the best is kept too.", "Watching")
+    evaluate_every: int | None = about(None, "Steps between evaluations. Without it: 20 per run.", "Monitoring")
+    evaluation_rows: int = about(512, "Held-out rows per evaluation during the run.", "Monitoring")
+    final_evaluation_rows: int = about(4_096, "Held-out rows of the last evaluation.", "Monitoring")
+    checkpoint_every: int | None = about(None, "Steps between checkpoints. Without it: 10 per run.", "Monitoring")
+    keep: int = about(2, "The number of last checkpoints to keep; the best is kept too.", "Monitoring")
     snapshots: int = about(
-        0, "The number of snapshots of the weights to keep: at 0, ..., 1/8, 1/4 and 1/2 of the run.", "Watching"
+        0, "The number of snapshots of the weights to keep: at 0, ..., 1/8, 1/4 and 1/2 of the run.", "Monitoring"
     )
-    sentence: str = about(MASK_SENTENCE, "A sentence whose [MASK] is predicted repeatedly during the run.", "Watching")
-    tensorboard: bool = about(False, "Also write TensorBoard files (needs tensorboardX).", "Watching")
-    wandb: str = about("", "The Weights & Biases project to log to (needs wandb).", "Watching")
+    sentence: str = about(
+        MASK_SENTENCE, "A sentence whose [MASK] is predicted repeatedly during the run.", "Monitoring"
+    )
+    tensorboard: bool = about(False, "Also write TensorBoard files (needs tensorboardX).", "Monitoring")
+    wandb: str = about("", "The Weights & Biases project to log to (needs wandb).", "Monitoring")
 
     engine: str = about("auto", "auto, numpy or mlx.", "Machine")
     precision: str = about("float32", "float32; bfloat16 on MLX; float64 on NumPy.", "Machine")
