@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Table, rounded, show_json
-from glassbert.training.forecast import forecast
+from glassbert.training.history import forecast_final_loss
 from glassbert.training.log import read_log
 
 MOMENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -37,7 +37,7 @@ def measure(runs: list[Path]) -> dict[str, Any]:
     for moment in MOMENTS:
         errors, inside, widths = [], [], []
         for lines in curves:
-            found = forecast([line for line in lines if line["progress"] <= moment + 0.001])
+            found = forecast_final_loss([line for line in lines if line["progress"] <= moment + 0.001])
             if found is None:
                 continue
             end = float(lines[-1]["loss"])

@@ -60,11 +60,11 @@ class Bare(Contender):
     def prepare(self) -> None:
         trainer = self.trainer
         source = trainer.data.sources[trainer.settings.length]
-        trainer.machinery.optimizer.learning_rate = 1e-5
-        self.inputs = [trainer.machinery.inputs(source.batch(0, i)) for i in range(min(BATCHES, len(source)))]
+        trainer.components.optimizer.learning_rate = 1e-5
+        self.inputs = [trainer.components.inputs(source.batch(0, i)) for i in range(min(BATCHES, len(source)))]
 
     def step(self, i: int) -> None:
-        result = self.trainer.machinery.step(**self.inputs[i % len(self.inputs)])
+        result = self.trainer.components.step(**self.inputs[i % len(self.inputs)])
         if not self.engine.compiles:
             float(result.loss)
 
@@ -87,7 +87,7 @@ class Whole(Contender):
             action()
             times[name] = time.perf_counter() - began
         rows, length = trainer.settings.batch, trainer.settings.length
-        size = trainer.machinery.checkpoint_bytes
+        size = trainer.components.checkpoint_bytes
         return {**times, "batch": rows, "length": length, "checkpoint_bytes": size, "engine": self.engine.name}
 
 

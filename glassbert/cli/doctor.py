@@ -1,4 +1,4 @@
-"""`glassbert doctor`: what this machine has, what is misconfigured and what to do about it."""
+"""`glassbert doctor`: show what this machine has, what is misconfigured and how to fix it."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ COLOURS = {"ok": "green", "advice": "yellow", "problem": "red"}
 def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Show what this machine has, measure how fast it multiplies matrices, and say what is misconfigured.
+    """Show what this machine has, measure its matrix products, and report what is misconfigured.
 
     The exit code is 1 if there is a problem, and 0 otherwise.
     """
@@ -45,8 +45,8 @@ def run(
 
 
 def measure_rates(machine: Machine) -> list[MatmulRate]:
-    """Measure each engine, precision and number of threads, with a progress bar where somebody is looking."""
-    # Accelerate cannot be limited while the program runs: one thread and all would be the same measurement.
+    """Measure each engine, precision and number of threads; shows a progress bar in a terminal."""
+    # The threads of Accelerate cannot be set while the program runs, so there is only one measurement.
     thread_counts = [None] if machine.blas.threads is None else sorted({1, machine.usable_cores})
     plan = [("numpy", dtype, threads) for dtype in ("float32", "float64") for threads in thread_counts]
     if machine.mlx.backend:
@@ -82,14 +82,14 @@ def show(
     facts.add_column()
     for label, value in describe(machine).items():
         facts.add_row(label, Text(value))
-    facts.add_row("Engine", Text(f"auto stands for {engine.name}. {engine.reason}"))
+    facts.add_row("Engine", Text(f"auto selects {engine.name}. {engine.reason}"))
 
     speeds = Table(title="Measured matrix products", title_justify="left", title_style="bold")
     for heading in ("engine", "precision", "threads"):
         speeds.add_column(heading)
     speeds.add_column("GFLOP/s", justify="right")
     for rate in rates:
-        threads = "its own choice" if rate.threads is None else str(rate.threads)
+        threads = "automatic" if rate.threads is None else str(rate.threads)
         speeds.add_row(ENGINE_NAMES[rate.engine], rate.dtype, threads, f"{rate.gflops:,.1f}")
 
     verdicts = Table.grid(padding=(0, 2))
@@ -106,7 +106,7 @@ def show(
 
 
 def describe(machine: Machine) -> dict[str, str]:
-    """Say each fact in a line of plain words."""
+    """The facts about a machine, one line of text each."""
     blas, mlx = machine.blas, machine.mlx
     cores = f"{machine.logical_cores} logical"
     if machine.physical_cores is not None:

@@ -1,4 +1,4 @@
-"""`glassbert resume`: go on with a run from its last checkpoint."""
+"""`glassbert resume`: continue a run from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from glassbert.cli.pretrain import finish
+from glassbert.cli.pretrain import train_and_show
 from glassbert.training.run_folder import FINETUNING, kind_of_run
 from glassbert.training.trainer import Trainer
 
 
 def run(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of the run.")]) -> None:
-    """Go on with a run that was interrupted, killed or cut off, from its last checkpoint.
+    """Continue a run that was interrupted or killed, from its last checkpoint.
 
-    A run with a budget in steps or tokens ends with the same weights, bit by bit, as if it had never stopped (NumPy
-    with the same number of threads; MLX on a CPU). With a budget in minutes the learning rate follows the clock, and
-    on CUDA sums are added in changing order, so there the run goes on but does not repeat itself.
+    A run with a budget in steps or tokens ends with the same weights, bit by bit, as an uninterrupted run (NumPy with
+    the same number of threads; MLX on a CPU). With a budget in minutes the learning rate follows the clock, and on CUDA
+    the order of sums varies, so the result is not identical there.
     """
     if kind_of_run(run) == FINETUNING:
         from glassbert.cli.finetune import show
@@ -25,4 +25,4 @@ def run(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of t
 
         show(resume(run))
     else:
-        finish(Trainer.resume(run))
+        train_and_show(Trainer.resume(run))

@@ -19,7 +19,7 @@ from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, suite
 from glassbert.models.flops import forward_flops, training_flops
 from glassbert.models.memory import MASKED_SHARE
 from glassbert.training.evaluate import quietly
-from glassbert.training.receipt import machine_facts
+from glassbert.training.run_folder import machine_facts
 
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1_024, 4_096, 8_192)
 BATCH_TOKENS = 4_096

@@ -16,7 +16,7 @@ from glassbert.evaluation.comparison import Compared, compare
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import Options, Suite, SuiteResult, get_suites
 from glassbert.files import write_json
-from glassbert.training.receipt import machine_facts, versions
+from glassbert.training.run_folder import machine_facts, versions
 
 FORMAT, VERSION = "glassbert-evaluation", 1
 Progress = Callable[[str, str, int, int, str], None]  # subject, suite, done, of how much, what

@@ -39,10 +39,9 @@ from glassbert.finetuning.seeds import RESULT, SeedResult, SeedRuns, Spread, out
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.metrics import Scores
 from glassbert.tasks import read_table
+from glassbert.training.budget import Interrupts
 from glassbert.training.display import Display
-from glassbert.training.interrupts import Interrupts
-from glassbert.training.receipt import machine_facts, versions
-from glassbert.training.run_folder import FINETUNING, RunFolder, kind_of_run, new_run_folder
+from glassbert.training.run_folder import FINETUNING, RunFolder, kind_of_run, machine_facts, new_run_folder, versions
 
 
 @dataclass(frozen=True)
@@ -205,7 +204,7 @@ def _tune(prepared: Prepared, folder: RunFolder, display: Display) -> FineTuned:
         stack.enter_context(warnings.catch_warnings())
         # The training step detects, skips and explains an overflow itself.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module="glassbert")
-        seeds = SeedRuns(prepared, folder.path, display, lambda: interrupts.asked)
+        seeds = SeedRuns(prepared, folder.path, display, lambda: interrupts.requested)
         with display:
             results = seeds.tune()
     metric = prepared.card.metric

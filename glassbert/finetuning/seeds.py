@@ -156,7 +156,7 @@ class SeedRuns:
         self._outcomes[result.seed] = outcome_of(self.prepared, finished)
         values = {name: score.value for name, score in self._outcomes[result.seed].scores.items()}
         log.write("seed", result.steps, result.seconds, seed=result.seed, stopped=result.stopped, scores=values)
-        result = replace(result, log_position=log.settle())
+        result = replace(result, log_position=log.sync())
         write_json(folder / RESULT, asdict(result))  # last, because it marks the seed as finished
         return result
 

@@ -29,17 +29,17 @@ from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.metrics import Metric, Scores
 from glassbert.models.model import Model
 from glassbert.text.buckets import batches_by_length
+from glassbert.training.budget import Allowance, Clock, Interval
 from glassbert.training.checkpointing import prune, read_checkpoint, write_checkpoint
-from glassbert.training.clock import Allowance, Clock, Pace
-from glassbert.training.diagnose import explain_bad_step
 from glassbert.training.display import Display, NoDisplay
 from glassbert.training.ema import EMA
 from glassbert.training.log import NoLog, RunLog
 from glassbert.training.optimizers import make_optimizer
-from glassbert.training.optimizers.checks import check_fit
+from glassbert.training.optimizers.base import check_fit
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.schedules import make_schedule
 from glassbert.training.step import TrainingStep
+from glassbert.training.step_results import explain_bad_step
 
 WEIGHTS = "weights.safetensors"
 LOG_LINES = 200  # log lines for the training steps of one seed
@@ -186,8 +186,8 @@ class FineTuner:
         rows = settings.physical_batch
         self.step = TrainingStep(model, self.optimizer, physical_batch=rows and rows * examples.group, ema=self.ema)
         self.state = TuningState()
-        self.evaluation_pace = Pace(None, self.epochs * settings.evaluations)
-        self.log_pace = Pace(None, LOG_LINES)
+        self.evaluation_interval = Interval(None, self.epochs * settings.evaluations)
+        self.log_interval = Interval(None, LOG_LINES)
         self.display_allowance, self.save_allowance = Allowance(0.01, least=0.2), Allowance(SAVING_SHARE, least=20.0)
         self.clock = Clock()
         self._batches: list[np.ndarray] = []
@@ -227,14 +227,14 @@ class FineTuner:
         state.batch += 1
         state.examples += len(units)
         self._log_step(float(result.loss), float(result.gradient_norm), batch, before, after)
-        if self.evaluation_pace.due(state.step, before, after):
+        if self.evaluation_interval.due(state.step, before, after):
             self.evaluate()
         if state.batch == len(self._batches) and not state.stopped:
             state.epoch, state.batch = state.epoch + 1, 0
             state.stopped = "finished" if state.epoch == self.epochs else ""
             if not state.stopped:
                 self._start_epoch()
-        if self.evaluation_pace.due(state.step, before, after) or self.save_allowance.permits(self.clock.elapsed):
+        if self.evaluation_interval.due(state.step, before, after) or self.save_allowance.permits(self.clock.elapsed):
             with self.save_allowance.spending(self.clock):
                 self.save()
 
@@ -286,7 +286,7 @@ class FineTuner:
             self._skip_bad_step(batch)
         if status.seconds - self._session_start[0] > 0.5:  # a shorter measurement is too noisy
             self._update_speed(after)
-        if self._losses and self.log_pace.due(state.step, before, after):
+        if self._losses and self.log_interval.due(state.step, before, after):
             mean = float(np.mean(self._losses))
             self._losses.clear()
             status.curve.append(mean)
@@ -357,7 +357,7 @@ class FineTuner:
         if self.state.skipped_in_a_row:
             return
         self.state.seconds = self.clock.elapsed
-        self.state.log_position = self.log.settle()
+        self.state.log_position = self.log.sync()
         arrays = {f"optimizer/{name}": array for name, array in self.optimizer.state_arrays().items()}
         if self.ema is not None:
             arrays |= self.ema.state_arrays()

@@ -25,8 +25,7 @@ from glassbert.forecasting.forecast import Forecasted, Progress, forecast, no_pr
 from glassbert.forecasting.report import write_report
 from glassbert.forecasting.settings import ForecastSettings
 from glassbert.tasks.series import Series
-from glassbert.training.receipt import machine_facts, versions
-from glassbert.training.run_folder import RunFolder, new_run_folder
+from glassbert.training.run_folder import RunFolder, machine_facts, new_run_folder, versions
 
 KIND = "forecasting"
 

@@ -15,7 +15,7 @@ from glassbert.insight.aims import Aim, answering_head
 from glassbert.insight.lens import Lens, logit_lens
 from glassbert.insight.opening import Opened
 from glassbert.training.evaluate import quietly
-from glassbert.training.fill_mask import MASK, question, readable
+from glassbert.training.fill_mask import MASK, encode_masked, readable
 
 
 class Answer(NamedTuple):
@@ -45,7 +45,7 @@ class MaskedText:
             raise InputError(f"the text must contain {MASK}, as in 'Paris is the {MASK} of France.'")
         if not 1 <= mask <= masks:
             raise InputError(f"mask {mask} cannot be explained: the text has {masks} of them, counted from 1")
-        self.ids = question(opened.tokenizer, text)
+        self.ids = encode_masked(opened.tokenizer, text)
         _check_length(opened, self.ids)
         places = [int(i) for i in np.flatnonzero(self.ids[0] == opened.tokenizer.mask_id)]
         self.place: int | None = places[mask - 1]

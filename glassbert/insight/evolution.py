@@ -22,10 +22,10 @@ from glassbert.insight.reading import Rows
 from glassbert.insight.states import word_states
 from glassbert.metrics import linear_cka
 from glassbert.models.model import Model
+from glassbert.training.checkpointing import find_snapshots
 from glassbert.training.history import History
-from glassbert.training.results import place_of
 from glassbert.training.run_folder import RunFolder
-from glassbert.training.snapshots import find_snapshots
+from glassbert.training.step_results import module_of
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def weight_change(beginning: Mapping[str, np.ndarray], model: Model) -> dict[str
     moved: dict[str, float] = {}
     size: dict[str, float] = {}
     for name, before in beginning.items():
-        place, now = place_of(name), np.asarray(model.engine.to_numpy(model.parameters[name]), np.float64)
+        place, now = module_of(name), np.asarray(model.engine.to_numpy(model.parameters[name]), np.float64)
         moved[place] = moved.get(place, 0.0) + float(np.square(now - before).sum())
         size[place] = size.get(place, 0.0) + float(np.square(np.asarray(before, np.float64)).sum())
     return {place: float(np.sqrt(moved[place] / size[place])) for place in moved if size[place]}

@@ -19,8 +19,8 @@ from glassbert.errors import InputError, TrainingError
 from glassbert.models.model import Model
 from glassbert.training.evaluate import quietly
 from glassbert.training.history import History
-from glassbert.training.results import place_of
 from glassbert.training.run_folder import RunFolder
+from glassbert.training.step_results import module_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def gradient_flow(
         for place, name in places.items():
             stream[place] = stream.get(place, 0.0) + _square(model.engine.to_numpy(cache[name]))
         for name, gradient in gradients.items():
-            place = place_of(name)
+            place = module_of(name)
             parameters[place] = parameters.get(place, 0.0) + _square(model.engine.to_numpy(gradient))
         told()
     if not losses:

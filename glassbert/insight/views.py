@@ -25,7 +25,7 @@ from glassbert.insight.registry import Scene, View, insight
 from glassbert.insight.states import layer_similarity, tagged_states, word_states
 from glassbert.insight.syntax import syntactic_heads
 from glassbert.metrics import Undefined
-from glassbert.training.fill_mask import question
+from glassbert.training.fill_mask import encode_masked
 
 COMMON_TAGS = 5
 PRUNED_WITH = 48  # texts: every head is a whole evaluation
@@ -34,7 +34,7 @@ GREEDY_HEADS = 16  # with more, removing them one by one would take too long
 
 @insight("attention", title="Attention maps")
 def attention(scene: Scene) -> View:
-    ids = {one.name: question(one.tokenizer, scene.sentence) for one in scene.models}
+    ids = {one.name: encode_masked(one.tokenizer, scene.sentence) for one in scene.models}
     maps = {one.name: attention_maps(one.model, ids[one.name])[:, 0] for one in scene.models}
     tokens = {one.name: [one.tokenizer.id_to_token(int(i)) for i in ids[one.name][0]] for one in scene.models}
     return View(

@@ -19,7 +19,7 @@ from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
 from glassbert.models.passes import Pass
 from glassbert.training.curvature import drawing
-from glassbert.training.results import StepResult, Watched
+from glassbert.training.step_results import StepResult, Watched
 from glassbert.training.workers import Alone
 
 if TYPE_CHECKING:

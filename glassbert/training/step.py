@@ -26,7 +26,7 @@ from glassbert.training.curvature import drawing
 from glassbert.training.ema import EMA
 from glassbert.training.objectives import Draw, Objectives
 from glassbert.training.optimizers.base import Optimizer
-from glassbert.training.results import StepResult, Watched
+from glassbert.training.step_results import StepResult, Watched
 from glassbert.training.workers import Alone, Workers
 
 

@@ -14,7 +14,7 @@ from glassbert.evaluation.subject import Subject
 from glassbert.models.model import Model
 from glassbert.training.evaluate import quietly
 from glassbert.training.overfit import overfit_one_batch
-from glassbert.training.results import place_of
+from glassbert.training.step_results import module_of
 
 NEAR = 0.15  # of ln V
 LEARNED = 0.1  # of the first loss
@@ -104,7 +104,7 @@ def check_directions(model: Model, batch: dict[str, Any], name: str) -> Check:
     worst = 0.0
     places: dict[str, list[str]] = {}
     for parameter in gradients:
-        places.setdefault(place_of(parameter), []).append(parameter)
+        places.setdefault(module_of(parameter), []).append(parameter)
     with quietly(exact):
         for place, inside in places.items():
             error = _direction_error(exact, batch, gradients, inside, generator)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from glassbert.evaluation.sanity.check import Check, failed
-from glassbert.training.history import History
+from glassbert.training.history import History, moving_mean
 
 NEAR = 0.15  # of ln V
 ROSE = 1.15  # times the loss it began with
@@ -25,7 +25,7 @@ def check_log(history: History) -> Iterator[Check]:
     if len(losses) < 2:
         yield Check("the loss falls", skipped="the log has fewer than two lines of training")
         return
-    vocabulary = history.receipt.get("model", {}).get("config", {}).get("vocab_size", 0)
+    vocabulary = history.info.get("model", {}).get("config", {}).get("vocab_size", 0)
     yield _beginning(history, steps[0], losses[0], vocabulary)
     too_high = _rate(history, losses)
     yield too_high
@@ -139,4 +139,4 @@ def _held_out(history: History, losses: list[float]) -> Check:
 def _smooth(losses: list[float]) -> np.ndarray:
     """Means over a tenth of the curve, at most 20 points."""
     window = max(1, min(len(losses) // 10, 20))
-    return np.convolve(losses, np.ones(window) / window, mode="valid")
+    return moving_mean(losses, window - 1)[window - 1 :]

@@ -15,8 +15,8 @@ from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.plan import Point, StudyPlan
 from glassbert.evaluation.scaling.shapes import LEAST_STEPS, Shape, points_of
 from glassbert.models.flops import TRAINING_FACTOR
-from glassbert.training.building import Machinery
-from glassbert.training.clock import times_in_a_run
+from glassbert.training.budget import times_in_a_run
+from glassbert.training.building import TrainingComponents
 from glassbert.training.data import TrainingData
 from glassbert.training.trainer import CHECKPOINTS, EVALUATIONS
 
@@ -57,12 +57,12 @@ def measure_pace(
     seconds = {}
     for size in sizes:
         told(f"Measuring size {size:g}")
-        machinery = Machinery(plan.settings_of(Point(size, 1, 0)), data)
-        inputs = machinery.inputs(data.sources[settings.length].batch(0, 0))
+        components = TrainingComponents(plan.settings_of(Point(size, 1, 0)), data)
+        inputs = components.inputs(data.sources[settings.length].batch(0, 0))
         times = []
         for _ in range(1 + STEPS):
             began = time.perf_counter()
-            float(machinery.step(**inputs).loss)
+            float(components.step(**inputs).loss)
             times.append(time.perf_counter() - began)
         seconds[size] = statistics.median(times[1:]) / tokens
     held_out = data.held_out_rows()

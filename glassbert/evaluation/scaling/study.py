@@ -24,7 +24,7 @@ from glassbert.evaluation.scaling.page import study_page
 from glassbert.evaluation.scaling.plan import Point, StudyPlan
 from glassbert.evaluation.scaling.shapes import points_of, shapes_of
 from glassbert.files import write_json
-from glassbert.training.building import Machinery
+from glassbert.training.building import TrainingComponents
 from glassbert.training.data import TrainingData, open_data
 from glassbert.training.display import Display
 from glassbert.training.history import read_result
@@ -182,9 +182,9 @@ class Study:
         """The standard error of a held-out loss, from the losses of single batches of the cheapest model."""
         cheapest = trained[0]
         settings = self.plan.settings_of(cheapest.point).replace(ema=None)  # the saved model is the average already
-        machinery = Machinery(settings, self.data)
-        machinery.model.load_checkpoint(self.folder / cheapest.run / "model")
-        losses = [machinery.evaluate([batch]).loss for batch in self.data.held_out(ERROR_ROWS)]
+        components = TrainingComponents(settings, self.data)
+        components.model.load_checkpoint(self.folder / cheapest.run / "model")
+        losses = [components.evaluate([batch]).loss for batch in self.data.held_out(ERROR_ROWS)]
         rows = min(self.data.held_out_rows(), settings.final_evaluation_rows)
         batches = -(-rows // self.data.validation_rows)
         return statistics.stdev(losses) / batches**0.5 if len(losses) > 1 else None

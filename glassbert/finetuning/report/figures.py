@@ -13,6 +13,7 @@ from glassbert.reports.axes import colour, plain, words
 from glassbert.reports.drawing import house_style
 from glassbert.reports.figures import Series
 from glassbert.reports.palette import LIGHT
+from glassbert.training.history import moving_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,17 +59,8 @@ def comparison(rows: Sequence[ScoreWithInterval], xlabel: str, write: Callable[[
 
 def learning(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], ylabel: str) -> Figure:
     """One curve per seed. Long curves are smoothed over a thirtieth of their length."""
-    smooth = {name: Series(x, _smoothed(np.asarray(y, np.float64))) for name, (x, y) in curves.items()}
+    smooth = {name: Series(x, moving_mean(y, len(y) // 60, len(y) // 60)) for name, (x, y) in curves.items()}
     return figures.lines(smooth, xlabel="epoch", ylabel=ylabel, width=HALF, height=3)
-
-
-def _smoothed(values: np.ndarray) -> np.ndarray:
-    """Moving average with a centred window that is truncated at the ends."""
-    half = len(values) // 60
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    indices = np.arange(len(values))
-    low, high = np.maximum(indices - half, 0), np.minimum(indices + half + 1, len(values))
-    return (sums[high] - sums[low]) / (high - low)
 
 
 def confusion(matrix: np.ndarray, names: Sequence[str]) -> Figure:

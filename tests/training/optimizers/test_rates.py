@@ -1,4 +1,4 @@
-"""A factor on the learning rate for every parameter: 0 keeps every bit, others scale the step, on both engines."""
+"""Factors on the learning rate by parameter: 0 freezes it, others scale its step; on both engines."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def copies(arrays):
 
 
 def on_mlx(optimizer, model, steps):
-    """`drive`, by the pure functions of MLX."""
+    """`drive` with the pure functions of MLX."""
     import mlx.core as mx
 
     def arrays(t):
@@ -56,7 +56,7 @@ def prepared(name, engine, rates=None, **settings):
 
 @EACH
 @pytest.mark.parametrize("engine", WAYS)
-def test_what_stands_still_keeps_every_bit_and_remembers_nothing(name, engine):
+def test_frozen_parameters_and_their_buffers_do_not_change(name, engine):
     model, optimizer = prepared(name, engine, weight_decay=0.5)
     optimizer.rates = frozen(model)
     before = copies(model.parameters)
@@ -70,7 +70,7 @@ def test_what_stands_still_keeps_every_bit_and_remembers_nothing(name, engine):
 
 @EACH
 @pytest.mark.parametrize("engine", WAYS)
-def test_a_factor_is_a_factor_on_the_learning_rate(name, engine):
+def test_a_factor_scales_the_learning_rate(name, engine):
     names = list(make(MODERN).layout.shapes)
     slow = dict.fromkeys(names[::2], 0.25)
     mixed, optimizer = prepared(name, engine, slow, clip=None, learning_rate=0.01)
@@ -85,7 +85,7 @@ def test_a_factor_is_a_factor_on_the_learning_rate(name, engine):
 
 
 @pytest.mark.parametrize("engine", WAYS)
-def test_the_norm_is_that_of_what_learns(engine):
+def test_the_norm_leaves_out_frozen_parameters(engine):
     model, optimizer = prepared("sgd", engine, clip=0.5)
     optimizer.rates = frozen(model)
     expected = [
@@ -95,7 +95,7 @@ def test_the_norm_is_that_of_what_learns(engine):
     np.testing.assert_allclose(list(WAYS[engine](optimizer, model, 2)), expected, rtol=1e-5)
 
 
-def test_a_gradient_that_is_not_finite_matters_only_where_it_is_learnt_from():
+def test_a_gradient_of_a_frozen_parameter_need_not_be_finite():
     model = make()
     optimizer = AdamW(model)
     optimizer.rates = frozen(model)
@@ -131,7 +131,7 @@ FREEZING = {
 @pytest.mark.parametrize("what", FREEZING)
 @pytest.mark.parametrize("config", [BERT, MODERN, CAUSAL], ids=["bert", "modernbert", "causal"])
 @pytest.mark.parametrize("way", ["one thread", "three threads", "pieces", "checkpointing", "mlx", "mlx, pieces"])
-def test_learners_learn_as_if_nothing_were_frozen(what, config, way, request):
+def test_parameters_learn_the_same_when_others_are_frozen(what, config, way, request):
     if way.startswith("mlx"):
         request.getfixturevalue("mlx_without_compilation")
     places, trained = FREEZING[what], []
@@ -161,8 +161,8 @@ def test_learners_learn_as_if_nothing_were_frozen(what, config, way, request):
             assert (values != before[name]).any(), name
 
 
-def test_nothing_is_computed_for_what_stands_still(monkeypatch):
-    """Counted by calling, on two threads: the places that backward enters, and the weight gradients that it forms."""
+def test_no_gradient_is_computed_for_frozen_parameters(monkeypatch):
+    """Counts calls on two threads: the modules that backward enters, and the weight gradients that it computes."""
     places, products = [], []
 
     def counted(right, note):
@@ -196,7 +196,7 @@ def test_nothing_is_computed_for_what_stands_still(monkeypatch):
 
 
 @pytest.mark.parametrize("engine", ["numpy", "mlx"])
-def test_unfreezing_while_it_trains(engine):
+def test_unfreezing_during_training(engine):
     if engine == "mlx":
         pytest.importorskip("mlx.core")
     model = make(BERT, "token", 3, dtype="float32", engine=engine, threads=2)
@@ -223,7 +223,7 @@ def test_unfreezing_while_it_trains(engine):
         assert total == pytest.approx(float(result.gradient_norm), rel=1e-4)
 
 
-def test_other_factors_of_the_same_groups_compile_nothing_anew():
+def test_other_factors_of_the_same_groups_need_no_compilation():
     pytest.importorskip("mlx.core")
     model = make(BERT, "token", 3, dtype="float32", engine="mlx")
     optimizer = SGD(model, 0.1, momentum=0.0, clip=None)
@@ -243,7 +243,7 @@ def test_other_factors_of_the_same_groups_compile_nothing_anew():
     assert len(step._compiled._compiled) == 2
 
 
-def test_several_workers_freeze_alike():
+def test_freezing_with_several_workers():
     ids, mask, _ = batch(BERT, lengths=[9, 4, 5, 7], width=9)
     labels = np.where(mask == 1, ids % 3, -100)
 
@@ -268,11 +268,11 @@ def test_several_workers_freeze_alike():
 @pytest.mark.parametrize(
     ("rates", "message"),
     [
-        ({"layers.0.ffn.upp.weight": 1.0}, r"no parameter of this model; did you mean 'layers.0.ffn.up.weight'"),
+        ({"layers.0.ffn.upp.weight": 1.0}, r"not a parameter of this model; did you mean 'layers.0.ffn.up.weight'"),
         ({"head.norm.bias": -1.0}, r"the rate of 'head.norm.bias' must be a number of at least 0, got -1.0"),
         ({"head.norm.bias": float("nan")}, "must be a number of at least 0, got nan"),
         ({"head.norm.bias": True}, "must be a number of at least 0, got True"),
-        ("nothing", "every rate is 0, so nothing would learn"),
+        ("nothing", "every rate is 0, so nothing would be trained"),
     ],
 )
 def test_impossible_rates(rates, message):
