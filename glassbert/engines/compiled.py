@@ -63,8 +63,8 @@ def exponential(x):
     r = r - k * LN2_LOW
     p = ((((E5 * r + E4) * r + E3) * r + E2) * r + E1) * r + E0
     inside = (p * r * r + r + ONE) * float_of_bits((np.int32(k) + np.int32(127)) << np.int32(23))  # type: ignore[call-arg]
-    above = INFINITE if x > HIGHEST else inside
-    return ZERO if x < LOWEST else above  # type: ignore[unreachable]
+    above = INFINITE if x > HIGHEST else inside  # type: ignore[unreachable]
+    return ZERO if x < LOWEST else above
 
 
 @loop(fastmath=FAST)

@@ -73,8 +73,7 @@ class SelfAttention:
         if context.memory is not None:
             xp = namespace(k)
             k, v = (xp.concatenate([old, new], 2) for old, new in zip(context.memory, (k, v), strict=True))
-        for name, value in (("q", q), ("k", k), ("v", v)):
-            scope.store(name, value, token_axes=(2,))
+        q, k, v = (scope.store(name, x, token_axes=(2,)) for name, x in (("q", q), ("k", k), ("v", v)))
         bias = self.score_bias(q, k, scope, context)
         rate = self.config.attention_dropout if scope.dropout_source is not None else 0.0
         scope.save("has_bias", bias is not None)
@@ -88,7 +87,7 @@ class SelfAttention:
         else:
             masks = tile_masks(scope, rate)
             out = scope.run("tiled_attention", "attention", q, k, v, context.pattern, bias, self.scale, masks, rate)
-        scope.store("context", out, token_axes=(2,))
+        out = scope.store("context", out, token_axes=(2,))
         scope.compute_later(
             "weights", lambda: attention_weights(q, k, context.pattern, bias, self.scale), token_axes=(2, 3)
         )

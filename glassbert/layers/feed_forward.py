@@ -36,8 +36,11 @@ class FeedForward:
     def forward(self, x: Array, scope: Scope) -> Array:
         scope.record("input", x)
         hidden = scope.record("hidden", scope.linear(x, "up"))  # [B, T, I or 2I]
-        activated = scope.dropout(self.activate(hidden, scope), "dropout", self.config.ffn_dropout)  # [B, T, I]
-        scope.record("activated", activated)
+        if not scope.cache.trace:  # the activation may overwrite it
+            parameters = scope.parameter("up.weight"), scope.optional("up.bias")
+            scope.compute_later("hidden", lambda: scope.ops.linear(x, *parameters)[0])
+        activated = scope.dropout(self.activate(hidden, scope), "dropout", self.config.ffn_dropout)
+        activated = scope.store("activated", activated)  # [B, T, I]
         return scope.record("output", scope.linear(activated, "down"))
 
     def backward(self, dy: Array, scope: Scope) -> Array:

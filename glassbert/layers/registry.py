@@ -47,6 +47,9 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
             raise ConfigError(unknown(self.what, name, self._entries))
         return self._entries[name]
 
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._entries.get(name, default)
+
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 

@@ -48,8 +48,9 @@ def check_inputs(
             f"model; truncate it or split it into windows"
         )
     mask = pairs = None
-    if attention_mask is not None and np.ndim(attention_mask) == 3:
-        pairs = as_array("attention_mask", attention_mask)
+    given = None if attention_mask is None else as_array("attention_mask", attention_mask)
+    if given is not None and given.ndim == 3:
+        pairs = given
         if pairs.shape != (len(ids), length, past + length):
             raise InputError(
                 f"an attention_mask of pairs must have the shape {[len(ids), length, past + length]}, "
@@ -58,8 +59,8 @@ def check_inputs(
         if pairs.dtype.kind not in "biuf" or not np.isin(pairs, (0, 1)).all():
             raise InputError("attention_mask must hold only 1 (attends to) and 0 (does not)")
         pairs = pairs.astype(np.bool_)
-    elif attention_mask is not None:
-        mask = _same_shape("attention_mask", as_array("attention_mask", attention_mask), ids)
+    elif given is not None:
+        mask = _same_shape("attention_mask", given, ids)
         if mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
             raise InputError("attention_mask must hold only 1 (a real token) and 0 (padding)")
         mask = None if mask.all() else mask.astype(np.bool_)

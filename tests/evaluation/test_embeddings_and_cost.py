@@ -6,6 +6,7 @@ import pytest
 from glassbert.evaluation import SUITES, Options
 from glassbert.evaluation.embeddings import nearest_words, sentence_vectors
 from glassbert.models.flops import forward_flops
+from glassbert.models.inputs import check_inputs
 from tests.evaluation.subjects import subject
 
 
@@ -36,17 +37,10 @@ def test_sentences_are_means_of_their_tokens():
     vectors, _, cut = sentence_vectors(one, texts, Options())
     for text, vector in zip(texts, vectors, strict=True):
         ids = np.array([one.tokenizer.encode(text).ids])
-        hidden, _ = one.model.run_encoder({"ids": ids, "mask": None, "types": None, "segments": None,
-                                           "positions": np.arange(ids.shape[1])[None]}, cache())  # fmt: skip
+        hidden = one.model.run(check_inputs(one.model.config, ids)).encode()
         np.testing.assert_allclose(vector, hidden[0].mean(0), atol=1e-6)
     assert cut == 0
     assert sentence_vectors(one, ["the " * 80], Options())[2] == 1
-
-
-def cache():
-    from glassbert.layers.scope import Cache
-
-    return Cache()
 
 
 def test_similarity_is_held_against_judgement_and_against_word_overlap(similarity):

@@ -69,16 +69,23 @@ def noise_in_every_pass():
     found = subject()
     generator = np.random.default_rng(0)
 
-    def noisy(result, *_):
-        return result[0] + 1e-4 * generator.standard_normal(result[0].shape).astype(result[0].dtype), result[1]
+    def noisy(run, *_):
+        hidden = run.encode()
+        run.hidden = hidden + 1e-4 * generator.standard_normal(hidden.shape).astype(hidden.dtype)
+        return run
 
-    wrapped(found.model, "run_encoder", noisy)
+    wrapped(found.model, "run", noisy)
     return found
 
 
 def rows_that_see_each_other():
     found = subject()
-    wrapped(found.model, "run_encoder", lambda result, *_: (result[0] - result[0].mean(0), result[1]))
+
+    def mixed(run, *_):
+        run.hidden = run.encode() - run.encode().mean(0)
+        return run
+
+    wrapped(found.model, "run", mixed)
     return found
 
 
@@ -205,13 +212,8 @@ def test_a_model_that_climbs_the_loss_cannot_learn_a_batch_by_heart():
 
 
 def _frozen(seed):
-    """A model whose training step moves nothing, for its encoder's backward is cut off and its head's too."""
+    """A model whose head is zero, so that no gradient reaches the encoder."""
     model = Model(config(), "mlm", engine="numpy", threads=1, seed=seed)
-
-    def nothing(result, *_):
-        return result
-
-    wrapped(model, "run_encoder_backward", nothing)
     for name in list(model.parameters):
         if name.startswith("head."):
             model.parameters[name] = 0.0

@@ -5,6 +5,7 @@ import pytest
 
 import glassbert
 from glassbert.errors import ConfigError, GlassBertError, InputError
+from glassbert.families.bert import BertWithHead
 from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.finetuning.preparing import prepare

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from glassbert.errors import InputError
+from glassbert.families.bert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import encode_examples
 from glassbert.finetuning.outcome import Outcome, answers, choices, cosines, probabilities, true_names

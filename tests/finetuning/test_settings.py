@@ -5,6 +5,7 @@ import json
 import pytest
 
 from glassbert.errors import TrainingError
+from glassbert.families.bert import MINI_BERT_CONFIG, BertConfig
 from glassbert.finetuning.preparing import default_epochs, default_learning_rate, default_patience, max_length
 from glassbert.finetuning.settings import CHECKS, FineTuningSettings
 

@@ -134,7 +134,7 @@ def test_a_model_without_a_head_has_no_loss():
 
 def test_backward_after_forward_must_be_told_where_the_gradient_begins():
     _, cache = ENCODER.forward(IDS, MASK)
-    refuses(r"say where the gradient begins: backward\(cache, d_output\)", ENCODER.backward, cache)
+    refuses(r"give the gradient of the output: backward\(cache, d_output\)", ENCODER.backward, cache)
     _, cache = MODEL.forward(IDS, MASK)
     refuses("say where the gradient begins", MODEL.backward, cache)
 
@@ -148,7 +148,7 @@ def test_a_gradient_of_the_wrong_shape_is_named(shape):
 
 
 def test_heads_that_cannot_be():
-    refuses("unknown head 'translation'; choose one of mlm, token", Model, BERT, "translation", kind=ConfigError)
+    refuses("unknown head 'translation'. There are mlm, token", Model, BERT, "translation", kind=ConfigError)
     refuses("a token head needs num_labels of at least 1, got 0", Model, BERT, "token", kind=ConfigError)
     refuses("num_labels", BertWithHead, BERT, "sequence", -1, kind=ConfigError)
     refuses("num_labels", BertWithHead, BERT, "sequence", 2.5, kind=ConfigError)

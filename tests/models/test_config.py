@@ -8,13 +8,13 @@ import pytest
 
 from glassbert import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, PRESETS, BertConfig, LargerBERT, MiniBERT, ModernBertConfig
 from glassbert.errors import ConfigError, GlassBertError
-from glassbert.models.encoder import encoder_parameters
+from glassbert.models.encoder import Encoder
 from glassbert.models.heads import pooler_parameters
 from tests.models.small import BERT, make
 
 
 def encoder_size(config):
-    parameters = encoder_parameters(config) + (pooler_parameters(config) if config.pooler else [])
+    parameters = Encoder(config).parameters() + (pooler_parameters(config) if config.pooler else [])
     return sum(math.prod(parameter.shape) for parameter in parameters)
 
 
@@ -100,12 +100,12 @@ def test_a_config_is_frozen_and_goes_into_a_dictionary_and_back():
         ({"initializer_range": -1.0}, "initializer_range"),
         ({"initializer_range": math.inf}, "initializer_range"),
         ({"global_rope_theta": math.nan}, "global_rope_theta"),
-        ({"activation": "swish"}, "activation must be one of 'relu', 'gelu', 'gelu_tanh', got 'swish'"),
+        ({"activation": "swish"}, "activation must be one of 'relu', 'gelu', 'gelu_tanh', 'tanh', got 'swish'"),
         ({"positions": "sinus"}, "positions must be one of"),
         ({"norm_position": "middle"}, "norm_position"),
         ({"initializer": "xavier"}, "initializer"),
         ({"classifier_pooling": "last"}, "classifier_pooling"),
-        ({"gated": 1}, "gated must be true or false, got 1"),
+        ({"feed_forward": "gatd"}, "feed_forward must be one of 'dense', 'gated', got 'gatd'"),
         ({"pad_token_id": 31}, "pad_token_id 31 is no id of a vocabulary of 31"),
         ({"pad_token_id": -1}, "pad_token_id -1"),
         ({"local_window": 0}, "local_window"),

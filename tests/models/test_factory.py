@@ -5,8 +5,8 @@ import pytest
 
 from glassbert import MINI_BERT_CONFIG, BertWithHead, create_from_registry, create_model, register
 from glassbert.errors import ConfigError
+from glassbert.families import factory
 from glassbert.families.modernbert import ModernBertConfig
-from glassbert.models import factory
 
 SMALL = MINI_BERT_CONFIG.replace(vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=1)
 MODERN = ModernBertConfig(

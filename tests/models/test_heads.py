@@ -117,7 +117,7 @@ def test_pairs_come_in_twos_and_contrastive_ones_belong_together():
         ("ordinal", 4, {"class_weights": [1, 2, 3, 4]}, "class_weights belongs to cross_entropy"),
         ("span", None, {"label_smoothing": 0.1}, "the loss of a span head has no options"),
         ("token", 3, {"loss": "ordinal"}, "unknown loss 'ordinal' of a token head; choose one of cross_entropy"),
-        ("token", 3, {"pooling": "mean"}, "a head 'token' does not ask for"),
+        ("token", 3, {"pooling": "mean"}, "the head 'token' does not use"),
         ("binary", None, {"pooling": "median"}, "unknown pooling 'median'; choose one of cls, mean, max, attention"),
         ("embedding", None, {"loss": "contrastive", "temperature": 0}, "temperature must be a number above 0"),
     ],

@@ -181,7 +181,7 @@ def test_words_and_values_are_told_apart():
         create_model("bert_with_head", head_type="binary", pooling="flatten", config=MINI, engine="numpy")
     with pytest.raises(ConfigError, match="needs one vector a window"):
         create_model("bert_with_head", head_type="binary", pooling="flatten", window=12, config=MINI, engine="numpy")
-    with pytest.raises(ConfigError, match="looks into no future"):
+    with pytest.raises(ConfigError, match="makes no forecast"):
         create_model("bert_with_head", head_type="binary", horizon=3, config=MINI, engine="numpy")
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from glassbert.engines.numpy_kernels import KERNELS
 from glassbert.errors import TrainingError
-from glassbert.models import encoder
-from glassbert.ops.registry import KERNELS
+from glassbert.layers.block import PostNormBlock
+from glassbert.layers.embeddings import TokenEmbeddings
 from glassbert.training.ema import EMA
 from glassbert.training.optimizers import OPTIMIZERS, SGD, AdamW, make_optimizer
 from glassbert.training.step import TrainingStep
@@ -172,11 +173,12 @@ def test_no_gradient_is_computed_for_frozen_parameters(monkeypatch):
 
         return call
 
-    linear = counted(KERNELS["numpy"]["linear_backward"], lambda args: products.append(args[2].shape))
-    monkeypatch.setitem(KERNELS["numpy"], "linear_backward", linear)
-    for part in ("block_backward", "embeddings_backward"):
-        note = counted(getattr(encoder, part), lambda args: places.append(args[1].prefix))
-        monkeypatch.setattr(encoder, part, note)
+    linear = counted(KERNELS["linear_backward"], lambda args: products.append(args[1][1].shape))
+    monkeypatch.setitem(KERNELS, "linear_backward", linear)
+    for part in (PostNormBlock, TokenEmbeddings):
+        index = 2 if part is PostNormBlock else 3
+        note = counted(part.backward, lambda args, index=index: places.append(args[index].prefix))
+        monkeypatch.setattr(part, "backward", note)
 
     def count(still):
         places.clear(), products.clear()
