@@ -17,7 +17,7 @@ from glassbert.cli.run_options import pretraining_options, with_settings
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling import Study, StudyPlan
 from glassbert.evaluation.scaling.plan import OF_THE_STUDY
-from glassbert.evaluation.scaling.terminal import show_outcome, show_plan
+from glassbert.evaluation.scaling.report import show_outcome, show_plan
 
 UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 

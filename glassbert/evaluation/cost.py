@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from glassbert.evaluation.encoding import hidden_states, random_rows
 from glassbert.evaluation.measures import Measure, write
-from glassbert.evaluation.sanity.inputs import hidden_states, random_rows
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, suite
 from glassbert.models.flops import forward_flops, training_flops

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import TextError
+from glassbert.evaluation.encoding import hidden_states
 from glassbert.evaluation.masked import blocks
 from glassbert.evaluation.measures import Measure, estimate, undefined
 from glassbert.evaluation.references import reference_for, sources
-from glassbert.evaluation.sanity.inputs import hidden_states
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table, suite
 from glassbert.insight.geometry import anisotropy, intrinsic_dimension, isotropy

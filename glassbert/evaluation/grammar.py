@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import TextError
+from glassbert.evaluation.masked import PseudoLikelihoods, pseudo_likelihoods
 from glassbert.evaluation.measures import Measure, estimate, mean, undefined
-from glassbert.evaluation.pseudo import PseudoLikelihoods, pseudo_likelihoods
 from glassbert.evaluation.references import reference_for, sources
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table, suite

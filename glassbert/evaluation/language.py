@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from glassbert.evaluation.held_out import MASKS_VERSION, HeldOut, asked_places, held_out, published_masks
-from glassbert.evaluation.masked import blocks, score
+from glassbert.evaluation.masked import blocks, pseudo_likelihoods, score
 from glassbert.evaluation.measures import Measure, estimate, rate
 from glassbert.evaluation.parts_of_speech import parts_of_speech
-from glassbert.evaluation.pseudo import pseudo_likelihoods
 from glassbert.evaluation.references import nearest, reference_table
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import Options, SuiteResult, suite

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from glassbert.metrics.inputs import as_weights
 from glassbert.metrics.scores import measure as scored
 from glassbert.metrics.undefined import Value, ratio
 from glassbert.reports import number, share, short
+from glassbert.tasks.findings import Finding
 
 RESAMPLES = 1000
 FEWEST_UNITS = 5  # fewer make no interval worth printing
@@ -141,3 +142,34 @@ def write(value: float, unit: str, with_unit: bool = True) -> str:
     else:
         text = number(int(value) if float(value).is_integer() and abs(value) < 1e15 else value)
     return f"{text} {unit}" if unit and with_unit else text
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must hold. `finding` is there if it does not, `skipped` says why nobody could tell."""
+
+    name: str
+    measured: str = ""
+    finding: Finding | None = None
+    skipped: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.finding is None and not self.skipped
+
+    @property
+    def verdict(self) -> str:
+        if self.skipped:
+            return "not asked"
+        return "ok" if self.finding is None else self.finding.severity
+
+
+def failed(
+    name: str,
+    problem: str,
+    evidence: str,
+    cause: str,
+    remedy: str,
+    severity: Literal["problem", "warning", "note"] = "problem",
+) -> Check:
+    return Check(name, evidence, Finding(severity, problem, evidence, f"Likely cause: {cause} Remedy: {remedy}"))

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.evaluation.encoding import Progress, states_of_all
 from glassbert.evaluation.measures import Measure, estimate, mean
 from glassbert.evaluation.probes.features import Features
 from glassbert.evaluation.probes.minimise import Minimum
 from glassbert.evaluation.probes.softmax_regression import choose_l2, fit_linear
-from glassbert.evaluation.probes.states import Progress, states_of_all
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table, suite
 from glassbert.finetuning.run import FineTuned, finetune

@@ -27,19 +27,15 @@ from glassbert.insight.attention import (
     head_habits,
     head_kinds,
 )
-from glassbert.insight.evolution import Evolution, evolution, weight_change
-from glassbert.insight.flow import Flow, LoggedFlow, gradient_flow, logged_flow
+from glassbert.insight.dynamics import Evolution, Flow, LoggedFlow, evolution, gradient_flow, logged_flow, weight_change
 from glassbert.insight.geometry import anisotropy, intrinsic_dimension, isotropy, principal_components, umap_points
-from glassbert.insight.lens import logit_lens
-from glassbert.insight.opening import Opened, open_model, untrained
-from glassbert.insight.pictures import draw_pictures
+from glassbert.insight.inputs import Opened, masked_batches, open_model, read_rows, read_texts, untrained
+from glassbert.insight.pictures import Scene, View, draw_pictures, get_insights, insight
 from glassbert.insight.prediction import Prediction, explain
 from glassbert.insight.prediction_page import prediction_page
 from glassbert.insight.pruning import head_importance, remove_greedily, without_heads
-from glassbert.insight.reading import masked_batches, read_rows, read_texts
-from glassbert.insight.registry import Scene, View, get_insights, insight
 from glassbert.insight.saliency import baseline_ids, gradient_x_input, integrated_gradients
-from glassbert.insight.states import hidden_states, layer_similarity, tagged_states, word_states
+from glassbert.insight.states import hidden_states, layer_similarity, logit_lens, tagged_states, word_states
 from glassbert.insight.syntax import Syntax, syntactic_heads
 
 __all__ = [

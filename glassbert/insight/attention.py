@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.insight.reading import Rows
+from glassbert.insight.inputs import Rows
 from glassbert.layers.scope import Cache
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model

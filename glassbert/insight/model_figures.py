@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassbert.insight.attention_figures import spread
-from glassbert.insight.evolution import Evolution
-from glassbert.insight.flow import Flow, LoggedFlow
+from glassbert.insight.dynamics import Evolution, Flow, LoggedFlow
 from glassbert.insight.geometry import Components
 from glassbert.reports import figures, short
 from glassbert.reports.axes import plain

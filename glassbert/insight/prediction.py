@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassbert.insight.aims import Aim, answering_head
-from glassbert.insight.asking import Answer, LayerSeen, MaskedText, WholeText
-from glassbert.insight.opening import Opened
+from glassbert.insight.answers import Answer, LayerSeen, MaskedText, WholeText
+from glassbert.insight.inputs import Opened
 from glassbert.insight.pruning import without_heads
 from glassbert.insight.saliency import (
     Integrated,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glassbert.insight.asking import Answer
+from glassbert.insight.answers import Answer
 from glassbert.insight.prediction import HeadSeen, Prediction
 from glassbert.reports import Html, Page, figures, number, share
 from glassbert.reports.palette import LIGHT

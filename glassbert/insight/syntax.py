@@ -19,8 +19,7 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.insight.attention import attention_maps
-from glassbert.insight.opening import Opened
-from glassbert.insight.reading import rows_of
+from glassbert.insight.inputs import Opened, rows_of
 from glassbert.metrics import Difference, paired_difference
 from glassbert.tasks.alignment import align_words
 

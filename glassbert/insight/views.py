@@ -7,8 +7,7 @@ import numpy as np
 from glassbert.errors import GlassBertError, InputError
 from glassbert.insight import attention_figures, model_figures
 from glassbert.insight.attention import attention_maps, head_habits, head_kinds
-from glassbert.insight.evolution import evolution
-from glassbert.insight.flow import gradient_flow, logged_flow
+from glassbert.insight.dynamics import evolution, gradient_flow, logged_flow
 from glassbert.insight.geometry import (
     Components,
     anisotropy,
@@ -17,11 +16,10 @@ from glassbert.insight.geometry import (
     principal_components,
     umap_points,
 )
-from glassbert.insight.opening import Opened
+from glassbert.insight.inputs import Opened, masked_batches, read_rows
+from glassbert.insight.pictures import Scene, View, insight
 from glassbert.insight.prediction import explain
 from glassbert.insight.pruning import head_importance, remove_greedily
-from glassbert.insight.reading import masked_batches, read_rows
-from glassbert.insight.registry import Scene, View, insight
 from glassbert.insight.states import layer_similarity, tagged_states, word_states
 from glassbert.insight.syntax import syntactic_heads
 from glassbert.metrics import Undefined

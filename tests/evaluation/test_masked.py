@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from glassbert.evaluation.masked import blocks, score
-from glassbert.evaluation.pseudo import pseudo_likelihoods
+from glassbert.evaluation.masked import blocks, pseudo_likelihoods, score
 from tests.evaluation.subjects import subject
 
 

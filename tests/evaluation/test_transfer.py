@@ -6,7 +6,7 @@ import pytest
 from glassbert.errors import InputError
 from glassbert.evaluation import SUITES, Options
 from glassbert.evaluation import transfer as module
-from glassbert.evaluation.probes.states import layer_states
+from glassbert.evaluation.encoding import layer_states
 from glassbert.evaluation.transfer import affordable, fine_tuned, frozen, text_vectors
 from glassbert.tasks import TaskData
 from tests.evaluation.subjects import subject

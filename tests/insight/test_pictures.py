@@ -5,7 +5,7 @@ import pytest
 
 from glassbert.errors import ConfigError, InputError
 from glassbert.insight import Scene, View, draw_pictures, get_insights, insight, read_texts, untrained
-from glassbert.insight.registry import INSIGHTS
+from glassbert.insight.pictures import INSIGHTS
 from glassbert.reports import figures
 from glassbert.tasks import Table
 from tests.insight.specimen import sentences, specimen

@@ -17,7 +17,7 @@ from glassbert.insight import (
     untrained,
     weight_change,
 )
-from glassbert.insight.evolution import kept_moments
+from glassbert.insight.dynamics import kept_moments
 from glassbert.training.run_folder import RunFolder
 from tests.insight.specimen import sentences, specimen
 from tests.training.toy import make_corpus, make_trainer

@@ -8,7 +8,7 @@ import glassbert
 from glassbert.evaluation import Options, Subject
 from glassbert.evaluation.held_out import asked_places, held_out, published_masks
 from glassbert.evaluation.language import ask
-from glassbert.evaluation.pseudo import pseudo_likelihoods
+from glassbert.evaluation.masked import pseudo_likelihoods
 from glassbert.text.corpus import write_corpus
 from tests.evaluation.subjects import tokenizer
 from tests.parity.reference import reference_model

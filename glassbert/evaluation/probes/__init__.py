@@ -12,10 +12,8 @@ intervals over sentences. The suite "probes" does this for every task whose file
 """
 
 from glassbert.evaluation.probes.features import Features
-from glassbert.evaluation.probes.fitting import Vectors
-from glassbert.evaluation.probes.probing import probe_task
-from glassbert.evaluation.probes.results import RANDOM, TRAINED, Probed, TaskResult
-from glassbert.evaluation.probes.scoring import Scorer
+from glassbert.evaluation.probes.fitting import Vectors, probe_task
+from glassbert.evaluation.probes.results import RANDOM, TRAINED, Probed, Scorer, TaskResult
 from glassbert.evaluation.probes.softmax_regression import LinearProbe, fit_linear
 from glassbert.evaluation.probes.suite import probe_files, probe_tables, probes
 from glassbert.evaluation.probes.tasks import TASKS, ProbeTask, column_task, get_task, probe

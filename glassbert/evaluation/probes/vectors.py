@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.evaluation.probes.states import Progress, states_of_all
+from glassbert.evaluation.encoding import Progress, states_of_all
 from glassbert.models.model import Model
 from glassbert.tasks.alignment import WordPieces, align_words
 from glassbert.text.tokenizer import Tokenizer

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from glassbert.evaluation.measures import Measure
-from glassbert.evaluation.sanity.batches import check_batches
+from glassbert.evaluation.measures import Check, Measure
 from glassbert.evaluation.sanity.behaviour import REPEATS, check_behaviour, check_tokenizer, check_weights
-from glassbert.evaluation.sanity.check import Check
+from glassbert.evaluation.sanity.data import check_batches, check_text
 from glassbert.evaluation.sanity.learning import check_learning
 from glassbert.evaluation.sanity.log import check_log
-from glassbert.evaluation.sanity.text import check_text
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import Options, SuiteResult, Table, suite
 from glassbert.tasks.findings import gravest_first

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassbert.evaluation.sanity.check import Check, failed
-from glassbert.evaluation.sanity.inputs import LONG, SHORT, hidden_states, in_float64, ordinary_tokens, random_rows
+from glassbert.evaluation.encoding import LONG, SHORT, hidden_states, in_float64, ordinary_tokens, random_rows
+from glassbert.evaluation.measures import Check, failed
 from glassbert.evaluation.subject import Subject
 from glassbert.models.model import Model
 from glassbert.training.evaluate import quietly

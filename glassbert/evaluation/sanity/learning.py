@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.evaluation.sanity.check import Check, failed
-from glassbert.evaluation.sanity.inputs import in_float64, masked_rows
+from glassbert.evaluation.encoding import in_float64, masked_rows
+from glassbert.evaluation.measures import Check, failed
 from glassbert.evaluation.subject import Subject
 from glassbert.models.model import Model
 from glassbert.training.evaluate import quietly

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassbert.evaluation.sanity.check import Check, failed
+from glassbert.evaluation.measures import Check, failed
 from glassbert.training.history import History
 
 NEAR = 0.15  # of ln V

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from glassbert.errors import TrainingError
-from glassbert.evaluation.scaling.plan import Point, StudyPlan
-from glassbert.evaluation.scaling.shapes import LEAST_STEPS, Shape, points_of
+from glassbert.evaluation.scaling.plan import LEAST_STEPS, Point, Shape, StudyPlan, points_of
 from glassbert.models.flops import TRAINING_FACTOR
 from glassbert.training.building import Machinery
 from glassbert.training.clock import times_in_a_run

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.evaluation.scaling.law import LEVEL, Law, Range, fit_law
-from glassbert.evaluation.scaling.plan import COUNTS, Point, StudyPlan
-from glassbert.evaluation.scaling.shapes import Shape
+from glassbert.evaluation.scaling.plan import COUNTS, Point, Shape, StudyPlan
 from glassbert.metrics import Undefined
 
 FAR = 8.0  # times the largest trained size: beyond it a law is a hope

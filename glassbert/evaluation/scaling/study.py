@@ -20,9 +20,8 @@ from typing import Any
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.budget import Pace, measure_pace, plan_tokens
 from glassbert.evaluation.scaling.outcome import Outcome, Trained
-from glassbert.evaluation.scaling.page import study_page
-from glassbert.evaluation.scaling.plan import Point, StudyPlan
-from glassbert.evaluation.scaling.shapes import points_of, shapes_of
+from glassbert.evaluation.scaling.plan import Point, StudyPlan, points_of, shapes_of
+from glassbert.evaluation.scaling.report import study_page
 from glassbert.files import write_json
 from glassbert.training.building import Machinery
 from glassbert.training.data import TrainingData, open_data

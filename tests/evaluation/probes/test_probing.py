@@ -17,8 +17,7 @@ from glassbert.evaluation.probes import (
     probe_task,
     word_vectors,
 )
-from glassbert.evaluation.probes.fitting import Vectors
-from glassbert.evaluation.probes.probing import some_sentences
+from glassbert.evaluation.probes.fitting import Vectors, some_sentences
 from glassbert.evaluation.probes.questions import ask, control, control_heads, majority, majority_heads
 from glassbert.evaluation.probes.results import ALL, HIDDEN, MIX, RANDOM, TRAINED
 from glassbert.tasks import read_table

@@ -8,14 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassbert.engines.parameters import FlatGradients, Layout
-from glassbert.evaluation.probes.biaffine import BiaffineProblem, fit_biaffine, groups_of, spanning_edges
+from glassbert.evaluation.probes.biaffine import (
+    BiaffineProblem,
+    edges_in_common,
+    fit_biaffine,
+    groups_of,
+    heads_and_trees,
+    spanning_edges,
+)
 from glassbert.evaluation.probes.features import Features
 from glassbert.evaluation.probes.hidden_layer import fit_hidden, loss_and_gradients
 from glassbert.evaluation.probes.layer_mix import MixProblem, fit_mix
 from glassbert.evaluation.probes.minimise import minimise
 from glassbert.evaluation.probes.questions import Questions
 from glassbert.evaluation.probes.softmax_regression import Problem, choose_l2, fit_linear
-from glassbert.evaluation.probes.trees import edges_in_common, heads_and_trees
 from tests.evaluation.probes.differences import largest_error
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from glassbert import MINI_BERT_CONFIG, Model, ModernBertConfig
 from glassbert.errors import InputError
+from glassbert.evaluation.encoding import layer_states
 from glassbert.evaluation.probes import vectors as module
-from glassbert.evaluation.probes.states import layer_states
 from glassbert.evaluation.probes.vectors import word_vectors
 from glassbert.tasks.alignment import align_words
 from glassbert.text import WordPieceTokenizer

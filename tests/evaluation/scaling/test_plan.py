@@ -6,8 +6,7 @@ import pytest
 
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.budget import Pace, measure_pace, plan_tokens
-from glassbert.evaluation.scaling.plan import Point, StudyPlan
-from glassbert.evaluation.scaling.shapes import LEAST_STEPS, points_of, shapes_of
+from glassbert.evaluation.scaling.plan import LEAST_STEPS, Point, StudyPlan, points_of, shapes_of
 from glassbert.models.model import BertWithHead
 from glassbert.training.data import open_data
 from glassbert.training.recipes import config_for

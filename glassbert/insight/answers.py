@@ -12,8 +12,8 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.insight.aims import Aim, answering_head
-from glassbert.insight.lens import Lens, logit_lens
-from glassbert.insight.opening import Opened
+from glassbert.insight.inputs import Opened
+from glassbert.insight.states import Lens, logit_lens
 from glassbert.training.evaluate import quietly
 from glassbert.training.fill_mask import MASK, question, readable
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from glassbert.evaluation.scaling.law import DEPARTURE, Law
-from glassbert.evaluation.scaling.outcome import Outcome
+from glassbert.evaluation.scaling.outcome import Cell, Outcome
 from glassbert.evaluation.scaling.pictures import law_figure
-from glassbert.evaluation.scaling.wording import check_sentence, law_sentences, prediction_sentence
 from glassbert.reports import Page, share, short
 from glassbert.training.display import duration
+
+if TYPE_CHECKING:
+    from glassbert.evaluation.scaling.study import Study
 
 
 def study_page(outcome: Outcome, folder: Path) -> Page:
@@ -106,3 +113,94 @@ def _reading(page: Page, outcome: Outcome) -> None:
         )
     for caveat in outcome.caveats():
         page.message("note", caveat)
+
+
+def show_plan(console: Console, study: Study) -> None:
+    """What will be trained, and how long that is expected to take."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("size", "layers × width", "blocks", "all", "tokens", "seeds", "minutes"):
+        table.add_column(name, justify="left" if name == "layers × width" else "right", no_wrap=True)
+    points = [*study.points, *study.checks]
+    for size, tokens in dict.fromkeys((point.size, point.tokens) for point in points):
+        same = [point for point in points if (point.size, point.tokens) == (size, tokens)]
+        shape = study.shapes[size]
+        expected = "" if study.pace is None else f"{study.pace.total(same) / 60:.1f}"
+        note = " (to check)" if size == study.plan.next_size else ""
+        table.add_row(f"{size:g}{note}", str(shape), short(shape.encoder), short(shape.all), short(tokens),
+                      str(len(same)), expected)  # fmt: skip
+    console.print(table)
+    if study.pace is not None:
+        total = study.pace.total(points)
+        console.print(Text(f"{len(points)} runs, about {duration(total)} on this machine as it is now: {study.folder}"))
+
+
+def show_outcome(console: Console, outcome: Outcome) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("size", "layers × width", "blocks", "all", "tokens", "held-out loss", "law", "time"):
+        table.add_column(name, justify="left" if name == "layers × width" else "right", no_wrap=True)
+    for cell in outcome.cells:
+        table.add_row(*_cells(outcome, cell))
+    console.print(table)
+    for sentence in law_sentences(outcome):
+        console.print(Text(sentence, "yellow" if outcome.law is None else ""))
+    if outcome.law is not None:
+        console.print(Text(prediction_sentence(outcome), "bold"))
+    if outcome.checks:
+        console.print(Text(check_sentence(outcome), "bold green" if outcome.verdict == "inside" else "bold yellow"))
+    for caveat in outcome.caveats():
+        console.print(Text(caveat, "dim"))
+
+
+def _cells(outcome: Outcome, cell: Cell) -> list[str]:
+    law = outcome.law
+    spread = f" ± {max(cell.losses) / 2 - min(cell.losses) / 2:.3f}" if len(cell.runs) > 1 else ""
+    at = "–" if law is None else f"{law.at(outcome.place(cell.shape, cell.tokens))[0]:.3f}"
+    seconds = sum(run.seconds for run in cell.runs)
+    return [f"{cell.shape.size:g}", str(cell.shape), short(cell.shape.encoder), short(cell.shape.all),
+            short(cell.tokens), f"{cell.loss:.3f}{spread}", at, duration(seconds)]  # fmt: skip
+
+
+COUNTED = {"encoder": "parameters in its blocks", "all": "parameters"}
+
+
+def law_sentences(outcome: Outcome) -> list[str]:
+    """The law with its ranges, or why there is none."""
+    law = outcome.law
+    if law is None:
+        return [outcome.reason[0].upper() + outcome.reason[1:] + "."]
+    floor, powers, scales = law.best
+    terms = zip(("N", "D"), law.reference, scales, powers, strict=False)
+    formula = " + ".join(f"{scale:.3f} · ({name}/{short(ref)})^-{power:.2f}" for name, ref, scale, power in terms)
+    found = [f"Least squares: L = {floor:.2f} + {formula}, with N the {COUNTED[outcome.plan.count]}"
+             + (", D the tokens." if len(law.names) > 1 else ".")]  # fmt: skip
+    ranges = [("the floor", law.range_of(law.floor))]
+    ranges += [
+        (f"the power of {name}", law.range_of(law.powers[:, i])) for i, name in enumerate("ND"[: len(law.names)])
+    ]
+    words = ", ".join(f"{name} {found.low:.2f} to {found.high:.2f}" for name, found in ranges)
+    found.append(
+        f"Possible with these points ({law.level:.0%}): {words}. A point is expected within {1.645 * law.expected:.3f} "
+        f"of the law; the farthest is {abs(law.residuals).max():.3f} away."
+    )
+    return found
+
+
+def prediction_sentence(outcome: Outcome) -> str:
+    found = outcome.prediction()
+    assert found is not None
+    shape = outcome.target
+    return (
+        f"Predicted for size {shape.size:g} ({shape}, {short(shape.count(outcome.plan.count))} "
+        f"{COUNTED[outcome.plan.count]}, {short(outcome.target_tokens())} tokens): {found.middle:.3f}, and between "
+        f"{found.low:.3f} and {found.high:.3f} with {outcome.level:.0%} confidence."
+    )
+
+
+def check_sentence(outcome: Outcome) -> str:
+    words = []
+    for cell in outcome.checks:
+        found = outcome.prediction(tokens=cell.tokens)
+        assert found is not None
+        where = "inside" if cell.loss in found else "outside"
+        words.append(f"{cell.loss:.3f}, {where} its interval ({found.low:.3f} to {found.high:.3f})")
+    return f"Then trained, size {outcome.target.size:g} came to " + "; ".join(words) + "."
