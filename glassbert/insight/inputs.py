@@ -1,4 +1,4 @@
-"""The texts that a model reads while it is looked at: as padded rows, and as rows with some tokens hidden."""
+"""Inputs of every insight: a loaded model with its tokenizer, and texts as padded batches or as masked batches."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from glassbert.text.tokenizer import Tokenizer
 from glassbert.training.fill_mask import tokenizer_with
 from glassbert.training.run_folder import RunFolder
 
+BATCH_ROWS = 16  # attention maps of more rows would fill the memory
+BATCH_POSITIONS = 2_048
+
 
 @dataclass(frozen=True)
-class Opened:
-    """A model and all that is known of it.
+class LoadedModel:
+    """A model with its tokenizer.
 
-    `run` made it; `labels` are the names of its answers and `temperature` makes their chances honest, where a task card
-    or config tells.
+    run          the folder of the run that trained it, if known
+    labels       the names of its classes, from the task card or the config
+    temperature  the logits are divided by it before they become probabilities (calibration of the task card)
     """
 
     name: str
@@ -32,27 +36,28 @@ class Opened:
     temperature: float = 1.0
 
     @property
-    def longest(self) -> int:
-        """How many tokens it reads at once."""
+    def max_length(self) -> int:
+        """The longest input in tokens, special tokens included."""
         return self.model.config.max_position_embeddings
 
 
-def open_model(path: str | Path, engine: str = "auto", name: str = "") -> Opened:
-    """A run, a saved model or a Hugging Face folder, with the head it was saved with; every kind of head will do."""
+def open_model(path: str | Path, engine: str = "auto", name: str = "") -> LoadedModel:
+    """Load a run, a saved model or a Hugging Face folder, with the head it was saved with, of any kind."""
     from glassbert.checkpoints import load
 
     model = load(path, engine=engine)
     folder = Path(path)
     run = RunFolder(folder) if (folder / "settings.json").exists() else None
-    return Opened(name or _name_of(folder), model, tokenizer_with(path), run, *_answers(folder, model))
+    labels, temperature = _labels_and_temperature(folder, model)
+    return LoadedModel(name or _name_of(folder), model, tokenizer_with(path), run, labels, temperature)
 
 
-def untrained(opened: Opened, name: str = "untrained") -> Opened:
-    """The same model before its first step: fresh weights, of the run's own seed where it is known."""
+def untrained(loaded: LoadedModel, name: str = "untrained") -> LoadedModel:
+    """The same model with its initial weights: from the seed of the run, or seed 0 if there is no run."""
     seed = 0
-    if opened.run is not None:
-        seed = int(opened.run.read_settings()["settings"].get("seed", 0))
-    return Opened(name, opened.model.untrained(seed), opened.tokenizer)
+    if loaded.run is not None:
+        seed = int(loaded.run.read_settings()["settings"].get("seed", 0))
+    return LoadedModel(name, loaded.model.untrained(seed), loaded.tokenizer)
 
 
 def _name_of(folder: Path) -> str:
@@ -60,112 +65,109 @@ def _name_of(folder: Path) -> str:
     return folder.parent.name if folder.name == "model" else folder.name
 
 
-def _answers(folder: Path, model: Model) -> tuple[tuple[str, ...], float]:
-    """Labels and temperature: from the task card of a model that was fine-tuned here, else labels from its config."""
+def _labels_and_temperature(folder: Path, model: Model) -> tuple[tuple[str, ...], float]:
+    """From the task card if the model was fine-tuned with GlassBERT; otherwise the labels of the config and 1."""
     from glassbert.finetuning.card import TASK, TaskCard
 
-    if any((place / TASK).exists() for place in (folder, folder / "model")):
+    if any((path / TASK).exists() for path in (folder, folder / "model")):
         card = TaskCard.load(folder)
         return card.label_names, card.temperature or 1.0
     names = model.carried_fields.get("id2label") or {}
     return tuple(str(names[key]) for key in sorted(names, key=int)), 1.0
 
 
-ROWS = 16  # of a batch: attention maps of more would fill the memory
-BATCH_POSITIONS = 2_048
+# ---- batches ----
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Some texts as one padded batch, [B, T]. `words` is True on tokens of the text: no [CLS], [SEP] or padding."""
+class TextBatch:
+    """Texts as one padded batch, [B, T]. `words` is True on tokens of the text: not on [CLS], [SEP] or padding."""
 
     ids: np.ndarray
     mask: np.ndarray
     words: np.ndarray
-    tokens: list[list[str]]
 
 
-def read_rows(opened: Opened, texts: Sequence[str], rows: int = ROWS) -> list[Rows]:
-    """Texts in batches; what is longer than the model reads is cut off."""
+def read_rows(loaded: LoadedModel, texts: Sequence[str], batch_size: int = BATCH_ROWS) -> list[TextBatch]:
+    """Tokenize texts into batches. Texts longer than the model's input are truncated."""
     if not len(texts):
-        raise InputError("there is no text to look at")
-    encodings = opened.tokenizer.encode_batch(list(texts), max_length=opened.longest)
-    return [rows_of(opened.tokenizer, part) for part in _batches(encodings, rows)]
+        raise InputError("the list of texts is empty; give at least one text")
+    encodings = loaded.tokenizer.encode_batch(list(texts), max_length=loaded.max_length)
+    return [pad_rows(loaded.tokenizer, part) for part in _group(encodings, batch_size)]
 
 
-def rows_of(tokenizer: Tokenizer, encodings: Sequence[Any]) -> Rows:
+def pad_rows(tokenizer: Tokenizer, encodings: Sequence[Any]) -> TextBatch:
     """Encodings of texts as one padded batch."""
     width = max(len(encoding) for encoding in encodings)
     padded = [encoding.padded(width, "", tokenizer.pad_id) for encoding in encodings]
     mask = np.array([row.attention_mask for row in padded], np.int64)
-    return Rows(
-        np.array([row.ids for row in padded], np.int64),
-        mask,
-        (mask == 1) & (np.array([row.special_tokens_mask for row in padded]) == 0),
-        [encoding.tokens for encoding in encodings],
-    )
+    is_text = np.array([row.special_tokens_mask for row in padded]) == 0
+    return TextBatch(np.array([row.ids for row in padded], np.int64), mask, (mask == 1) & is_text)
 
 
-def masked_batches(opened: Opened, texts: Sequence[str], seed: int = 0) -> list[dict[str, np.ndarray]]:
-    """Texts with 15 % of their tokens hidden or changed, always the same ones, as `model.loss` takes them.
+def masked_batches(loaded: LoadedModel, texts: Sequence[str], seed: int = 0) -> list[dict[str, np.ndarray]]:
+    """Batches for `model.loss` with 15 % of the tokens masked; the same seed masks the same tokens.
 
-    What a masked language model is asked in training; other heads need labels of their own.
+    Only for models with a masked language modelling head; other heads need labels.
     """
     from glassbert.text.masking import mask_tokens
 
-    head, tokenizer = opened.model.head, opened.tokenizer
+    head, tokenizer = loaded.model.head, loaded.tokenizer
     if head is None or "mlm" not in head.parts:
-        raise InputError(f"{opened.name} has no masked language head, so text alone gives it no loss")
+        raise InputError(f"{loaded.name} has no masked language modelling head, so text without labels gives no loss")
     batches = []
-    for number, rows in enumerate(read_rows(opened, texts)):
-        size = opened.model.config.vocab_size
-        masked = mask_tokens(rows.ids, tokenizer.mask_id, size, special_ids=tokenizer.special_ids, seed=seed + number)
-        batches.append({"input_ids": masked.input_ids, "labels": masked.targets, "attention_mask": rows.mask})
+    for number, batch in enumerate(read_rows(loaded, texts)):
+        size = loaded.model.config.vocab_size
+        masked = mask_tokens(batch.ids, tokenizer.mask_id, size, special_ids=tokenizer.special_ids, seed=seed + number)
+        batches.append({"input_ids": masked.input_ids, "labels": masked.targets, "attention_mask": batch.mask})
     return batches
 
 
-def _batches(encodings: Sequence[Any], rows: int) -> list[list[Any]]:
-    """Runs of encodings, few enough of the long ones."""
-    batches: list[list[Any]] = []
+def _group(encodings: Sequence[Any], batch_size: int) -> list[list[Any]]:
+    """Consecutive encodings in groups of at most `batch_size` texts and BATCH_POSITIONS padded positions."""
+    groups: list[list[Any]] = []
     width = 0
     for encoding in encodings:
         width = max(width, len(encoding))
-        full = not batches or len(batches[-1]) >= rows or width * (len(batches[-1]) + 1) > BATCH_POSITIONS
+        full = not groups or len(groups[-1]) >= batch_size or width * (len(groups[-1]) + 1) > BATCH_POSITIONS
         if full:
-            batches.append([])
+            groups.append([])
             width = len(encoding)
-        batches[-1].append(encoding)
-    return batches
+        groups[-1].append(encoding)
+    return groups
 
 
-def read_texts(path: str | Path, most: int = 256) -> list[str]:
-    """At most so many texts: lines of a text file, sentences of a CoNLL-U file, held-out sentences of a corpus."""
+# ---- texts ----
+
+
+def read_texts(path: str | Path, limit: int = 256) -> list[str]:
+    """At most `limit` texts: lines of a text file, sentences of a CoNLL-U file, or held-out sentences of a corpus."""
     from glassbert.tasks.conll import read_conllu
     from glassbert.tasks.plain_text import read_lines
 
     path = Path(path)
     if path.is_dir():
-        return _held_out(path, most)
+        return _held_out(path, limit)
     if ".conllu" in path.suffixes:
-        return read_conllu(path).column("text")[:most]
+        return read_conllu(path).column("text")[:limit]
     texts = [line.strip() for line in read_lines(path) if line.strip()]
     if not texts:
-        raise TextError(f"{path} holds no text")
-    return texts[:most]
+        raise TextError(f"{path} contains no text; every line is empty")
+    return texts[:limit]
 
 
-def _held_out(folder: Path, most: int) -> list[str]:
-    """Runs of sentences from documents that are held out, spread evenly over them, decoded."""
+def _held_out(folder: Path, limit: int) -> list[str]:
+    """Decoded sentences of the validation split, evenly spaced."""
     from glassbert.text.corpus import Corpus
 
     corpus = Corpus.open(folder)
     shards = [shard for shard in corpus.split("validation").shards if len(shard.sentence_ends)]
     if not shards:
-        raise TextError(f"the corpus {folder} has no held-out text")
+        raise TextError(f"the validation split of the corpus {folder} is empty; name another corpus or a text file")
     ends = [np.asarray(shard.sentence_ends).astype(np.int64) for shard in shards]
     total = sum(len(one) for one in ends)
     texts = []
-    for number in np.unique(np.linspace(0, total - 1, min(most, total)).astype(int)):
+    for number in np.unique(np.linspace(0, total - 1, min(limit, total)).astype(int)):
         for shard, sentence_ends in zip(shards, ends, strict=True):
             if number < len(sentence_ends):
                 begin = sentence_ends[number - 1] if number else 0

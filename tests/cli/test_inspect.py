@@ -39,7 +39,7 @@ def test_a_prediction_is_shown_and_its_page_written(saved, tmp_path, capsys):
     shown = capsys.readouterr()
     assert "without it" in shown.out and "layer by layer" in shown.out and str(tmp_path / "page.html") in shown.out
     assert shown.err == ""
-    assert "Which words made it say so" in (tmp_path / "page.html").read_text()
+    assert "Attributions of the words" in (tmp_path / "page.html").read_text()
 
 
 def test_json_is_one_object(saved, tmp_path, capsys):
@@ -82,9 +82,9 @@ def test_pictures_beside_the_untrained_model(saved, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("which", "arguments", "message"),
     [
-        ("words", [], "say what to look at"),
+        ("words", [], "nothing to inspect"),
         ("words", ["no mask"], "must contain [MASK]"),
-        ("words", [TEXT, "--against", "untrained"], "--against belongs to --pictures"),
+        ("words", [TEXT, "--against", "untrained"], "--against needs --pictures"),
         ("words", ["--pictures", "x", "--only", "nothing"], "no insight 'nothing'"),
         ("words", ["--pictures", "x", "--on", "missing.txt"], "missing.txt"),
         ("bare", [TEXT], "has no head"),

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from glassbert import MINI_BERT_CONFIG, BertConfig, Model, ModernBertConfig
-from glassbert.insight import Opened
+from glassbert.insight import LoadedModel
 from glassbert.text import WordPieceTokenizer
 from tests.training.toy import WORDS
 
@@ -37,4 +37,4 @@ def specimen(config="mini", head="mlm", num_labels=0, dtype="float64", engine="n
     for name, values in model.parameters.items():
         resting = 1.0 if name.endswith("norm.weight") else 0.0
         model.parameters[name] = model.engine.array(resting + 0.3 * rng.standard_normal(values.shape))
-    return Opened("specimen", model, tokenizer(), labels=tuple(labels))
+    return LoadedModel("specimen", model, tokenizer(), labels=tuple(labels))

@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 
-from glassbert.insight import attention_distance, attention_entropy, attention_maps, head_habits, head_kinds, read_rows
-from glassbert.insight.attention import HeadHabits, visible_keys
+from glassbert.insight import (
+    attention_distance,
+    attention_entropy,
+    attention_maps,
+    head_kinds,
+    head_statistics,
+    read_rows,
+)
+from glassbert.insight.attention import HeadStatistics, visible_keys
 from tests.insight.specimen import CONFIGS, sentences, specimen
 
 
@@ -50,8 +57,8 @@ def test_looking_leaves_dropout_and_its_seed_alone():
 
 def test_habits_equal_a_count_by_hand():
     opened = specimen(seed=5)
-    batches = read_rows(opened, sentences(9), rows=4)
-    habits = head_habits(opened.model, batches)
+    batches = read_rows(opened, sentences(9), batch_size=4)
+    habits = head_statistics(opened.model, batches)
     sums = {name: [] for name in ("previous", "next", "itself", "same_word", "separators", "entropy", "distance")}
     layer, head = 1, 0
     for rows in batches:
@@ -90,7 +97,7 @@ def test_windows_and_padding_are_not_counted_as_visible():
 
 def habits_of(**values):
     fields = ("previous", "next", "itself", "same_word", "separators", "entropy", "distance")
-    return HeadHabits(**{name: np.array([[values.get(name, 0.0)]]) for name in fields}, words=1)
+    return HeadStatistics(**{name: np.array([[values.get(name, 0.0)]]) for name in fields}, words=1)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +121,6 @@ def test_an_untrained_model_has_broad_heads_only():
     for name, values in opened.model.parameters.items():
         if "qkv" in name:
             opened.model.parameters[name] = 0 * values
-    assert {kind for row in head_kinds(head_habits(opened.model, read_rows(opened, sentences()))) for kind in row} == {
-        "broad"
-    }
+    assert {
+        kind for row in head_kinds(head_statistics(opened.model, read_rows(opened, sentences()))) for kind in row
+    } == {"broad"}

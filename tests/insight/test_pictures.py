@@ -36,7 +36,7 @@ def scene(**options):
 def test_every_insight_of_the_house_is_drawn_and_its_arrays_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "to_png", lambda figure, path, **options: path.write_text("drawn elsewhere"))
     begun = []
-    drawn = draw_pictures(scene(), tmp_path, get_insights(), began=begun.append)
+    drawn = draw_pictures(scene(), tmp_path, get_insights(), on_start=begun.append)
     names = [one.insight.name for one in drawn]
     assert begun == names == list(INSIGHTS)
     left_out = {one.insight.name: one.skipped_because for one in drawn if one.view is None}
@@ -94,7 +94,7 @@ def test_an_insight_of_ones_own_is_one_function(tmp_path):
 
 @pytest.mark.parametrize("name", ["Norms", "a b", ""])
 def test_names_are_small_words(name):
-    with pytest.raises(ConfigError, match="small word"):
+    with pytest.raises(ConfigError, match="one lower-case word"):
         insight(name, title="x")
 
 
@@ -120,7 +120,7 @@ def test_texts_come_from_lines_annotations_or_a_corpus(tmp_path):
     row = "1\tKings\tking\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
     (tmp_path / "a.conllu").write_text("# text = Kings\n" + row)
     assert read_texts(tmp_path / "a.conllu") == ["Kings"]
-    texts = read_texts(make_corpus(tmp_path / "corpus"), most=7)
+    texts = read_texts(make_corpus(tmp_path / "corpus"), limit=7)
     assert len(texts) == 7 and all(text.strip() for text in texts)
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(Exception, match="empty"):

@@ -37,13 +37,13 @@ def test_every_head_was_really_silenced():
     opened = specimen()
     found = explain(opened, TEXT)
     ids = np.array([opened.tokenizer.encode(TEXT).ids])
-    aim = Aim(found.answer.number, found.place)
+    aim = Aim(found.answer.number, found.position)
     sums = embedding_sums(opened.model, ids)
     whole = scores(opened.model, sums, aim)[0]
     for head in np.ndindex(2, 2):
-        logits = without_heads(opened.model, [head]).predict(ids)[0, found.place]
+        logits = without_heads(opened.model, [head]).predict(ids)[0, found.position]
         expected = np.log(softmax(logits)[found.answer.number]) - whole
-        assert found.without[head] == pytest.approx(expected, abs=1e-9)
+        assert found.change_without_head[head] == pytest.approx(expected, abs=1e-9)
     order = [abs(one.change) for one in found.heads]
     assert len(found.heads) == 4 and order == sorted(order, reverse=True)
     strongest = found.heads[0]
@@ -57,7 +57,7 @@ def test_every_head_was_really_silenced():
 def test_attributions_add_up_and_the_mask_gets_none():
     found = explain(specimen(), TEXT)
     assert abs(found.integrated.error) < 0.011 * max(1, abs(found.integrated.difference))
-    assert found.integrated.attributions[found.place] == 0
+    assert found.integrated.attributions[found.position] == 0
     assert found.integrated.score == pytest.approx(np.log(found.answer.chance))
     assert len(found.tokens) == len(found.integrated.attributions) == len(found.gradient_x_input)
 
@@ -72,7 +72,7 @@ def test_another_answer_and_another_mask_can_be_asked_for():
     opened = specimen()
     text = "the [MASK] sings in the [MASK]."
     first, second = explain(opened, text), explain(opened, text, mask=2, answer="river")
-    assert first.place == 2 and second.place == 6
+    assert first.position == 2 and second.position == 6
     assert list(first.other_masks) == [6] and list(second.other_masks) == [2]
     assert second.answer.name == "river" and second.layers[-1].rank > 1
     aim = Aim(opened.tokenizer.token_to_id("river"), 6)
@@ -84,9 +84,9 @@ def test_another_answer_and_another_mask_can_be_asked_for():
     ("text", "options", "message"),
     [
         ("the river sings.", {}, r"must contain \[MASK\]"),
-        (TEXT, {"mask": 2}, "has 1 of them"),
-        (TEXT, {"answer": "rivers and stones"}, "no single word"),
-        (TEXT, {"answer": "[SEP]"}, "no single word"),
+        (TEXT, {"mask": 2}, r"the text has 1 \[MASK\]"),
+        (TEXT, {"answer": "rivers and stones"}, "not a single token"),
+        (TEXT, {"answer": "[SEP]"}, "not a single token"),
         ("the [MASK] " * 20, {}, "the model reads 24"),
     ],
 )
@@ -112,7 +112,7 @@ def test_a_classifiers_answer_is_explained_too(kind):
     found = explain(opened, text)
     decoded = opened.model.head.decode(opened.model.predict([opened.tokenizer.encode(text).ids]))[0]
     assert abs(found.integrated.error) < 0.011 * max(1, abs(found.integrated.difference))
-    assert found.place is None and found.layers == []
+    assert found.position is None and found.layers == []
     if kind == "number":
         assert found.answer.chance is None and found.integrated.score == pytest.approx(decoded[0])
         return
@@ -141,9 +141,9 @@ def test_chances_are_as_honest_as_the_card_makes_them(tmp_path):
 
 def test_a_label_that_is_not_there_is_named():
     opened = specimen("bert", "sequence", num_labels=2, labels=("good", "bad"))
-    with pytest.raises(InputError, match="it answers"):
+    with pytest.raises(InputError, match="its answers are"):
         explain(opened, "the river", answer="ugly")
-    with pytest.raises(InputError, match="no text"):
+    with pytest.raises(InputError, match="the text is empty"):
         explain(opened, "  ")
 
 
@@ -160,7 +160,7 @@ def test_the_page_stands_by_itself_and_escapes_what_it_quotes():
 def test_the_page_of_a_classifier(kind):
     options, labels = KINDS[kind]
     page = prediction_page(explain(specimen("bert", "sequence", labels=labels, **options), "the river sings.")).render()
-    assert "Which words made it say so" in page and "How the answer forms" not in page
+    assert "Attributions of the words" in page and "Answers by layer" not in page
 
 
 def test_everything_is_json():

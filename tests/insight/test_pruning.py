@@ -65,7 +65,7 @@ def test_greedy_removal_takes_the_cheapest_each_time():
     opened = specimen()
     batches = masked_batches(opened, sentences())
     ticks = []
-    found = remove_greedily(opened.model, batches, told=lambda: ticks.append(1))
+    found = remove_greedily(opened.model, batches, on_progress=lambda: ticks.append(1))
     heads = [(layer, head) for layer in range(2) for head in range(2)]
     assert sorted(found.order) == heads and len(ticks) == 4 + 3 + 2 + 1
     gone = []
@@ -74,7 +74,7 @@ def test_greedy_removal_takes_the_cheapest_each_time():
         assert taken == min(prices, key=prices.get)
         assert found.losses[step + 1] == pytest.approx(prices[taken])
         gone.append(taken)
-    assert len(remove_greedily(opened.model, batches, most=2).order) == 2
+    assert len(remove_greedily(opened.model, batches, limit=2).order) == 2
 
 
 def test_a_model_without_a_loss_cannot_be_pruned_by_it():
@@ -83,5 +83,5 @@ def test_a_model_without_a_loss_cannot_be_pruned_by_it():
 
 
 def test_a_classifier_has_no_masked_words():
-    with pytest.raises(InputError, match="no masked language head"):
+    with pytest.raises(InputError, match="no masked language modelling head"):
         masked_batches(specimen(head="sequence", num_labels=2), sentences())

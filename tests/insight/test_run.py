@@ -17,7 +17,7 @@ from glassbert.insight import (
     untrained,
     weight_change,
 )
-from glassbert.insight.dynamics import kept_moments
+from glassbert.insight.dynamics import saved_steps
 from glassbert.training.run_folder import RunFolder
 from tests.insight.specimen import sentences, specimen
 from tests.training.toy import make_corpus, make_trainer
@@ -52,7 +52,7 @@ def test_the_flow_is_the_norm_of_the_gradients():
 
 
 def test_without_a_batch_nothing_flows():
-    with pytest.raises(InputError, match="no batch"):
+    with pytest.raises(InputError, match="no batches"):
         gradient_flow(specimen().model, [])
 
 
@@ -83,12 +83,12 @@ def test_the_log_is_read_as_tables(tmp_path):
 
 
 def test_a_log_without_looks_says_so(tmp_path):
-    with pytest.raises(TrainingError, match="fewer than two looks"):
+    with pytest.raises(TrainingError, match="1 lines of kind 'inside'"):
         logged_flow(write_log(tmp_path / "run", [(3, a_look(1.0))]))
 
 
 def test_a_run_keeps_its_snapshots_and_its_beginning_follows_from_its_settings(run):
-    moments = kept_moments(RunFolder(run))
+    moments = saved_steps(RunFolder(run))
     assert [step for step, path in moments.items() if path.parent.name == "snapshots"] == [0, 5, 10, 20]
     assert moments[40] == run / "model"
     first, again = load(moments[0]), untrained(open_model(run)).model
@@ -100,7 +100,7 @@ def test_growth_begins_at_nothing_and_ends_at_itself(run):
     opened = open_model(run)
     rows = read_rows(opened, sentences(30))
     found = evolution(opened, rows)
-    assert found.steps[0] == 0 and found.steps[-1] == 40 and len(found.steps) == len(kept_moments(RunFolder(run)))
+    assert found.steps[0] == 0 and found.steps[-1] == 40 and len(found.steps) == len(saved_steps(RunFolder(run)))
     assert (found.change[0] == 0).all() and (found.change[1:, 0] > 0).all()
     assert found.likeness[-1] == pytest.approx(np.ones(len(found.layers)))
     assert (found.likeness[0] < 1).all()

@@ -22,7 +22,7 @@ def test_states_are_those_of_the_model(config):
 
 def test_words_are_taken_without_special_tokens_and_thinned_evenly():
     opened = specimen()
-    batches = read_rows(opened, sentences(9), rows=4)
+    batches = read_rows(opened, sentences(9), batch_size=4)
     states = word_states(opened.model, batches)
     assert len(states["layers.1"]) == sum(int(rows.words.sum()) for rows in batches)
     first = hidden_states(opened.model, batches[0].ids, batches[0].mask)["layers.1"]
@@ -33,11 +33,11 @@ def test_words_are_taken_without_special_tokens_and_thinned_evenly():
 
 def test_every_word_once_is_a_cloud_of_different_words():
     opened = specimen()
-    batches = read_rows(opened, sentences(9), rows=4)
+    batches = read_rows(opened, sentences(9), batch_size=4)
     ids = np.concatenate([rows.ids[rows.words] for rows in batches])
-    every, once = word_states(opened.model, batches), word_states(opened.model, batches, once=True)
+    every, unique = word_states(opened.model, batches), word_states(opened.model, batches, unique=True)
     firsts = sorted(int(np.flatnonzero(ids == token)[0]) for token in set(ids.tolist()))
-    assert (once["layers.0"] == every["layers.0"][firsts]).all()
+    assert (unique["layers.0"] == every["layers.0"][firsts]).all()
 
 
 def test_a_layer_is_like_itself_however_it_is_turned():

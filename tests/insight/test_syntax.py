@@ -60,11 +60,10 @@ def test_a_head_that_follows_a_relation_is_found_and_a_distance_is_its_baseline(
     by_name = {relation.name: relation for relation in found.relations}
     far, near = by_name["far"], by_name["near"]
     assert (far.layer, far.head, far.direction) == (1, 0, "dependent to head")
-    assert far.accuracy == 1 and far.baseline < 0.6 and far.is_known
+    assert far.accuracy == 1 and far.baseline < 0.6 and far.is_significant
     assert far.gain.value == pytest.approx(far.accuracy - far.baseline)
     # Head 0.1 always looks at the word before: it finds `near`, and so does the offset.
-    assert (near.accuracy, near.offset, near.baseline) == (1, -1, 1) and not near.is_known
-    assert found.specialists() == {(1, 0): far}
+    assert (near.accuracy, near.offset, near.baseline) == (1, -1, 1) and not near.is_significant
     assert (found.sentences, found.too_long, found.too_rare) == (160, 0, {})
 
 
