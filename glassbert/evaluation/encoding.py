@@ -1,6 +1,6 @@
-"""What every layer of an encoder says about every token, in one pass and with the memory of a prediction.
+"""Run the encoder of a subject: random or masked rows, the last hidden states, and the states of all layers.
 
-Layer 0 is the output of the embeddings, layer i that of block i; the last one passes the final norm where there is one.
+Layer 0 is the output of the embeddings, layer i that of block i; the last one is after the final norm, if there is one.
 """
 
 from __future__ import annotations
@@ -25,63 +25,62 @@ from glassbert.training.evaluate import quietly
 
 SHORT, LONG = 12, 24  # tokens
 ROWS = 4
+BATCH_TOKENS = 8192
+
+OnProgress = Callable[[int, int], None]  # done, total
 
 
 def ordinary_tokens(subject: Subject) -> np.ndarray:
-    """Ids that stand for text, known to both the tokenizer and the model."""
+    """Ids of non-special tokens that both the tokenizer and the model have."""
     size = min(subject.model.config.vocab_size, subject.tokenizer.vocab_size)
     return np.setdiff1d(np.arange(size), subject.tokenizer.special_ids)
 
 
 def random_rows(subject: Subject, rows: int = ROWS, length: int = LONG, seed: int = 0) -> np.ndarray:
-    """[rows, length] random words between [CLS] and [SEP]."""
+    """[rows, length] random tokens between [CLS] and [SEP]."""
     generator = np.random.default_rng(seed)
-    ids = generator.choice(ordinary_tokens(subject), (rows, min(length, subject.longest)))
+    ids = generator.choice(ordinary_tokens(subject), (rows, min(length, subject.max_length)))
     ids[:, 0], ids[:, -1] = subject.tokenizer.cls_id, subject.tokenizer.sep_id
     return ids
 
 
 def masked_rows(subject: Subject, rows: int = ROWS, length: int = LONG, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random rows of which every fourth word is hidden and asked for."""
+    """Random rows with every fourth token masked, and their labels."""
     ids = random_rows(subject, rows, length, seed)
     labels = np.full(ids.shape, -100)
-    asked = np.arange(1, ids.shape[1] - 1, 4)
-    labels[:, asked] = ids[:, asked]
-    ids[:, asked] = subject.tokenizer.mask_id
+    masked = np.arange(1, ids.shape[1] - 1, 4)
+    labels[:, masked] = ids[:, masked]
+    ids[:, masked] = subject.tokenizer.mask_id
     return {"input_ids": ids, "labels": labels}
 
 
-def hidden_states(model: Model, ids: np.ndarray, skip_padding: bool = False, **inputs: Any) -> np.ndarray:
-    """What the encoder gives for these inputs, in the state the model is in: nothing is switched on or off."""
+def encoder_output(model: Model, ids: np.ndarray, skip_padding: bool = False, **inputs: Any) -> np.ndarray:
+    """The last hidden states, float64. The mode of the model (training or evaluation) is left as it is."""
     with using_threads(model.engine.threads):
         hidden, _ = model.run_encoder(check_inputs(model.config, ids, **inputs), Forgetful(), skip_padding)
     return np.asarray(model.engine.to_numpy(hidden), np.float64)
 
 
 def in_float64(model: Model) -> Model:
-    """The same model, whatever was done to it, computing in float64 on NumPy: there a difference is no rounding."""
-    twin = copy.copy(model)
-    twin.engine = get_engine("numpy", "float64", getattr(model.engine, "threads", None))
-    twin.parameters = twin.engine.parameters(model.layout)
+    """A copy of the model on NumPy in float64, where rounding errors are negligible."""
+    exact = copy.copy(model)
+    exact.engine = get_engine("numpy", "float64", getattr(model.engine, "threads", None))
+    exact.parameters = exact.engine.parameters(model.layout)
     for name, array in model.parameters.items():
-        twin.parameters[name] = np.asarray(model.engine.to_numpy(array), np.float64)
-    twin._shard_gradients = []
-    return twin
+        exact.parameters[name] = np.asarray(model.engine.to_numpy(array), np.float64)
+    exact._shard_gradients = []
+    return exact
 
 
-Progress = Callable[[int, int], None]  # how much is done, of how much
-BATCH_TOKENS = 8192
-
-
-class Listening(Forgetful):
-    """Keeps the values of a few names, and forgets what backward would need."""
+class SelectiveCache(Forgetful):
+    """A cache that keeps only the values with given names, and nothing for backward."""
 
     def __init__(self, names: Sequence[str]):
         super().__init__()
         self.names = frozenset(names)
 
-    def like(self) -> Listening:
-        return Listening(list(self.names))
+    def like(self) -> SelectiveCache:
+        return SelectiveCache(list(self.names))
 
     def note(self, name: str, value: Any) -> Any:
         if name in self.names:
@@ -90,17 +89,17 @@ class Listening(Forgetful):
 
 
 def state_names(config: EncoderConfig) -> list[str]:
-    """The dotted names of the states, layers + 1 of them."""
+    """The cache names of the layers + 1 states."""
     between = [f"layers.{i}.output" for i in range(config.num_hidden_layers - 1)]
     return ["embeddings.output", *between, "output"]
 
 
 def layer_states(model: Model, input_ids: Any, attention_mask: Any = None) -> list[np.ndarray]:
-    """[batch, length, hidden] for every layer; padding gets zeros."""
+    """[batch, length, hidden] for every layer; 0 at padding."""
     checked = check_inputs(model.config, input_ids, attention_mask)
     names = state_names(model.config)
     with quietly(model), using_threads(model.engine.threads):
-        _, cache = model.run_encoder(checked, Listening(names), skip_padding=True)
+        _, cache = model.run_encoder(checked, SelectiveCache(names), skip_padding=True)
     return [np.concatenate([_unpacked(model, part, name, checked) for part in cache.parts]) for name in names]
 
 
@@ -113,15 +112,18 @@ def _unpacked(model: Model, part: Part, name: str, checked: dict[str, Any]) -> n
 
 
 def states_of_all(
-    model: Model, token_ids: Sequence[Sequence[int]], progress: Progress | None = None, batch_tokens: int = BATCH_TOKENS
+    model: Model,
+    token_ids: Sequence[Sequence[int]],
+    progress: OnProgress | None = None,
+    batch_tokens: int = BATCH_TOKENS,
 ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """Texts of many lengths in batches of similar ones: the numbers of a batch's texts, and their states by layer."""
+    """Run texts in batches of similar lengths. Yields the indices of a batch's texts and their states by layer."""
     lengths = np.array([len(ids) for ids in token_ids], np.int64)
     done = 0
     for rows in batches_by_length(lengths, max(batch_tokens, int(lengths.max(initial=1)))):
         ids = np.full((len(rows), int(lengths[rows].max())), model.config.pad_token_id, np.int64)
-        for place, row in enumerate(rows):
-            ids[place, : lengths[row]] = token_ids[row]
+        for number, row in enumerate(rows):
+            ids[number, : lengths[row]] = token_ids[row]
         yield rows, layer_states(model, ids, np.arange(ids.shape[1]) < lengths[rows][:, None])
         done += len(rows)
         if progress is not None:

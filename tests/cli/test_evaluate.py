@@ -79,7 +79,7 @@ def test_suites_of_your_own_come_from_a_file(run_folder, tmp_path, capsys):
     [
         (("nowhere/at/all",), "there is no file or folder"),
         (("RUN", "--only", "poetry"), "there is no suite 'poetry'"),
-        (("RUN", "--data", "nowhere"), "--data: there is no nowhere"),
+        (("RUN", "--data", "nowhere"), "--data: there is no file or folder nowhere"),
         (("RUN", "--with", "nowhere.py"), "--with: there is no file nowhere.py"),
     ],
 )
@@ -98,4 +98,4 @@ def test_an_unhealthy_model_has_an_exit_code(run_folder, tmp_path, capsys):
     weights["embeddings.token"][9] = np.nan
     save_file(weights, sick / "model" / "model.safetensors")
     assert run(sick, "--only", "sanity", "--engine", "numpy") == 1
-    assert "A weight is not a number." in capsys.readouterr().out
+    assert "A weight is not finite." in capsys.readouterr().out

@@ -39,7 +39,7 @@ def test_from_sizes_to_a_prediction(corpus, tmp_path, capsys):
     answer = json.loads(capsys.readouterr().out)
     assert answer["prediction"]["size"] == 3 and answer["law"]["terms"]["parameters"]["power"] > 0
     assert run(*begin, "--confirm") == 0
-    assert "Then trained, size 2.5 came to" in capsys.readouterr().out
+    assert "Then trained, size 2.5 has the loss" in capsys.readouterr().out
     plant(folder, {"size-1.5": 6.0, "size-2-": 6.0})
     assert run("-o", folder) == 1
     assert "No law: the loss does not fall" in capsys.readouterr().out
@@ -48,11 +48,11 @@ def test_from_sizes_to_a_prediction(corpus, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--sizes", "1,2,two", "--tokens", "1M"), "'two' is no number"),
-        (("--sizes", "1,2,3", "--tokens", "1X"), "'1X' is no number"),
+        (("--sizes", "1,2,two", "--tokens", "1M"), "'two' is not a number"),
+        (("--sizes", "1,2,3", "--tokens", "1X"), "'1X' is not a number"),
         (("--sizes", "1,2", "--tokens", "1M"), "at least 3 sizes"),
         (("--sizes", "1,2,3"), "one budget"),
-        (("--tokens", "1M"), "needs its --sizes"),
+        (("--tokens", "1M"), "needs --sizes"),
         ((), "there is no study"),
         (("--sizes", "1,2,3", "--tokens", "1M", "--corpus", "nowhere"), "there is no file or folder nowhere"),
         (("--sizes", "1,2,3", "--tokens", "1M", "--optimizer", "adam"), "optimizer must be one of"),

@@ -41,7 +41,7 @@ def test_the_likelier_sentence_is_chosen_and_ties_are_halves(counting, tmp_path)
     assert values == {"agreement subject verb, simple": 1.0, "word, order": 0.5, "wrong, way": 0.0}
     assert found["accuracy"].value == 0.5
     assert "18 of 18 pairs of 3 phenomena" in found.notes[0]
-    worst = next(table for table in found.tables if "most sure" in table.title)
+    worst = next(table for table in found.tables if "largest margin" in table.title)
     assert worst.rows[0][1:] == ("wrong, way", "a tree falls .", "a tree sings .")
 
 
@@ -88,7 +88,7 @@ def test_sentences_longer_than_the_model_are_counted(counting, tmp_path):
 
 def test_what_cannot_be_asked_says_so(counting, tmp_path):
     assert "no minimal pairs" in SUITES["grammar"](counting, Options(data=tmp_path)).skipped_because
-    assert "no head at all" in SUITES["grammar"](subject(None), Options(data=tmp_path)).skipped_because
+    assert "this model has no head" in SUITES["grammar"](subject(None), Options(data=tmp_path)).skipped_because
     with pytest.raises(TextError, match="there is no file or folder"):
         SUITES["grammar"](counting, Options(pairs=tmp_path / "nowhere"))
     (tmp_path / "odd.txt").write_text("one\ntwo\nthree\n")

@@ -7,7 +7,7 @@ import pytest
 
 from glassbert.errors import TextError
 from glassbert.evaluation import SUITES, Options
-from glassbert.evaluation.held_out import MASKS_VERSION, asked_places, held_out, published_masks
+from glassbert.evaluation.held_out import MASKS_VERSION, held_out, published_masks, target_positions
 from glassbert.evaluation.references import nearest, references
 from glassbert.text import FastTokenizer
 from glassbert.text.corpus import write_corpus
@@ -36,7 +36,7 @@ def test_the_masks_are_those_that_were_published():
     """Should this fail, the masks changed: raise MASKS_VERSION, and say so in the changelog."""
     ids = (np.arange(240).reshape(4, 60) * 7 % 91 + 5).astype(np.int32)
     seen, labels = published_masks(ids, tokenizer())
-    asked = asked_places(labels)
+    asked = target_positions(labels)
     assert MASKS_VERSION == 1
     assert asked.tolist() == PLACES
     assert {int(at): int(id) for at, id in zip(asked, seen.reshape(-1)[asked], strict=True) if id != 4} == NOT_HIDDEN
@@ -72,7 +72,7 @@ def test_a_model_that_only_counts_gets_what_counting_gives(counting, corpus):
     assert "by documents" not in found["masked words right"].note and "documents" in found["masked words right"].note
     low, high = found["cross-entropy"].interval
     assert low < found["cross-entropy"].value < high
-    assert [finding.problem for finding in found.findings] == ["The model knows less than word counts do."]
+    assert [finding.problem for finding in found.findings] == ["The model is worse than word frequencies."]
 
 
 def test_breakdowns_add_up_to_the_whole(counting, corpus):
@@ -129,11 +129,11 @@ def test_parts_of_speech_from_a_treebank_and_from_a_broken_one(counting, corpus,
 
 def test_what_cannot_be_asked_says_so(counting, corpus, tmp_path):
     assert "no held-out text" in SUITES["language"](counting, Options()).skipped_because
-    assert "no head at all" in SUITES["language"](subject(None), Options(text=corpus)).skipped_because
+    assert "this model has no head" in SUITES["language"](subject(None), Options(text=corpus)).skipped_because
     with pytest.raises(TextError, match="there is no text"):
         SUITES["language"](counting, Options(text=tmp_path / "nowhere"))
     write_corpus(tmp_path / "all", tokenizer(), texts(3), validation=0.0)
-    assert "holds out no text" in SUITES["language"](counting, Options(text=tmp_path / "all")).skipped_because
+    assert "the validation split of" in SUITES["language"](counting, Options(text=tmp_path / "all")).skipped_because
 
 
 def test_every_reference_says_where_it_comes_from():

@@ -86,4 +86,4 @@ def test_sentences_that_cannot_be_asked_are_counted():
     found = pseudo_likelihoods(subject(), ["the " * 60, "", "a bird", "the " * 60])
     assert [values is None for values in found.tokens] == [True, True, False, True]
     assert found.too_long == 2 and found.empty == 1
-    assert "2 sentences are longer than the model reads" in found.notes[0]
+    assert "2 sentences are longer than the model's input" in found.notes[0]

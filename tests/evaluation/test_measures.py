@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassbert.evaluation import Measure, Sample, estimate, mean, rate, undefined
-from glassbert.evaluation.comparison import Compared
+from glassbert.evaluation.comparison import Comparison
 from glassbert.evaluation.measures import write
 from glassbert.metrics import Undefined, bootstrap
 
@@ -29,14 +29,14 @@ def bootstrap_of(right, asked):
 
 def test_what_has_no_value_says_why():
     nothing = estimate("accuracy", rate, np.zeros(9), np.zeros(9), unit="share")
-    assert nothing.value is None and nothing.text == "–" and nothing.range == "nothing was asked"
+    assert nothing.value is None and nothing.text == "–" and nothing.range == "the count is 0"
     assert undefined("x", "because").as_json()["reason"] == "because"
     few = estimate("accuracy", rate, [1.0, 2.0], [2.0, 2.0])
     assert few.value == 0.75 and few.interval is None and "too few units" in few.note
 
 
 def compared(first, second, **fields):
-    return Compared("s", "b", "a", Measure("m", 0.0, **fields), Measure("m", 0.0, **fields), second.minus(first))
+    return Comparison("s", "b", "a", Measure("m", 0.0, **fields), Measure("m", 0.0, **fields), second.minus(first))
 
 
 def test_paired_differences_see_what_two_intervals_hide():

@@ -48,7 +48,7 @@ def test_a_suite_of_your_own_is_a_function_with_a_decorator():
     assert evaluate([subject()], ["coin"]).results["toy"]["coin"]["heads"].interval is not None
     with pytest.raises(ConfigError, match="already"):
         coin()
-    with pytest.raises(ConfigError, match="small word"):
+    with pytest.raises(ConfigError, match="one lower-case word"):
         coin("Two Words")
 
 
@@ -95,7 +95,7 @@ def test_a_suite_must_return_measures():
         odd(subject())
     with pytest.raises(ConfigError, match="there is no suite 'nothing'; there are sanity, language"):
         evaluate([subject()], ["nothing"])
-    with pytest.raises(InputError, match="at least one model"):
+    with pytest.raises(InputError, match="give at least one model"):
         evaluate([], ["odd"])
 
 
@@ -132,7 +132,7 @@ def test_samples_are_the_same_for_everybody():
 
 
 def test_missing_data_is_asked_for_by_its_pattern(tmp_path):
-    with pytest.raises(DoesNotApply, match=r"there is no treebank: give a folder with \*\.conllu by --data"):
+    with pytest.raises(DoesNotApply, match=r"there is no treebank: name a folder with \*\.conllu by --data"):
         Options().file("treebank", "*.conllu")
     with pytest.raises(DoesNotApply, match="has no file"):
         Options(data=tmp_path).file("treebank", "*.conllu")

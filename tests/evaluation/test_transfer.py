@@ -7,7 +7,7 @@ from glassbert.errors import InputError
 from glassbert.evaluation import SUITES, Options
 from glassbert.evaluation import transfer as module
 from glassbert.evaluation.encoding import layer_states
-from glassbert.evaluation.transfer import affordable, fine_tuned, frozen, text_vectors
+from glassbert.evaluation.transfer import fine_tuned, frozen, text_limit, text_vectors
 from glassbert.tasks import TaskData
 from tests.evaluation.subjects import subject
 
@@ -71,7 +71,7 @@ def test_what_frozen_features_cannot_do_is_said():
     with pytest.raises(InputError, match="this task is regression"):
         frozen(subject(), numbers, numbers)
     same = TaskData.of([("a", 1), ("b", 1)], text="column 1", target="column 2", kind="binary")
-    with pytest.raises(InputError, match="single label"):
+    with pytest.raises(InputError, match="a single label"):
         frozen(subject(), same, same)
 
 
@@ -110,6 +110,6 @@ def test_quick_and_nothing(folder):
 
 def test_large_encoders_learn_from_fewer_texts(monkeypatch):
     one = subject()
-    assert affordable(one, 67_349) is None
-    monkeypatch.setattr(module, "MOST_FLOPS", 1e9)
-    assert 100 <= affordable(one, 67_349) < 67_349
+    assert text_limit(one, 67_349) is None
+    monkeypatch.setattr(module, "MAX_FLOPS", 1e9)
+    assert 100 <= text_limit(one, 67_349) < 67_349

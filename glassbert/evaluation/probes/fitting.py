@@ -1,7 +1,10 @@
-"""The fits of a task: which there are, and one of them with its control.
+"""Fit all probes of a task: on every layer, on a mix of layers and on all layers, with true and control labels.
 
-mix          one weight a layer (`layer_mix`)
-all layers   a linear map of its own for every layer, z = Σ_l W_l x̂_l: the richest mix that is still linear
+mix          one weight per layer (`layer_mix`)
+all layers   a separate linear map for every layer, z = Σ_l W_l x̂_l
+
+The same linear probes are fitted on an encoder with random weights, as a baseline. The regularisation λ is chosen once
+per task, on training sentences only.
 """
 
 from __future__ import annotations
@@ -23,11 +26,11 @@ from glassbert.evaluation.probes.minimise import Minimum
 from glassbert.evaluation.probes.questions import (
     UNSEEN,
     Questions,
-    ask,
     control,
     control_heads,
     majority,
     majority_heads,
+    make_questions,
 )
 from glassbert.evaluation.probes.results import (
     ALL,
@@ -36,7 +39,7 @@ from glassbert.evaluation.probes.results import (
     LINEAR,
     MIX,
     TRAINED,
-    Probed,
+    ProbeResult,
     TaskResult,
     layer_name,
 )
@@ -48,21 +51,21 @@ from glassbert.text.random_numbers import permutation
 
 
 class Vectors(NamedTuple):
-    """What one encoder says about the words of both sets."""
+    """Word vectors of one encoder for both sets."""
 
     train: WordVectors
     dev: WordVectors
 
 
-class Asked(NamedTuple):
-    """The questions of both sets: the true ones, or those of the control task."""
+class TrainDev(NamedTuple):
+    """The labelled words of both sets: the true labels, or those of the control task."""
 
     train: Questions
     dev: Questions
 
 
 class Job(NamedTuple):
-    """Probes that look at the same features. `layers` are those it sees."""
+    """Probes on the same features; `layers` are the layers of the features."""
 
     encoder: str
     view: str
@@ -71,7 +74,7 @@ class Job(NamedTuple):
 
 
 def plan(task: ProbeTask, vectors: Mapping[str, Vectors], hidden: bool) -> list[Job]:
-    """All jobs. The encoder with random weights is read by linear probes alone."""
+    """All jobs of a task. The encoder with random weights gets linear probes only."""
     jobs = []
     for encoder, given in vectors.items():
         layers = len(given.train.layers)
@@ -84,61 +87,63 @@ def plan(task: ProbeTask, vectors: Mapping[str, Vectors], hidden: bool) -> list[
     return jobs
 
 
-def fit(task: ProbeTask, job: Job, vectors: Vectors, sets: list[Asked], l2: float | None) -> list[Probed]:
-    """The probes of a job, learned and asked; with two sets the second one is the control of the first."""
+def fit(task: ProbeTask, job: Job, vectors: Vectors, sets: list[TrainDev], l2: float | None) -> list[ProbeResult]:
+    """Fit the probes of a job and apply them to dev. If there are two sets, the second is the control task."""
     one, two = (given.layers[job.layers.start : job.layers.stop] for given in vectors)
-    read = _read_heads if task.of == "heads" else _read_words
-    features, questions = (features_of(task, given, asked) for given, asked in zip((one, two), sets[0], strict=True))
-    answers = [list(read(job, features, questions, asked, l2)) for asked in sets]
-    return [true.with_control(twin) for true, twin in zip(*answers, strict=True)] if len(sets) == 2 else answers[0]
+    fit_set = _fit_heads if task.of == "heads" else _fit_words
+    train, dev = (features_of(task, given, words) for given, words in zip((one, two), sets[0], strict=True))
+    results = [list(fit_set(job, train, dev, labels, l2)) for labels in sets]
+    if len(sets) < 2:
+        return results[0]
+    return [true.with_control(control) for true, control in zip(*results, strict=True)]
 
 
 def features_of(task: ProbeTask, vectors: np.ndarray, questions: Questions) -> Features:
-    """What the probes see: words, words with their heads, or (to find heads) all words there are."""
+    """The features of a task: words, words with their heads, or (to find heads) all words."""
     if task.of == "edges":
         return Features.of(vectors, questions.words, questions.heads)
-    whole = task.of == "heads" or len(questions) == vectors.shape[1]  # in their order: nothing need be copied
+    whole = task.of == "heads" or len(questions) == vectors.shape[1]  # in order, so nothing is copied
     return Features.of(vectors) if whole else Features.of(vectors, questions.words)
 
 
-def _read_heads(job: Job, words: Features, others: Features, asked: Asked, l2: float | None) -> Iterator[Probed]:
-    since = Stopwatch(job)
-    probe = fit_biaffine(words, asked.train)
-    answers, trees = heads_and_trees(probe.log_probabilities(others, asked.dev), asked.dev)
-    yield since.probed(BIAFFINE, answers, probe.minimum, trees=trees)
+def _fit_heads(job: Job, train: Features, dev: Features, labels: TrainDev, l2: float | None) -> Iterator[ProbeResult]:
+    timer = _Timer(job)
+    probe = fit_biaffine(train, labels.train)
+    answers, trees = heads_and_trees(probe.log_probabilities(dev, labels.dev), labels.dev)
+    yield timer.result(BIAFFINE, answers, probe.minimum, trees=trees)
 
 
-def _read_words(job: Job, words: Features, others: Features, asked: Asked, l2: float | None) -> Iterator[Probed]:
+def _fit_words(job: Job, train: Features, dev: Features, labels: TrainDev, l2: float | None) -> Iterator[ProbeResult]:
     assert l2 is not None
-    since = Stopwatch(job)
-    labels, classes = asked.train.labels, len(asked.train.names)
+    timer = _Timer(job)
+    classes = len(labels.train.names)
     shares = None
     if job.view == MIX:
-        mixing = fit_mix(words, labels, classes, l2)
-        words, others = (mixed(features, mixing.factors, mixing.shift) for features in (words, others))
-        straight, shares = mixing.linear, mixing.shares
+        mix = fit_mix(train, labels.train.labels, classes, l2)
+        train, dev = (mixed(features, mix.factors, mix.shift) for features in (train, dev))
+        linear, shares = mix.linear, mix.shares
     else:
-        straight = fit_linear(words, labels, classes, l2)
-    yield since.probed(LINEAR, straight.scores(others).argmax(1), straight.minimum, shares=shares)
+        linear = fit_linear(train, labels.train.labels, classes, l2)
+    yield timer.result(LINEAR, linear.scores(dev).argmax(1), linear.minimum, shares=shares)
     if HIDDEN in job.probes:
-        bent = fit_hidden(words, labels, classes)
-        yield since.probed(HIDDEN, bent.scores(others).argmax(1), bent, shares=shares)
+        hidden = fit_hidden(train, labels.train.labels, classes)
+        yield timer.result(HIDDEN, hidden.scores(dev).argmax(1), hidden, shares=shares)
 
 
-class Stopwatch:
-    """Makes the results of a job, each with the time since the one before."""
+class _Timer:
+    """Builds the results of a job, each with the time since the previous one."""
 
     def __init__(self, job: Job):
         self.job, self.begun = job, time.perf_counter()
 
-    def probed(self, probe: str, answers: np.ndarray, ended: Minimum | HiddenProbe, **more: Any) -> Probed:
+    def result(self, probe: str, answers: np.ndarray, end: Minimum | HiddenProbe, **more: Any) -> ProbeResult:
         seconds, self.begun = time.perf_counter() - self.begun, time.perf_counter()
-        how = (ended.gain, ended.steps, ended.converged)
-        return Probed(self.job.encoder, self.job.view, probe, answers, *how, seconds, **more)
+        convergence = (end.gain, end.steps, end.converged)
+        return ProbeResult(self.job.encoder, self.job.view, probe, answers, *convergence, seconds, **more)
 
 
-TO_CHOOSE = 20_000  # words from which λ is chosen
-Progress = Callable[[int, int, str], None]  # done, of how many, what
+L2_WORDS = 20_000  # words for the choice of λ
+OnProgress = Callable[[int, int, str], None]  # done, total, what
 
 
 def probe_task(
@@ -150,43 +155,43 @@ def probe_task(
     most_words: int | None = None,
     hidden: bool = True,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> TaskResult:
-    """All probes of a task on the vectors of each encoder, as many side by side as there are cores."""
-    every, asked = ask(task, train, dev)
+    """Fit all probes of a task on the vectors of each encoder, one thread per core."""
+    every, dev_words = make_questions(task, train, dev)
     known = every.select(np.flatnonzero(every.labels != UNSEEN))
-    learned = some_sentences(known, min(filter(None, (most_words, task.most_words)), default=None), seed)
-    notes = [f"learned from {len(learned):,} of {len(every):,} words, asked about {len(asked):,}"]
-    if asked.unseen:
-        notes.append(f"{asked.unseen:,} words have labels that training never saw; they count as wrong")
-    true = Asked(learned, asked)
-    drawn = Asked(*(control_heads if task.of == "heads" else control)(learned, asked, seed))
-    common = (majority_heads if task.of == "heads" else majority)(learned, asked)
-    l2 = None if task.of == "heads" else choose_for(task, vectors[TRAINED].train, learned)
+    train_words = some_sentences(known, min(filter(None, (most_words, task.most_words)), default=None), seed)
+    notes = [f"trained on {len(train_words):,} of {len(every):,} words, tested on {len(dev_words):,}"]
+    if dev_words.unseen:
+        notes.append(f"{dev_words.unseen:,} words have labels that are not in the training set; they count as wrong")
+    true = TrainDev(train_words, dev_words)
+    random = TrainDev(*(control_heads if task.of == "heads" else control)(train_words, dev_words, seed))
+    baseline = (majority_heads if task.of == "heads" else majority)(train_words, dev_words)
+    l2 = None if task.of == "heads" else _choose_task_l2(task, vectors[TRAINED].train, train_words)
     jobs = plan(task, vectors, hidden)
-    found: dict[Job, list[Probed]] = {}
+    found: dict[Job, list[ProbeResult]] = {}
 
     def work(job: Job) -> None:
-        found[job] = fit(task, job, vectors[job.encoder], [true, drawn] if job.encoder == TRAINED else [true], l2)
+        found[job] = fit(task, job, vectors[job.encoder], [true, random] if job.encoder == TRAINED else [true], l2)
 
-    dear_first = sorted(jobs, key=lambda job: -len(job.layers) * len(job.probes))
-    _work_off(dear_first, work, progress, task.title)
+    longest_first = sorted(jobs, key=lambda job: -len(job.layers) * len(job.probes))
+    _run_jobs(longest_first, work, progress, task.title)
     probed = [one for job in jobs for one in found[job]]
-    return TaskResult(task, learned, asked, drawn.dev, common, probed, l2, notes)
+    return TaskResult(task, train_words, dev_words, random.dev, baseline, probed, l2, notes)
 
 
-def choose_for(task: ProbeTask, vectors: WordVectors, questions: Questions) -> float:
-    """λ for a task, by a probe on the middle layer and a quarter of some training sentences, held out."""
-    some = some_sentences(questions, TO_CHOOSE, seed=1)
+def _choose_task_l2(task: ProbeTask, vectors: WordVectors, questions: Questions) -> float:
+    """Choose λ with a linear probe on the middle layer; a quarter of a sample of training sentences is held out."""
+    some = some_sentences(questions, L2_WORDS, seed=1)
     features = features_of(task, vectors.layers[len(vectors.layers) // 2][None], some)
     held_out = some.sentences % 4 == 3
     best = choose_l2(features, some.labels, len(some.names), held_out)
-    # The more words there are, the less they need to be held down: λ belongs to a number of words.
+    # λ is proportional to 1 / words, so it is rescaled to the full training set.
     return best * min(1.0, float((~held_out).sum()) / len(questions))
 
 
 def some_sentences(questions: Questions, most_words: int | None, seed: int) -> Questions:
-    """Whole sentences in a fixed random order until there are enough words; all without a limit."""
+    """A fixed random sample of whole sentences with about `most_words` words; all sentences if None."""
     if most_words is None or len(questions) <= most_words:
         return questions
     count = len(questions.starts) - 1
@@ -197,8 +202,8 @@ def some_sentences(questions: Questions, most_words: int | None, seed: int) -> Q
     return questions.select(np.flatnonzero(chosen[questions.sentences]))
 
 
-def _work_off(jobs: Sequence[Job], work: Callable[[Job], None], progress: Progress | None, what: str) -> None:
-    """All jobs, as many at a time as there are cores."""
+def _run_jobs(jobs: Sequence[Job], work: Callable[[Job], None], progress: OnProgress | None, what: str) -> None:
+    """Run all jobs with one thread per core."""
     waiting = deque(jobs)
     lock = threading.Lock()
     done = 0

@@ -1,4 +1,4 @@
-"""The report of a study: the curve, what it says, what it does not say, and every run."""
+"""The report of a study: the HTML page, the tables in the terminal, and the sentences that both use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glassbert.evaluation.scaling.law import DEPARTURE, Law
+from glassbert.evaluation.scaling.law import SHAPE_NOISE, Law
 from glassbert.evaluation.scaling.outcome import Cell, Outcome
 from glassbert.evaluation.scaling.pictures import law_figure
 from glassbert.reports import Page, share, short
@@ -30,14 +30,14 @@ def study_page(outcome: Outcome, folder: Path) -> Page:
         page.warning(sentence)
     page.figure(
         lambda: law_figure(outcome),
-        "Each point is a training run, named by its size; its bar is how far chance and shape may put a run from the "
-        "law. The band holds the laws that the points allow, the diamond what they say of a size they do not include.",
+        "Each point is a training run, labelled with its size; its bar is the expected distance of a run from the law. "
+        "The band is the uncertainty of the law, the diamond the prediction for a size that is not in the fit.",
     )
     if outcome.law is not None:
         _law(page, outcome)
     _points(page, outcome)
-    _reading(page, outcome)
-    with page.details("The plan, to repeat it") as inside:
+    _limitations(page, outcome)
+    with page.details("The plan") as inside:
         inside.code(json.dumps(outcome.plan.to_dict(), indent=2))
     return page
 
@@ -71,9 +71,9 @@ def _law(page: Page, outcome: Outcome) -> None:
     if found is not None and isinstance(law, Law) and outcome.law is not None:
         ours, theirs = (float((one.residuals @ one.residuals) ** 0.5) for one in (outcome.law, law))
         page.text(
-            f"Which parameters count is a choice. By {names[other]} the prediction would be {found.middle:.3f} "
-            f"({found.low:.3f} to {found.high:.3f}); the points lie {theirs:.3f} from that curve and {ours:.3f} from "
-            "this one (root of the summed squares)."
+            f"Which parameters count as size is a choice. With {names[other]} the prediction is {found.middle:.3f} "
+            f"({found.low:.3f} to {found.high:.3f}); the distance of the points is {theirs:.3f} from that curve and "
+            f"{ours:.3f} from this one (root of the sum of squares)."
         )
 
 
@@ -81,42 +81,44 @@ def _points(page: Page, outcome: Outcome) -> None:
     page.heading("The points")
     rows = []
     for cell in [*outcome.cells, *outcome.checks]:
-        at = "–" if outcome.law is None else f"{outcome.law.at(outcome.place(cell.shape, cell.tokens))[0]:.3f}"
+        fitted = "–" if outcome.law is None else f"{outcome.law.at(outcome.point_of(cell.shape, cell.tokens))[0]:.3f}"
         seeds = ", ".join(f"{loss:.3f}" for loss in cell.losses)
         accuracy = sum(run.accuracy for run in cell.runs) / len(cell.runs)
         seconds = sum(run.seconds for run in cell.runs)
         rows.append([f"{cell.shape.size:g}", str(cell.shape), short(cell.shape.encoder), short(cell.shape.all),
-                     short(cell.tokens), seeds, at, share(accuracy), f"{cell.runs[0].learning_rate:g}",
+                     short(cell.tokens), seeds, fitted, share(accuracy), f"{cell.runs[0].learning_rate:g}",
                      duration(seconds)])  # fmt: skip
     names = ["size", "layers × width", "blocks", "all", "tokens", "held-out loss", "law", "words right", "rate", "time"]
-    page.table(names, rows, "Several losses are several seeds. Every run is in the folder runs/, with its own report.")
+    page.table(
+        names, rows, "Several losses are several seeds. Every run is in the folder runs/ and has its own report."
+    )
 
 
-def _reading(page: Page, outcome: Outcome) -> None:
-    page.heading("What this means, and what not")
+def _limitations(page: Page, outcome: Outcome) -> None:
+    page.heading("Interpretation and limits")
     page.text(
-        "The law is about this recipe on this text: these tokens, this schedule, this way of growing. The floor is "
-        "what such runs would tend to if they grew and nothing else changed, not the entropy of the language. More "
-        "tokens, another optimizer or cleaner text move the whole curve."
+        "The law holds for this recipe on this text: these tokens, this schedule, these shapes. The floor is the limit "
+        "of such runs with growing size, not the entropy of the language. More tokens, another optimizer or cleaner "
+        "text move the whole curve."
     )
     page.text(
-        "The interval is for a single run at the predicted size. It holds the laws that the points allow, and the "
-        f"distance of a run from the law: the spread between seeds, and {share(DEPARTURE)} of the loss for what seeds "
-        "do not show, since sizes differ in shape as well and no learning rate suits all of them alike. It is not a "
-        "promise for much larger models, and a broken run is outside of it."
+        "The interval is for a single run at the predicted size. It includes the uncertainty of the law and the "
+        f"distance of a run from the law: the spread between seeds, and {share(SHAPE_NOISE)} of the loss for "
+        "differences in shape and learning rate between sizes. It does not hold for much larger models or for failed "
+        "runs."
     )
-    if outcome.shift is not None:
+    if outcome.standard_error is not None:
         page.text(
-            f"All points answer the same masked words of the same held-out rows. Another sample of such text would "
-            f"move them all together by about {outcome.shift:.3f} (standard error); what the sizes differ by hardly "
-            "depends on it, so it is not part of the interval."
+            f"All points are evaluated on the same masked words of the same held-out rows. Another sample of text "
+            f"would move all of them together by about {outcome.standard_error:.3f} (standard error). The differences "
+            "between sizes hardly depend on it, so it is not part of the interval."
         )
     for caveat in outcome.caveats():
         page.message("note", caveat)
 
 
 def show_plan(console: Console, study: Study) -> None:
-    """What will be trained, and how long that is expected to take."""
+    """Print the points of the study and their expected time."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("size", "layers × width", "blocks", "all", "tokens", "seeds", "minutes"):
         table.add_column(name, justify="left" if name == "layers × width" else "right", no_wrap=True)
@@ -131,10 +133,11 @@ def show_plan(console: Console, study: Study) -> None:
     console.print(table)
     if study.pace is not None:
         total = study.pace.total(points)
-        console.print(Text(f"{len(points)} runs, about {duration(total)} on this machine as it is now: {study.folder}"))
+        console.print(Text(f"{len(points)} runs, about {duration(total)} on this machine: {study.folder}"))
 
 
 def show_outcome(console: Console, outcome: Outcome) -> None:
+    """Print the points, the law, the prediction and its limitations."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in ("size", "layers × width", "blocks", "all", "tokens", "held-out loss", "law", "time"):
         table.add_column(name, justify="left" if name == "layers × width" else "right", no_wrap=True)
@@ -154,17 +157,17 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
 def _cells(outcome: Outcome, cell: Cell) -> list[str]:
     law = outcome.law
     spread = f" ± {max(cell.losses) / 2 - min(cell.losses) / 2:.3f}" if len(cell.runs) > 1 else ""
-    at = "–" if law is None else f"{law.at(outcome.place(cell.shape, cell.tokens))[0]:.3f}"
+    fitted = "–" if law is None else f"{law.at(outcome.point_of(cell.shape, cell.tokens))[0]:.3f}"
     seconds = sum(run.seconds for run in cell.runs)
     return [f"{cell.shape.size:g}", str(cell.shape), short(cell.shape.encoder), short(cell.shape.all),
-            short(cell.tokens), f"{cell.loss:.3f}{spread}", at, duration(seconds)]  # fmt: skip
+            short(cell.tokens), f"{cell.loss:.3f}{spread}", fitted, duration(seconds)]  # fmt: skip
 
 
 COUNTED = {"encoder": "parameters in its blocks", "all": "parameters"}
 
 
 def law_sentences(outcome: Outcome) -> list[str]:
-    """The law with its ranges, or why there is none."""
+    """The law with its intervals, or the reason why there is none."""
     law = outcome.law
     if law is None:
         return [outcome.reason[0].upper() + outcome.reason[1:] + "."]
@@ -177,10 +180,10 @@ def law_sentences(outcome: Outcome) -> list[str]:
     ranges += [
         (f"the power of {name}", law.range_of(law.powers[:, i])) for i, name in enumerate("ND"[: len(law.names)])
     ]
-    words = ", ".join(f"{name} {found.low:.2f} to {found.high:.2f}" for name, found in ranges)
+    intervals = ", ".join(f"{name} {found.low:.2f} to {found.high:.2f}" for name, found in ranges)
     found.append(
-        f"Possible with these points ({law.level:.0%}): {words}. A point is expected within {1.645 * law.expected:.3f} "
-        f"of the law; the farthest is {abs(law.residuals).max():.3f} away."
+        f"Intervals ({law.level:.0%}): {intervals}. A point is expected within {1.645 * law.expected:.3f} of the law; "
+        f"the largest distance is {abs(law.residuals).max():.3f}."
     )
     return found
 
@@ -191,16 +194,16 @@ def prediction_sentence(outcome: Outcome) -> str:
     shape = outcome.target
     return (
         f"Predicted for size {shape.size:g} ({shape}, {short(shape.count(outcome.plan.count))} "
-        f"{COUNTED[outcome.plan.count]}, {short(outcome.target_tokens())} tokens): {found.middle:.3f}, and between "
-        f"{found.low:.3f} and {found.high:.3f} with {outcome.level:.0%} confidence."
+        f"{COUNTED[outcome.plan.count]}, {short(outcome.target_tokens())} tokens): {found.middle:.3f}, between "
+        f"{found.low:.3f} and {found.high:.3f} with {outcome.level:.0%} probability."
     )
 
 
 def check_sentence(outcome: Outcome) -> str:
-    words = []
+    results = []
     for cell in outcome.checks:
         found = outcome.prediction(tokens=cell.tokens)
         assert found is not None
         where = "inside" if cell.loss in found else "outside"
-        words.append(f"{cell.loss:.3f}, {where} its interval ({found.low:.3f} to {found.high:.3f})")
-    return f"Then trained, size {outcome.target.size:g} came to " + "; ".join(words) + "."
+        results.append(f"{cell.loss:.3f}, {where} its interval ({found.low:.3f} to {found.high:.3f})")
+    return f"Then trained, size {outcome.target.size:g} has the loss " + "; ".join(results) + "."

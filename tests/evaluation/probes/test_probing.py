@@ -18,7 +18,7 @@ from glassbert.evaluation.probes import (
     word_vectors,
 )
 from glassbert.evaluation.probes.fitting import Vectors, some_sentences
-from glassbert.evaluation.probes.questions import ask, control, control_heads, majority, majority_heads
+from glassbert.evaluation.probes.questions import control, control_heads, majority, majority_heads, make_questions
 from glassbert.evaluation.probes.results import ALL, HIDDEN, MIX, RANDOM, TRAINED
 from glassbert.tasks import read_table
 from glassbert.tasks.table import Table
@@ -76,7 +76,7 @@ def subject():
 
 
 def test_questions_share_labels_and_types(tables):
-    train, dev = ask(TASKS["pos"], *tables)
+    train, dev = make_questions(TASKS["pos"], *tables)
     assert train.names == ("DET", "NOUN", "PROPN", "VERB")
     assert dev.unseen == 1  # SYM
     assert len(np.unique(train.types)) == 11
@@ -84,13 +84,13 @@ def test_questions_share_labels_and_types(tables):
 
 
 def test_words_without_a_label_are_not_asked(tables):
-    train, _ = ask(TASKS["relations"], *tables)
+    train, _ = make_questions(TASKS["relations"], *tables)
     assert train.names == ("det", "nsubj", "obj")  # subtypes cut, the root left out
     assert (train.heads != train.words).all()
 
 
 def test_control_labels_belong_to_word_types(tables):
-    train, dev = ask(TASKS["pos"], *tables)
+    train, dev = make_questions(TASKS["pos"], *tables)
     drawn, asked = control(train, dev, seed=3)
     for kind in np.unique(drawn.types):
         assert len(np.unique(drawn.labels[drawn.types == kind])) == 1
@@ -101,7 +101,7 @@ def test_control_labels_belong_to_word_types(tables):
 
 
 def test_control_heads_are_self_first_or_last(tables):
-    train, dev = ask(TASKS["heads"], *tables)
+    train, dev = make_questions(TASKS["heads"], *tables)
     drawn, _ = control_heads(train, dev)
     place = train.words - train.starts[train.sentences]
     last = np.diff(train.starts)[train.sentences] - 1
@@ -109,7 +109,7 @@ def test_control_heads_are_self_first_or_last(tables):
 
 
 def test_majority_by_word_type(tables):
-    train, dev = ask(TASKS["pos"], *tables)
+    train, dev = make_questions(TASKS["pos"], *tables)
     answers = majority(train, dev)
     known = np.isin(dev.types, train.types)
     assert (answers[known] == dev.labels[known]).all()
@@ -117,7 +117,7 @@ def test_majority_by_word_type(tables):
 
 
 def test_majority_of_heads_is_a_distance(tables):
-    train, dev = ask(TASKS["heads"], *tables)
+    train, dev = make_questions(TASKS["heads"], *tables)
     answers = majority_heads(train, dev)
     known = np.isin(dev.types, train.types)
     assert (answers == dev.labels)[known].mean() == 1
@@ -126,7 +126,7 @@ def test_majority_of_heads_is_a_distance(tables):
 
 
 def test_whole_sentences_are_drawn(tables):
-    train, _ = ask(TASKS["pos"], *tables)
+    train, _ = make_questions(TASKS["pos"], *tables)
     some = some_sentences(train, 40, seed=0)
     assert 40 <= len(some) <= 44
     for sentence in np.unique(some.sentences):
@@ -139,8 +139,8 @@ def test_one_label_is_too_few(tables, value):
     same = Table(
         {**tables[0].columns, "upos": [[value] * len(w) for w in tables[0].column("words")]}, "f", tables[0].lines
     )
-    with pytest.raises(InputError, match=r"f: .* needs two labels or more, and there is (only 'x'|none at all)"):
-        ask(task, same, tables[1])
+    with pytest.raises(InputError, match=r"f: .* needs at least two labels and finds (only 'x'|none)"):
+        make_questions(task, same, tables[1])
 
 
 # ---- tasks of your own -------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_a_probe_is_one_function(tables):
 
     try:
         assert get_task("long-words") is long_words
-        assert ask(long_words, *tables)[0].names == ("long", "short")
+        assert make_questions(long_words, *tables)[0].names == ("long", "short")
         with pytest.raises(ConfigError, match="already"):
             probe("long-words", title="")
     finally:
@@ -161,7 +161,7 @@ def test_a_probe_is_one_function(tables):
 
 
 def test_a_column_is_a_task(tables):
-    assert ask(get_task("deprel", tables[0]), *tables)[0].names == ("det", "nsubj", "obj:x", "root")
+    assert make_questions(get_task("deprel", tables[0]), *tables)[0].names == ("det", "nsubj", "obj:x", "root")
     with pytest.raises(ConfigError, match="there are pos, ner"):
         get_task("sentiment", tables[0])
 
@@ -173,7 +173,7 @@ def test_labels_must_fit_the_words(tables):
 
     try:
         with pytest.raises(InputError, match=r"line 1: .* gives 2 labels for 3 words|gives 3 labels for 4 words"):
-            ask(wrong, *tables)
+            make_questions(wrong, *tables)
     finally:
         del TASKS["wrong"]
 

@@ -44,7 +44,7 @@ def test_a_word_is_the_mean_or_the_first_of_its_pieces(pieces):
     model = model_of()
     found = word_vectors(model, TOKENIZER, SENTENCES, pieces=pieces)
     assert found.layers.shape == (3, 16, 16)
-    assert found.sentence_of.tolist() == [0] * 3 + [1] + [2] * 12
+    assert found.starts.tolist() == [0, 3, 4, 16]
     word = 0
     for sentence in SENTENCES:
         encoding = TOKENIZER.encode(" ".join(sentence))
@@ -83,7 +83,7 @@ def test_a_word_without_pieces_is_counted():
 
 def test_large_ones_lie_in_a_file(monkeypatch):
     here = word_vectors(model_of(), TOKENIZER, SENTENCES)
-    monkeypatch.setattr(module, "IN_MEMORY", 0)
+    monkeypatch.setattr(module, "MAX_IN_MEMORY", 0)
     there = word_vectors(model_of(), TOKENIZER, SENTENCES)
     assert isinstance(there.layers, np.memmap)
     np.testing.assert_array_equal(there.layers, here.layers)
@@ -93,5 +93,5 @@ def test_large_ones_lie_in_a_file(monkeypatch):
 def test_nothing_to_read_is_said(sentences, words):
     with pytest.raises(InputError, match=words):
         word_vectors(model_of(), TOKENIZER, sentences)
-    with pytest.raises(InputError, match="'mean'"):
+    with pytest.raises(InputError, match="'mean' or 'first'"):
         word_vectors(model_of(), TOKENIZER, SENTENCES, pieces="last")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from glassbert.evaluation.scaling.law import DEPARTURE, POWER_RANGE, SEED_NOISE, expected_distance, fit_law
+from glassbert.evaluation.scaling.law import POWER_RANGE, SEED_NOISE, SHAPE_NOISE, expected_distance, fit_law
 from glassbert.metrics import Undefined
 
 SIZES = np.array([50e3, 224e3, 397e3, 928e3, 1.34e6])
@@ -29,7 +29,7 @@ def test_a_law_without_noise_predicts_the_next_size():
 
 
 def test_many_points_without_noise_give_the_law_itself(monkeypatch):
-    monkeypatch.setattr("glassbert.evaluation.scaling.law.DEPARTURE", 1e-3)
+    monkeypatch.setattr("glassbert.evaluation.scaling.law.SHAPE_NOISE", 1e-3)
     monkeypatch.setattr("glassbert.evaluation.scaling.law.SEED_NOISE", 1e-3)
     sizes = np.geomspace(1e4, 1e8, 12)
     found = fit_law(sizes, np.ones(12), single(law_of(2.0, 5.0, 0.5, sizes)))
@@ -88,9 +88,9 @@ def test_more_noise_makes_wider_intervals_and_more_seeds_show_it():
 
 
 def test_what_is_expected_of_a_point():
-    assert expected_distance(single([4.0, 4.0])) == pytest.approx(4 * np.hypot(DEPARTURE, SEED_NOISE))
+    assert expected_distance(single([4.0, 4.0])) == pytest.approx(4 * np.hypot(SHAPE_NOISE, SEED_NOISE))
     seeds = expected_distance([[4.1, 3.9], [4.0, 4.0]])  # variance 0.01 with two degrees of freedom, halved by the mean
-    assert seeds == pytest.approx(np.sqrt((4 * DEPARTURE) ** 2 + 0.02 / 2 / 2))
+    assert seeds == pytest.approx(np.sqrt((4 * SHAPE_NOISE) ** 2 + 0.02 / 2 / 2))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.budget import Pace, measure_pace, plan_tokens
-from glassbert.evaluation.scaling.plan import LEAST_STEPS, Point, StudyPlan, points_of, shapes_of
+from glassbert.evaluation.scaling.plan import MIN_STEPS, Point, StudyPlan, points_of, shapes_of
 from glassbert.models.model import BertWithHead
 from glassbert.training.data import open_data
 from glassbert.training.recipes import config_for
@@ -100,7 +100,7 @@ def test_minutes_become_tokens_that_just_fit(minutes, corpus, data):
     def seconds(tokens):
         return pace.total(points_of(plan.replace(tokens=(tokens,), minutes=None), shapes, data, plan.sizes))
 
-    assert tokens % 32 == 0 and tokens >= LEAST_STEPS * 32
+    assert tokens % 32 == 0 and tokens >= MIN_STEPS * 32
     assert seconds(tokens) <= 0.95 * 60 * minutes < seconds(tokens + 32)
 
 

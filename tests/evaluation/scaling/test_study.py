@@ -80,12 +80,12 @@ def test_a_known_law_is_found_predicted_and_confirmed(study, no_training):
     assert outcome.verdict == "inside"
     assert [cell.loss for cell in outcome.cells] == pytest.approx([6.01, 5.32, 5.10])
     assert outcome.prediction().low < 4.85 < outcome.prediction().high
-    assert outcome.shift > 0
+    assert outcome.standard_error > 0
     stored = json.loads((study / "result.json").read_text())
     assert stored["check"]["verdict"] == "inside" and stored["law"]["terms"]["parameters"]["power"] > 0
     assert stored["prediction"]["size"] == 2.5 and stored["prediction"]["level"] == 0.9
     page = (study / "report.html").read_text()
-    for said in ("inside its interval", "What this means, and what not", "Predicted for size 2.5", "3 × 160"):
+    for said in ("inside its interval", "Interpretation and limits", "Predicted for size 2.5", "3 × 160"):
         assert said in page
 
 
@@ -98,9 +98,9 @@ def test_a_loss_outside_its_interval_is_called_so(study, no_training):
 
 def test_an_interval_that_holds_the_largest_point_is_told(study, no_training):
     plant(study, FALLING)
-    assert not any("cannot promise" in caveat for caveat in make_study(study).run().caveats())
+    assert not any("do not show that" in caveat for caveat in make_study(study).run().caveats())
     plant(study, {"size-1-tokens-640-seed-0": 5.9, "size-1-tokens-640-seed-1": 6.12})
-    assert any("cannot promise that size 2.5 is better" in caveat for caveat in make_study(study).run().caveats())
+    assert any("do not show that size 2.5 is better" in caveat for caveat in make_study(study).run().caveats())
 
 
 def test_the_predicted_size_never_enters_the_law(study, no_training):
@@ -166,10 +166,10 @@ def test_killed_while_a_run_was_beginning(study, tmp_path):
     ("changes", "said"),
     [
         ({"sizes": (1, 2)}, "at least 3 sizes"),
-        ({"sizes": (1, 2, 2, 3)}, "sizes must differ, but 2 is there twice"),
+        ({"sizes": (1, 2, 2, 3)}, "sizes must differ, but 2 is given twice"),
         ({"sizes": (1, 2, -3)}, "sizes must be numbers between 1 and 100"),
         ({"sizes": (1, 1.1, 2)}, "sizes 1 and 1.1 are the same model"),
-        ({"predict": 1.5}, "size 1.5 is trained, so there is nothing to predict"),
+        ({"predict": 1.5}, "size 1.5 is one of the trained sizes"),
         ({"predict": 2.1}, "sizes 2 and 2.1 are the same model"),
         ({"tokens": (LEAST - 1,)}, "are too few: a step takes 32"),
         ({"tokens": ()}, "one budget: --tokens for every point, or --minutes"),
@@ -193,11 +193,11 @@ def test_bad_plans_are_refused_before_anything_is_written(changes, said, corpus,
 
 
 def test_a_folder_that_holds_something_else(study, corpus, tmp_path):
-    with pytest.raises(TrainingError, match="holds another study, with other sizes and tokens"):
+    with pytest.raises(TrainingError, match="is another study, with other sizes and tokens"):
         make_study(study, make_plan(corpus, sizes=(1, 2, 3), tokens=(2 * LEAST,)))
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.txt").write_text("a cat")
-    with pytest.raises(TrainingError, match="holds something that is no study"):
+    with pytest.raises(TrainingError, match="exists and is no study"):
         make_study(tmp_path / "photos", make_plan(corpus))
     with pytest.raises(TrainingError, match="there is no study"):
         make_study(tmp_path / "nothing")
@@ -209,7 +209,7 @@ def test_a_folder_that_holds_something_else(study, corpus, tmp_path):
 def test_another_corpus_in_the_old_place(study, corpus):
     content = json.loads((study / "study.json").read_text())
     (study / "study.json").write_text(json.dumps({**content, "fingerprint": "another"}))
-    with pytest.raises(TrainingError, match="is not the one the study began with"):
+    with pytest.raises(TrainingError, match="has changed since the study started"):
         make_study(study)
 
 
