@@ -137,15 +137,15 @@ def progress_bar(total: int) -> Iterator[OnProgress]:
         disable=not screen.is_terminal,
     ) as bar:
         task = bar.add_task("", total=total)
-        begun: list[tuple[str, str]] = []
+        started: list[tuple[str, str]] = []
         start = printed = time.monotonic()
 
         def progress(subject: str, suite: str, done: int, of: int, what: str) -> None:
             nonlocal printed
-            new = (subject, suite) not in begun
+            new = (subject, suite) not in started
             if new:
-                begun.append((subject, suite))
-            completed = len(begun) - 1 + (min(done / of, 1.0) if of else 0.0)
+                started.append((subject, suite))
+            completed = len(started) - 1 + (min(done / of, 1.0) if of else 0.0)
             description = f"{subject}: {suite}" + (f", {what}" if what else "")
             bar.update(task, description=description, completed=completed)
             now = time.monotonic()

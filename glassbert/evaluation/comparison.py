@@ -102,8 +102,8 @@ def _difference(first: Measure, second: Measure, options: Options) -> tuple[Diff
         return None, "" if same else "measured once each"
     try:
         return second.sample.minus(first.sample, options.resamples), ""
-    except Undefined as why:
-        return None, str(why)
+    except Undefined as reason:
+        return None, str(reason)
 
 
 def signed(value: float, unit: str) -> str:

@@ -59,7 +59,7 @@ def cost(subject: Subject, options: Options) -> SuiteResult:
                 note=f"encoder without head, {length} tokens"),
         *([_training(subject, length)] if subject.fills_masks else []),
         Measure("memory of a pass", memory / 2**20, unit="MiB", higher_is_better=False,
-                note=f"arrays beside the weights, {rows} rows of {length} tokens"),
+                note=f"arrays without the weights, {rows} rows of {length} tokens"),
         *(
             _median(f"{n:,} tokens", 1e3 * taken, "ms", False, "one row", group="latency by length")
             for n, taken in zip(lengths, latencies, strict=True)
@@ -80,9 +80,9 @@ def timed(action: Callable[[], object], seconds: float) -> np.ndarray:
     found: list[float] = []
     until = time.perf_counter() + seconds
     while len(found) < MIN_PASSES or (time.perf_counter() < until and len(found) < 200):
-        begun = time.perf_counter()
+        started = time.perf_counter()
         action()
-        found.append(time.perf_counter() - begun)
+        found.append(time.perf_counter() - started)
     return np.array(found)
 
 

@@ -44,7 +44,7 @@ class Evaluation:
     @property
     def title(self) -> str:
         names = [subject.name for subject in self.subjects]
-        return f"What has {names[0]} learned?" if len(names) == 1 else " and ".join(names) + ", side by side"
+        return f"Evaluation of {names[0]}" if len(names) == 1 else "Comparison of " + " and ".join(names)
 
     @cached_property
     def comparison(self) -> list[Comparison]:
@@ -99,11 +99,11 @@ def evaluate(
     names = [one for one in suites or () if isinstance(one, str)]
     chosen = [one for one in suites or () if isinstance(one, Suite)]
     chosen = [*(get_suites(names, options.quick) if names or not chosen else []), *chosen]
-    begun = time.perf_counter()
+    started = time.perf_counter()
     results: dict[str, dict[str, SuiteResult]] = {}
     for subject in opened:
         results[subject.name] = {one.name: _run_suite(one, subject, options, progress) for one in chosen}
-    return Evaluation(opened, results, options, time.perf_counter() - begun, command)
+    return Evaluation(opened, results, options, time.perf_counter() - started, command)
 
 
 def _run_suite(one: Suite, subject: Subject, options: Options, progress: OnProgress) -> SuiteResult:
@@ -113,7 +113,7 @@ def _run_suite(one: Suite, subject: Subject, options: Options, progress: OnProgr
         progress(subject.name, one.title, done, total, what)
 
     progress(subject.name, one.title, 0, 0, "")
-    begun = time.perf_counter()
+    started = time.perf_counter()
     try:
         result = one(subject, replace(options, progress=forward))
     except GlassBertError as error:
@@ -122,7 +122,7 @@ def _run_suite(one: Suite, subject: Subject, options: Options, progress: OnProgr
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno})"
         result = SuiteResult(one.name, one.title, skipped_because=f"the suite raised an error: {where}", failed=True)
-    return replace(result, seconds=time.perf_counter() - begun)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def _named(subjects: list[Subject]) -> list[Subject]:

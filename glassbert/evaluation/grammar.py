@@ -75,28 +75,28 @@ def _result(
     rows: list[Measure] = []
     values = iter(found.tokens)
     for phenomenon, pairs in chosen:
-        margins, narrow, kept = [], [], []
+        margins, narrow, scored = [], [], []
         for right, bad in pairs:
             one, two = next(values), next(values)
             if one is None or two is None:
                 continue
-            kept.append((right, bad))
+            scored.append((right, bad))
             margins.append(one.sum() - two.sum())
             narrow.append(_changed_words_margin(subject, right, bad, one, two))
         choice = half_for_ties(np.array(margins))
-        key = _key(kept)
+        key = _key(scored)
         rows.append(
             estimate(phenomenon.name, mean, choice, key=key, resamples=options.resamples, unit="share",
-                     group=GROUP, note=f"{len(kept):,} pairs")
-            if kept
+                     group=GROUP, note=f"{len(scored):,} pairs")
+            if scored
             else undefined(phenomenon.name, phenomenon.unreadable or "none of its pairs could be scored", unit="share",
                            group=GROUP)
         )  # fmt: skip
-        if kept:
+        if scored:
             whole.append(choice)
             words.append(half_for_ties(np.array(narrow)))
             keys.append(key)
-            wrong += [(m, phenomenon.name, *pair) for m, pair in zip(margins, kept, strict=True) if m < -TIE]
+            wrong += [(m, phenomenon.name, *pair) for m, pair in zip(margins, scored, strict=True) if m < -TIE]
     if not whole:
         raise DoesNotApply("none of the pairs could be scored: " + "; ".join(found.notes))
     group = np.repeat(np.arange(len(whole)), [len(one) for one in whole])

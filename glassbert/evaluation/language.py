@@ -76,11 +76,11 @@ class MaskedWordScores:
     def main(self, options: Options) -> list[Measure]:
         common: dict[str, Any] = {"key": self.key, "resamples": options.resamples}
         unigram = float(self.unigram_losses().mean())
-        most = int(self.text.counts.argmax())
+        most_frequent = share(float(np.mean(self.target == int(self.text.counts.argmax()))))
         over = f"interval over {int(self.unit.max()) + 1:,} {self.unit_name}"
         return [
             estimate("masked words right", rate, *self.sums(self.rank < 1), unit="share", note=over, headline=True,
-                     reference=f"always the most frequent word {share(float(np.mean(self.target == most)))}", **common),
+                     reference=f"always the most frequent word {most_frequent}", **common),
             estimate("right within five guesses", rate, *self.sums(self.rank < 5), unit="share", **common),
             estimate("cross-entropy", rate, *self.sums(self.loss), unit="nats", higher_is_better=False,
                      reference=f"word counts alone {unigram:.2f}, uniform {math.log(len(self.text.counts)):.2f}",

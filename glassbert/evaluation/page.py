@@ -234,11 +234,11 @@ def _provenance(page: Page, evaluation: Evaluation) -> None:
     if evaluation.command:
         page.code(evaluation.command)
     content = evaluation.as_json()
-    kept: dict[str, Any] = {
+    facts: dict[str, Any] = {
         key: content[key] for key in ("made", "quick", "resamples", "machine", "versions", "subjects")
     }
     with page.details("Machine, versions, checksums") as inside:
-        inside.code(json.dumps(kept, indent=2, ensure_ascii=False))
+        inside.code(json.dumps(facts, indent=2, ensure_ascii=False))
 
 
 MARKERS = "osD^vP"

@@ -34,11 +34,11 @@ def attention_maps(model: Model, input_ids: Any, attention_mask: Any = None) -> 
 def visible_keys(model: Model, mask: np.ndarray) -> np.ndarray:
     """The number of keys that every query may attend to, [layers, B, T], after padding, window and causal mask."""
     length = mask.shape[1]
-    everything = slice(0, len(mask)), slice(0, length), slice(0, length)
+    full = slice(0, len(mask)), slice(0, length), slice(0, length)
     found = []
     for layer in range(model.config.num_hidden_layers):
         pattern = AttentionPattern(mask, None, model.config.window_of(layer), model.config.causal)
-        allowed: Any = pattern.allowed(np, *everything)
+        allowed: Any = pattern.allowed(np, *full)
         found.append(np.broadcast_to(allowed, (len(mask), 1, length, length)).sum(-1)[:, 0])
     return np.stack(found)
 

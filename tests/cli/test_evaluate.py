@@ -44,7 +44,7 @@ def test_a_run_is_evaluated_on_its_own_corpus(run_folder, capsys):
     told = shown.err.splitlines()  # no bar outside a terminal, but a line for every suite
     assert [line.split()[3].strip(",") for line in told] == ["Sanity", "Language", "Grammar"]
     page = (run_folder / "evaluation" / "evaluation.html").read_text(encoding="utf-8")
-    assert "What has toy learned?" in page and "http" not in page.split("</style>")[1].replace("www.w3.org", "")[:200]
+    assert "Evaluation of toy" in page and "http" not in page.split("</style>")[1].replace("www.w3.org", "")[:200]
     written = json.loads((run_folder / "evaluation" / "evaluation.json").read_text(encoding="utf-8"))
     assert written["subjects"][0]["tokens_seen"] == 40 * 8 * 16
     assert written["results"]["toy"]["language"]["measures"][0]["name"] == "masked words right"

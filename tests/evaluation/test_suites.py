@@ -107,7 +107,7 @@ def test_two_subjects_are_compared_on_the_same_units(tmp_path):
     difference = next(row for row in found.comparison if row.name == "heads")
     assert difference.verdict == "better" and difference.text == "+2.0" and difference.baseline == "toy"
     page = found.write(tmp_path / "report").read_text(encoding="utf-8")
-    assert "▲ better" in page and "toy and second, side by side" in page
+    assert "▲ better" in page and "Comparison of toy and second" in page
     written = json.loads((tmp_path / "report" / "evaluation.json").read_text(encoding="utf-8"))
     assert written["format"] == "glassbert-evaluation"
     assert {row["name"]: row.get("verdict") for row in written["comparison"]}["heads"] == "better"

@@ -134,10 +134,10 @@ class _Timer:
     """Builds the results of a job, each with the time since the previous one."""
 
     def __init__(self, job: Job):
-        self.job, self.begun = job, time.perf_counter()
+        self.job, self.started = job, time.perf_counter()
 
     def result(self, probe: str, answers: np.ndarray, end: Minimum | HiddenProbe, **more: Any) -> ProbeResult:
-        seconds, self.begun = time.perf_counter() - self.begun, time.perf_counter()
+        seconds, self.started = time.perf_counter() - self.started, time.perf_counter()
         convergence = (end.gain, end.steps, end.converged)
         return ProbeResult(self.job.encoder, self.job.view, probe, answers, *convergence, seconds, **more)
 

@@ -87,7 +87,7 @@ def _questions(
                 label = number.get(label_name(tag), UNSEEN)
             rows.append((index, head_index, label, forms.setdefault(word.casefold(), len(forms)), sentence))
     columns = np.array(rows, np.int64).reshape(-1, 5).T  # words, heads, labels, types, sentences
-    return Questions(*columns, tuple(names), starts)
+    return Questions(columns[0], columns[1], columns[2], columns[3], columns[4], tuple(names), starts)
 
 
 def control(train: Questions, dev: Questions, seed: int = 0) -> tuple[Questions, Questions]:

@@ -125,18 +125,18 @@ def _direction_error(
     model: Model, batch: dict[str, Any], gradients: dict[str, np.ndarray], names: list[str], generator: Any
 ) -> float:
     parameters: Any = model.parameters
-    kept = {name: parameters[name].copy() for name in names}
-    direction = {name: generator.standard_normal(value.shape) for name, value in kept.items()}
+    original = {name: parameters[name].copy() for name in names}
+    direction = {name: generator.standard_normal(value.shape) for name, value in original.items()}
     length = math.sqrt(sum(float((d * d).sum()) for d in direction.values()))
-    size = math.sqrt(sum(float((k * k).sum()) for k in kept.values()))
+    size = math.sqrt(sum(float((k * k).sum()) for k in original.values()))
     step = 1e-5 * max(size, 1e-3) / length
     losses = []
     for sign in (1, -1):
         for name in names:
-            parameters[name] = kept[name] + sign * step * direction[name]
+            parameters[name] = original[name] + sign * step * direction[name]
         losses.append(_total_loss(model, batch))
     for name in names:
-        parameters[name] = kept[name]
+        parameters[name] = original[name]
     measured = (losses[0] - losses[1]) / (2 * step)
     claimed = sum(float((gradients[name] * direction[name]).sum()) for name in names)
     norm = math.sqrt(sum(float((gradients[name] ** 2).sum()) for name in names))
