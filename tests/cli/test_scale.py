@@ -1,4 +1,4 @@
-"""`glassbert scale`, as a user types it."""
+"""The command `glassbert scale`."""
 
 import json
 
@@ -58,21 +58,21 @@ def test_from_sizes_to_a_prediction(corpus, tmp_path, capsys):
         (("--sizes", "1,2,3", "--tokens", "1M", "--optimizer", "adam"), "optimizer must be one of"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(arguments, said, tmp_path, capsys):
+def test_wrong_arguments_give_an_error_message(arguments, said, tmp_path, capsys):
     assert run(*arguments, "-o", tmp_path / "study") == 2
     shown = capsys.readouterr().err
     assert said in shown and "Traceback" not in shown
     assert not (tmp_path / "study" / "study.json").exists()
 
 
-def test_numbers_as_people_write_them():
+def test_numbers_with_units_and_separators():
     from glassbert.cli.scale import _numbers
 
     assert _numbers("1, 1.5,2,", "--sizes") == [1, 1.5, 2]
     assert _numbers("500k,2M,1.5e6,1_000,1G", "--tokens") == [5e5, 2e6, 1.5e6, 1e3, 1e9]
 
 
-def test_the_help_teaches(capsys):
+def test_the_help_lists_the_options_of_a_study(capsys):
     assert run("--help") == 0
     shown = capsys.readouterr().out
     for flag in ("--sizes", "--tokens", "--minutes", "--predict", "--confirm", "--learning-rate", "--corpus"):

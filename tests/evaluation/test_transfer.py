@@ -1,4 +1,4 @@
-"""Transfer: frozen features and fine-tuning on a task that words give away."""
+"""Transfer: frozen features and fine-tuning on a task that single words decide."""
 
 import numpy as np
 import pytest
@@ -50,14 +50,14 @@ def test_a_text_is_the_mean_of_its_tokens():
             np.testing.assert_allclose(found[layer, row], values[0].mean(0), atol=1e-5)
 
 
-def test_long_texts_are_read_whole():
+def test_long_texts_are_read_in_windows():
     one = subject(max_position_embeddings=12)
     found, cut = text_vectors(one, ["the red bird " * 20, "a stone"])
     assert cut == 1 and found.shape[1] == 2
     assert np.isfinite(found).all() and found[:, 0].any()
 
 
-def test_frozen_features_tell_them_apart():
+def test_frozen_features_separate_the_classes():
     found, notes = frozen(subject(), task_data(80), task_data(30, 1))
     assert [one.view for one in found] == ["last layer", "all layers"]
     for one in found:
@@ -66,7 +66,7 @@ def test_frozen_features_tell_them_apart():
     assert notes == []
 
 
-def test_what_frozen_features_cannot_do_is_said():
+def test_unsuitable_tasks_are_errors():
     numbers = TaskData.of([("a", 0.5), ("b", 1.5)], text="column 1", target="column 2", kind="regression")
     with pytest.raises(InputError, match="this task is regression"):
         frozen(subject(), numbers, numbers)
@@ -88,11 +88,11 @@ def test_fine_tuning_of_a_copy(tmp_path, folder):
 
 def test_the_suite(folder, monkeypatch):
     monkeypatch.setattr(module, "SEEDS", 2)
-    told = []
-    options = Options(data=folder, resamples=50, progress=lambda done, of, what="": told.append((what, done, of)))
+    calls = []
+    options = Options(data=folder, resamples=50, progress=lambda done, of, what="": calls.append((what, done, of)))
     found = SUITES["transfer"](subject(), options)
     assert not found.skipped_because
-    tuning = [(done, of) for what, done, of in told if what.startswith("fine-tuning, seed")]
+    tuning = [(done, of) for what, done, of in calls if what.startswith("fine-tuning, seed")]
     assert tuning == sorted(tuning) and {of for _, of in tuning} == {200} and tuning[-1][0] > 100
     tuned = found["sst2: fine-tuned"]
     assert tuned.interval[0] <= tuned.value <= tuned.interval[1] and "2 seeds" in tuned.note
@@ -101,7 +101,7 @@ def test_the_suite(folder, monkeypatch):
     assert [table.title for table in found.tables] == ["Frozen features", "Fine-tuning"]
 
 
-def test_quick_and_nothing(folder):
+def test_quick_and_missing_data(folder):
     quick = SUITES["transfer"](subject(), Options(data=folder, quick=True, resamples=50))
     assert all("fine-tuned" not in row.name for row in quick.rows)
     assert quick.notes[0].startswith("quick:")

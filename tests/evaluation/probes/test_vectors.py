@@ -1,4 +1,4 @@
-"""Vectors of words: the very numbers of a traced forward pass, whatever the batch, the window or the layer."""
+"""Word vectors against a traced forward pass, for batches, windows and layers."""
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_a_word_without_pieces_is_counted():
     assert not found.layers[:, 1].any() and found.layers[:, [0, 2]].any()
 
 
-def test_large_ones_lie_in_a_file(monkeypatch):
+def test_large_arrays_are_memory_mapped(monkeypatch):
     here = word_vectors(model_of(), TOKENIZER, SENTENCES)
     monkeypatch.setattr(module, "MAX_IN_MEMORY", 0)
     there = word_vectors(model_of(), TOKENIZER, SENTENCES)
@@ -90,7 +90,7 @@ def test_large_ones_lie_in_a_file(monkeypatch):
 
 
 @pytest.mark.parametrize(("sentences", "words"), [([], "no sentences"), ([["a"], []], "no words")])
-def test_nothing_to_read_is_said(sentences, words):
+def test_empty_input_is_an_error(sentences, words):
     with pytest.raises(InputError, match=words):
         word_vectors(model_of(), TOKENIZER, sentences)
     with pytest.raises(InputError, match="'mean' or 'first'"):
