@@ -77,7 +77,7 @@ def _subjects(page: Page, evaluation: Evaluation) -> None:
         head = "none" if subject.model.head is None else subject.model.head.kind
         size = f"{config.num_hidden_layers} layers of {config.hidden_size}"
         rows.append((subject.name, short(subject.parameters), size, config.vocab_size, subject.max_length, head, seen))
-    page.table(["model", "parameters", "encoder", "vocabulary", "reads", "head", "tokens seen"], rows)
+    page.table(["model", "parameters", "encoder", "vocabulary", "longest input", "head", "tokens seen"], rows)
 
 
 def _overview(page: Page, evaluation: Evaluation) -> None:

@@ -94,7 +94,7 @@ def parts_of_speech(table: Table) -> Labels:
     return [[None if tag == "_" else tag for tag in row] for row in table.column("upos")]
 
 
-@probe("ner", title="Names of people, places and things", score="spans", train="*train*.conll", dev="*dev*.conll")
+@probe("ner", title="Named entities", score="spans", train="*train*.conll", dev="*dev*.conll")
 def named_entities(table: Table) -> Labels:
     return table.column("tags")
 
@@ -108,6 +108,6 @@ def relations(table: Table) -> Labels:
     ]
 
 
-@probe("heads", title="The head of every word", of="heads", most_words=60_000)
+@probe("heads", title="Syntactic head of every word", of="heads", most_words=60_000)
 def heads(table: Table) -> Labels:
     return table.column("head")

@@ -27,7 +27,7 @@ MAX_ERROR = 1e-3  # relative error of a directional derivative
 
 def check_learning(subject: Subject, progress: Callable[..., None] = lambda *_: None) -> Iterator[Check]:
     """All checks of learning; they are skipped for a model without an MLM head, which has no loss."""
-    names = ("the first loss is that of uniform guessing", "gradients reach every weight", "gradients are right",
+    names = ("the untrained model has the loss of guessing", "gradients reach every weight", "gradients are right",
              "layers have one scale", "the model can overfit one batch")  # fmt: skip
     if not subject.fills_masks:
         for name in names:

@@ -53,7 +53,7 @@ def _finite(history: History) -> Check:
 
 
 def _first_loss(history: History, step: float, loss: float, vocabulary: int) -> Check:
-    name = "the first loss is that of uniform guessing"
+    name = "the first loss of the run is that of guessing"
     if history.settings.get("start_from"):
         return Check(name, skipped="the run started from trained weights")
     if step > 1 or not vocabulary or history.settings.get("objective", "mlm") != "mlm":
