@@ -1,4 +1,4 @@
-"""Embeddings against judgements, neighbours, and what a model costs."""
+"""The suites embeddings and cost."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_sentences_are_means_of_their_tokens():
     assert sentence_vectors(one, ["the " * 80], Options())[2] == 1
 
 
-def test_similarity_is_held_against_judgement_and_against_word_overlap(similarity):
+def test_similarity_and_its_word_overlap_baseline(similarity):
     found = SUITES["embeddings"](subject(), similarity(ROWS))
     assert found["similarity of sentences"].value > 0.5
     assert found["sharing words alone"].value > 0.5
@@ -57,7 +57,7 @@ def test_constant_judgements_have_no_correlation(similarity):
     assert found["similarity of sentences"].value is None and "constant" in found["similarity of sentences"].reason
 
 
-def test_without_data_the_words_are_still_there():
+def test_without_data_only_the_nearest_words_are_reported():
     found = SUITES["embeddings"](subject(), Options())
     assert found["similarity of sentences"].reason.startswith("there is no set of sentence pairs")
     assert found.tables[0].title == "Nearest words"
@@ -71,7 +71,7 @@ def test_neighbours_are_whole_words_and_never_the_word_itself():
     assert rows["king"].startswith("tree 1.00") and "king" not in rows["king"] and "##" not in rows["king"]
 
 
-def test_costs_are_counted_and_timed():
+def test_cost_measures():
     one = subject()
     found = SUITES["cost"](one, Options(quick=True))
     assert found["parameters"].value == one.parameters
