@@ -25,8 +25,7 @@ from glassbert.evaluation.pseudo import PseudoLikelihoods, pseudo_likelihoods
 from glassbert.evaluation.references import reference_for, sources
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table, suite
-from glassbert.metrics.inputs import as_weights, sums_by_group
-from glassbert.metrics.undefined import Value
+from glassbert.metrics.inputs import Value, as_weights, sums_by_group
 from glassbert.tasks.minimal_pairs import read_minimal_pairs
 from glassbert.tasks.reading import read_table
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from glassbert.metrics import Difference, Undefined, paired_difference
-from glassbert.metrics.inputs import as_weights
+from glassbert.metrics.inputs import Value, as_weights, ratio
 from glassbert.metrics.scores import measure as scored
-from glassbert.metrics.undefined import Value, ratio
 from glassbert.reports import number, share, short
 
 RESAMPLES = 1000

@@ -17,8 +17,7 @@ import numpy as np
 from glassbert.evaluation.measures import RESAMPLES, Measure, estimate, rate
 from glassbert.evaluation.probes.results import Probed, TaskResult
 from glassbert.metrics import sentence_spans
-from glassbert.metrics.inputs import as_weights
-from glassbert.metrics.undefined import Value, ratio
+from glassbert.metrics.inputs import Value, as_weights, ratio
 
 
 class Scorer:

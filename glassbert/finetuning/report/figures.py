@@ -122,8 +122,8 @@ def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:
         for place, (name, curve) in enumerate(curves.items()):
             ink = colour(1 - place if len(curves) == 2 else place)
             sizes = 12 + 90 * curve.counts / largest
-            axes.plot(curve.confidence, curve.came_true, color=ink, linewidth=1.4, label=plain(name))
-            axes.scatter(curve.confidence, curve.came_true, s=sizes, color=ink, alpha=0.75, linewidths=0)
+            axes.plot(curve.confidence, curve.observed, color=ink, linewidth=1.4, label=plain(name))
+            axes.scatter(curve.confidence, curve.observed, s=sizes, color=ink, alpha=0.75, linewidths=0)
         axes.set_xlim(-0.03, 1.03)
         axes.set_ylim(-0.03, 1.03)
         words(axes, "", "how sure the model was", "how often it was so")
