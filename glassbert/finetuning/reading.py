@@ -61,9 +61,9 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
         columns["template"] = train.template
     dev = TaskData.of(dev_file, **columns) if dev_file is not None else None
     if head is None:
-        assert train.recognised is not None
-        head = head_of(train.recognised.kind)
-        notes.append(f"The head is {head}, since {train.recognised.reason}; --head says otherwise.")
+        assert train.inferred is not None
+        head = head_of(train.inferred.kind)
+        notes.append(f"The head is {head}, since {train.inferred.reason}; --head says otherwise.")
     _check_texts(train, "learn from")
     card = _card(settings, task, head, train, columns)
     _check_targets(card, train)
@@ -184,7 +184,7 @@ def _card(
         words=train.names.get("words"),
         target=target,
         template=train.template,
-        separator=columns.get("separator") or (train.recognised.separator if train.recognised else None),
+        separator=columns.get("separator") or (train.inferred.separator if train.inferred else None),
         label_prefix=columns.get("label_prefix", ""),
         reading=reading,
         labels=labels,

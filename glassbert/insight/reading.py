@@ -83,7 +83,7 @@ def _batches(encodings: Sequence[Any], rows: int) -> list[list[Any]]:
 def read_texts(path: str | Path, most: int = 256) -> list[str]:
     """At most so many texts: lines of a text file, sentences of a CoNLL-U file, held-out sentences of a corpus."""
     from glassbert.tasks.conll import read_conllu
-    from glassbert.tasks.plain_text import read_lines
+    from glassbert.tasks.table import read_lines
 
     path = Path(path)
     if path.is_dir():

@@ -92,7 +92,7 @@ def test_what_cannot_be_asked_says_so(counting, tmp_path):
     with pytest.raises(TextError, match="there is no file or folder"):
         SUITES["grammar"](counting, Options(pairs=tmp_path / "nowhere"))
     (tmp_path / "odd.txt").write_text("one\ntwo\nthree\n")
-    with pytest.raises(TextError, match="has no partner"):
+    with pytest.raises(TextError, match="an odd number"):
         read_pairs(tmp_path / "odd.txt")
     with pytest.raises(TextError, match="no file of minimal pairs can be used; the first: "):
         SUITES["grammar"](counting, Options(pairs=tmp_path / "odd.txt"))
@@ -104,7 +104,7 @@ def test_a_broken_file_is_a_row_of_the_report_and_stops_nobody(counting, tmp_pat
     (tmp_path / "zorro" / "c-odd.txt").write_text("one\ntwo\nthree\n")
     found = SUITES["grammar"](counting, Options(data=tmp_path))
     assert found["accuracy"].value == 1.0
-    assert found["b, empty"].reason.endswith("is empty") and "has no partner" in found["c, odd"].reason
+    assert found["b, empty"].reason.endswith("is empty") and "an odd number" in found["c, odd"].reason
 
 
 def test_a_quick_look_takes_a_sample_and_says_so(counting, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from glassbert.tasks.findings import Finding
+from glassbert.tasks.checks import Finding
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.finetuning.forecasting.settings import FRAMES, TRIED_FRAMES, TRIED_SHORTCUTS, ForecastSettings
 from glassbert.models.series import SeriesConfig
-from glassbert.tasks.periods import find_period
-from glassbert.tasks.series import Forecasts, Scale, Series, forecast_windows
+from glassbert.tasks.series import Forecasts, Scale, Series, find_period, forecast_windows
 
 LONGEST = 128  # values in a window where nobody says, and about as many more as a patch has
 LARGEST_PATCH = 24
