@@ -12,10 +12,8 @@ from glassbert.insight.evolution import Evolution
 from glassbert.insight.flow import Flow, LoggedFlow
 from glassbert.insight.geometry import Components
 from glassbert.reports import figures, short
-from glassbert.reports.axes import plain
-from glassbert.reports.drawing import house_style
+from glassbert.reports.drawing import LIGHT, escape_math, plot_style
 from glassbert.reports.figures import Series
-from glassbert.reports.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +66,7 @@ def neighbourhoods_figure(
     figure, axes = figures.grid(1, len(points), 4.4 * len(points) + 0.2, 4.2)
     for here, (name, cloud) in zip(axes[0], points.items(), strict=True):
         _cloud(here, cloud, groups, most)
-        here.set_title(plain(name))
+        here.set_title(escape_math(name))
     _legend(figure, axes, groups)
     return figure
 
@@ -85,7 +83,7 @@ def _cloud(axes: Any, points: np.ndarray, groups: Mapping[str, np.ndarray], most
 def _legend(figure: Figure, axes: Any, groups: Mapping[str, np.ndarray]) -> None:
     if len(groups) > 1:
         handles, labels = axes[0][0].get_legend_handles_labels()
-        with house_style():
+        with plot_style():
             figure.legend(handles, labels, loc="outside lower center", ncols=len(groups), markerscale=2)
 
 
@@ -146,7 +144,7 @@ def evolution_figure(found: Evolution) -> Figure:
     # All lines end at 1, so their names would end on top of each other: a legend instead.
     unnamed = [f"_{layer}" for layer in found.layers]
     _over_steps(axes[0][1], found.steps, found.likeness, unnamed, "Likeness to the end (CKA)", False)
-    with house_style():
+    with plot_style():
         names = short_places(found.layers)
         axes[0][1].legend(axes[0][1].get_lines(), names, loc="center left", bbox_to_anchor=(1, 0.5))
         for here in axes[0]:

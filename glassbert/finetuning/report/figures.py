@@ -9,10 +9,8 @@ import numpy as np
 
 from glassbert.metrics import CalibrationCurve, PrecisionRecallCurve, RocCurve
 from glassbert.reports import figures
-from glassbert.reports.axes import colour, plain, words
-from glassbert.reports.drawing import house_style
+from glassbert.reports.drawing import LIGHT, colour, escape_math, plot_style, set_labels
 from glassbert.reports.figures import Series
-from glassbert.reports.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,23 +34,23 @@ class Measured(NamedTuple):
 def comparison(rows: Sequence[Measured], xlabel: str, write: Callable[[float], str]) -> Figure:
     """A dot and an interval for each, the first on top: whoever's interval is far from yours differs from you."""
     figure, axes = figures.new(7, 0.75 + 0.34 * len(rows))
-    with house_style():
+    with plot_style():
         for place, row in enumerate(rows):
             ink = colour(row.colour)
             if row.low is not None and row.high is not None:
                 axes.plot([row.low, row.high], [place, place], color=ink, linewidth=3, alpha=0.35)
             axes.plot([row.value], [place], "o", color=ink, markersize=6.5)
             tip = row.value if row.high is None else row.high
-            axes.annotate(plain(write(row.value)), (tip, place), xytext=(9, 0), textcoords="offset points",
+            axes.annotate(escape_math(write(row.value)), (tip, place), xytext=(9, 0), textcoords="offset points",
                           va="center", fontsize=9)  # fmt: skip
         axes.xaxis.set_major_formatter(lambda value, _: write(value))
-        axes.set_yticks(range(len(rows)), [plain(row.name) for row in rows])
+        axes.set_yticks(range(len(rows)), [escape_math(row.name) for row in rows])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"], labelsize=9)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.margins(x=0.14)
         axes.grid(False, axis="y")
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel(plain(xlabel))
+        axes.set_xlabel(escape_math(xlabel))
     return figure
 
 
@@ -82,7 +80,7 @@ def confusion(matrix: np.ndarray, names: Sequence[str]) -> Figure:
         width=side + 0.9, height=side,
     )  # fmt: skip
     axes = figure.axes[0]
-    with house_style():
+    with plot_style():
         axes.tick_params(labelcolor=LIGHT["ink"])
         if len(names) <= MOST_CELLS:
             axes.set_xticks(axes.get_xticks(), [label.get_text() for label in axes.get_xticklabels()], rotation=0)
@@ -116,17 +114,17 @@ def precision_recall(curves: Mapping[str, PrecisionRecallCurve], share_positive:
 def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:
     """How often it came true against how sure the model was; the diagonal is honesty. Dots grow with their bin."""
     figure, axes = figures.new(HALF, 3.9)
-    with house_style():
+    with plot_style():
         axes.plot([0, 1], [0, 1], color=LIGHT["muted"], linewidth=1, linestyle=(0, (4, 2)))
         largest = max((int(curve.counts.max()) for curve in curves.values() if len(curve.counts)), default=1)
         for place, (name, curve) in enumerate(curves.items()):
             ink = colour(1 - place if len(curves) == 2 else place)
             sizes = 12 + 90 * curve.counts / largest
-            axes.plot(curve.confidence, curve.observed, color=ink, linewidth=1.4, label=plain(name))
+            axes.plot(curve.confidence, curve.observed, color=ink, linewidth=1.4, label=escape_math(name))
             axes.scatter(curve.confidence, curve.observed, s=sizes, color=ink, alpha=0.75, linewidths=0)
         axes.set_xlim(-0.03, 1.03)
         axes.set_ylim(-0.03, 1.03)
-        words(axes, "", "how sure the model was", "how often it was so")
+        set_labels(axes, "", "how sure the model was", "how often it was so")
         axes.legend(loc="upper left")
     return figure
 
@@ -137,14 +135,14 @@ def probabilities_by_class(
     """Where the probabilities of both classes lie; what is on the wrong side of the threshold is an error."""
     edges = np.linspace(0, 1, 26)
     figure, axes = figures.new(HALF, 3.9)
-    with house_style():
+    with plot_style():
         for values, name, place in ((negative, names[0], 1), (positive, names[1], 0)):
             counts, _ = np.histogram(values, edges)
             axes.stairs(counts, edges, fill=True, color=colour(place), alpha=0.3, linewidth=0)
-            axes.stairs(counts, edges, color=colour(place), linewidth=1.4, label=plain(f"truly {name}"))
+            axes.stairs(counts, edges, color=colour(place), linewidth=1.4, label=escape_math(f"truly {name}"))
         axes.axvline(threshold, color=LIGHT["ink"], linewidth=1, linestyle=(0, (2, 2)))
         axes.grid(False, axis="x")
-        words(axes, "", f"probability of {names[1]}", "examples")
+        set_labels(axes, "", f"probability of {names[1]}", "examples")
         axes.legend(loc="best")
     return figure
 
@@ -153,12 +151,12 @@ def true_and_predicted(truth: np.ndarray, predicted: np.ndarray, line: bool = Tr
     figure, axes = figures.new(HALF, 3.9)
     truth, predicted = _sampled(truth, predicted)
     low, high = float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))
-    with house_style():
+    with plot_style():
         if line:
             axes.plot([low, high], [low, high], color=LIGHT["muted"], linewidth=1, linestyle=(0, (4, 2)))
         alpha = float(np.clip(200 / len(truth), 0.15, 0.7))
         axes.scatter(truth, predicted, s=14, color=colour(0), alpha=alpha, linewidths=0)
-        words(axes, "", "true", "predicted")
+        set_labels(axes, "", "true", "predicted")
     return figure
 
 
@@ -183,14 +181,14 @@ def ranks_off(distance: np.ndarray) -> Figure:
 def label_scores(names: Sequence[str], ours: np.ndarray, theirs: np.ndarray | None, xlabel: str = "F1") -> Figure:
     """A dot for our score of each label and one for the baseline's, joined by a line: its colour is the winner's."""
     figure, axes = figures.new(7, 0.8 + 0.25 * len(names))
-    with house_style():
+    with plot_style():
         places = np.arange(len(names))
         if theirs is not None:
             for place, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
                 axes.plot([mine, other], [place, place], color=colour(int(mine < other)), linewidth=2, alpha=0.4)
             axes.plot(theirs, places, "s", color=colour(1), markersize=5, label="baseline")
         axes.plot(ours, places, "o", color=colour(0), markersize=6.5, label="this model")
-        axes.set_yticks(places, [plain(name) for name in names])
+        axes.set_yticks(places, [escape_math(name) for name in names])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(-0.02, 1.02)
@@ -215,16 +213,16 @@ def _unit_square(
     lines: Mapping[str, Series], xlabel: str, ylabel: str, legend: Literal["lower left", "lower right"]
 ) -> Figure:
     figure, axes = figures.new(HALF, 3.9)
-    with house_style():
+    with plot_style():
         for name, line in lines.items():
             style = {"alpha": 0.6, "linewidth": 1.0} if line.faint else {}
             ink = LIGHT["muted"] if line.faint else colour(line.colour or 0)
             dashes = (0, (4, 2)) if line.dashed else "-"
-            label = None if name.startswith("_") else plain(name)
+            label = None if name.startswith("_") else escape_math(name)
             axes.plot(line.x, line.y, color=ink, linestyle=dashes, label=label, **style)  # type: ignore[arg-type]
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
-        words(axes, "", xlabel, ylabel)
+        set_labels(axes, "", xlabel, ylabel)
         if len(lines) > 2:
             axes.legend(loc=legend)
     return figure
