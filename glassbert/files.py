@@ -24,14 +24,14 @@ REASONS = {
 
 
 @contextmanager
-def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Context manager: a file that replaces `path` when the block ends. After an error `path` is unchanged."""
     path = Path(path)
-    with explained(path):
+    with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with explained(path):
+        with explain_write_errors(path):
             with os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8") as file:
                 yield file
                 file.flush()
@@ -45,7 +45,7 @@ def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 @contextmanager
-def explained(path: str | Path) -> Iterator[None]:
+def explain_write_errors(path: str | Path) -> Iterator[None]:
     """Context manager: turns an OSError into a GlassBertError that names the file and the reason."""
     try:
         yield
@@ -56,7 +56,7 @@ def explained(path: str | Path) -> Iterator[None]:
 
 def write_json(path: str | Path, content: Any) -> None:
     """Write indented JSON atomically."""
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
 

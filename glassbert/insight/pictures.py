@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glassbert.errors import GlassBertError
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.insight.registry import Insight, Scene, View
 from glassbert.reports import Page, figures
 
@@ -48,7 +48,7 @@ def draw_pictures(
         except GlassBertError as why:
             drawn.append(Drawn(one, skipped_because=str(why)))
             continue
-        with replacing(folder / f"{one.name}.npz", "wb") as file:
+        with atomic_write(folder / f"{one.name}.npz", "wb") as file:
             np.savez_compressed(file, **view.plain())  # type: ignore[arg-type]
         figure = view.draw() if figures.available() else None
         if figure is not None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassbert.errors import GlassBertError
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.reports.numbers import short
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def to_png(figure: Figure, path: str | Path, dark: bool = False, dpi: int = 160)
     """Write the figure as a PNG file with a background, for documents that cannot contain SVG."""
     path = Path(path)
     theme = DARK if dark else LIGHT
-    with plot_style(), _recoloured(figure, theme), replacing(path, "wb") as file:
+    with plot_style(), _recoloured(figure, theme), atomic_write(path, "wb") as file:
         figure.savefig(file, format="png", dpi=dpi, facecolor=theme["paper"], metadata={"Software": None})
     return path
 

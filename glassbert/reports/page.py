@@ -6,7 +6,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.reports.drawing import css_variables
 from glassbert.reports.section import Section, inline
 
@@ -64,7 +64,7 @@ class Page(Section):
     def write(self, path: str | Path) -> Path:
         """Write the page to a file and return its path."""
         path = Path(path)
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             file.write(self.render())
         return path
 

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import GlassBertError, TrainingError
-from glassbert.files import explained
+from glassbert.files import explain_write_errors
 from glassbert.training.run_folder import WRITING, RunFolder
 
 STATE = "state.json"
@@ -51,14 +51,14 @@ def write_checkpoint(
 ) -> Path:
     """Save the state after `step`. If that fails the earlier checkpoints are as they were."""
     place = run.checkpoint(step)
-    with explained(run.checkpoints):
+    with explain_write_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
         for cut_off in run.checkpoints.glob(WRITING + "*"):
             shutil.rmtree(cut_off, ignore_errors=True)
     aside = run.checkpoints / f"{WRITING}{place.name}"
     try:
         model.save(aside)
-        with explained(aside):
+        with explain_write_errors(aside):
             save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, aside / TRAINING)
             sizes = {path.name: path.stat().st_size for path in aside.iterdir() if path.is_file()}
             content = {"format": FORMAT, "step": step, "files": sizes, **state}

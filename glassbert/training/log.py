@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from glassbert.errors import TrainingError
-from glassbert.files import explained
+from glassbert.files import explain_write_errors
 
 FLUSH_EVERY = 2.0  # seconds
 
@@ -34,7 +34,7 @@ class RunLog:
         self.sinks = sinks
         self.path = path
         self._flushed = 0.0
-        with explained(path):
+        with explain_write_errors(path):
             self._file = open(path, "ab")  # noqa: SIM115 (closed in close)
             if self._file.tell() < position:
                 raise TrainingError(f"{path} is shorter than its checkpoint says; something else has changed it")
@@ -43,7 +43,7 @@ class RunLog:
 
     def write(self, kind: str, step: int, seconds: float, **values: Any) -> None:
         line = {"kind": kind, "step": step, "seconds": round(seconds, 3), **values}
-        with explained(self.path):
+        with explain_write_errors(self.path):
             self._file.write(json.dumps(_plain(line), ensure_ascii=False).encode() + b"\n")
             if seconds - self._flushed > FLUSH_EVERY:
                 self._file.flush()
@@ -54,7 +54,7 @@ class RunLog:
 
     def settle(self) -> int:
         """Bring everything to the disk; returns the position to cut at when the run is resumed from here."""
-        with explained(self.path):
+        with explain_write_errors(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             return self._file.tell()

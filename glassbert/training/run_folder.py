@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from glassbert.errors import TrainingError
-from glassbert.files import explained, write_json
+from glassbert.files import explain_write_errors, write_json
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 PRETRAINING, FINETUNING = "pretraining", "finetuning"
@@ -69,7 +69,7 @@ class RunFolder:
                 f"{self.path} already holds a run. Go on with it: glassbert resume {self.path}; "
                 f"or choose another folder with --run"
             )
-        with explained(self.path):
+        with explain_write_errors(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         write_json(self.settings_file, content)
 
@@ -83,7 +83,7 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run for this process. The system lets go of the lock when the process ends, however it ends."""
-        with explained(self.path):
+        with explain_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             file = open(self.lock_file, "a+", encoding="utf-8")  # noqa: SIM115 (held until the end)
         with file:
@@ -110,7 +110,7 @@ class RunFolder:
         return self.checkpoints / f"step-{step:08d}"
 
     def require_space(self, needed: int) -> None:
-        with explained(self.path):
+        with explain_write_errors(self.path):
             free = shutil.disk_usage(self.path).free
         if free < needed:
             raise TrainingError(

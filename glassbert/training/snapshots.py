@@ -14,7 +14,7 @@ import os
 import shutil
 from pathlib import Path
 
-from glassbert.files import explained
+from glassbert.files import explain_write_errors
 from glassbert.models.model import Model
 from glassbert.training.run_folder import STEP_FOLDER, WRITING, RunFolder
 
@@ -30,7 +30,7 @@ def write_snapshot(run: RunFolder, step: int, model: Model) -> Path:
     """The model as it is now, in a folder that gets its name once it is complete."""
     place = run.path / FOLDER / f"step-{step:08d}"
     aside = place.parent / f"{WRITING}{place.name}"
-    with explained(place):
+    with explain_write_errors(place):
         shutil.rmtree(aside, ignore_errors=True)
         model.save(aside)
         if place.exists():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassbert.engines.threads import usable_cores
 from glassbert.errors import TextError
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.text.corpus.construction import Construction, Progress
 from glassbert.text.corpus.folder import workshop
 from glassbert.text.corpus.reader import Corpus
@@ -87,7 +87,7 @@ def _open_tokenizer(tokenizer: Tokenizer | str | Path | None) -> Tokenizer | Non
 
 def _spool(path: Path) -> None:
     """Standard input can be read only once, and a build reads its sources again when it goes on."""
-    with replacing(path, "wb") as file:
+    with atomic_write(path, "wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
     if not path.stat().st_size:
         raise TextError("standard input is empty")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import TextError
-from glassbert.files import explained, write_json
+from glassbert.files import explain_write_errors, write_json
 from glassbert.text.corpus.layout import BUILDING, MANIFEST, is_corpus_file
 from glassbert.text.corpus.reader import read_manifest
 
@@ -63,14 +63,14 @@ class Workshop:
         return False
 
     def begin(self, plan: dict[str, Any]) -> None:
-        with explained(self.parts):
+        with explain_write_errors(self.parts):
             self.parts.mkdir(parents=True, exist_ok=True)
         write_json(self.building / PLAN, plan)
 
     def install(self, manifest: dict[str, Any]) -> None:
         """Move everything that is ready into place, the manifest last, and tidy up."""
         new = {path.name for path in self.ready.iterdir()}
-        with explained(self.output):
+        with explain_write_errors(self.output):
             (self.output / MANIFEST).unlink(missing_ok=True)
             for path in list(self.output.iterdir()):
                 if path.name not in new and (is_corpus_file(path) or path.name in TOKENIZER_FILES):
@@ -100,7 +100,7 @@ def workshop(output: Path, force: bool) -> Iterator[Workshop]:
         raise TextError(f"{output} holds something else already; name an empty or new folder, or use --force")
     place = Workshop(output, force)
     new = not output.exists()
-    with explained(place.building):
+    with explain_write_errors(place.building):
         place.building.mkdir(parents=True, exist_ok=True)
     with _alone(place.building / "lock", output):
         try:

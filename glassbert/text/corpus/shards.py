@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.text.corpus.layout import ARRAYS, DOCUMENTS, OFFSET_TYPE, SENTENCES, TOKENS, array_file
 
 
@@ -116,7 +116,7 @@ class ShardWriter:
 
 def write_array(path: Path, values: np.ndarray) -> dict[str, Any]:
     """Write a .npy file; its size and checksum are computed from what was meant, not from what the disk says."""
-    with replacing(path, "wb") as file:
+    with atomic_write(path, "wb") as file:
         told = _Told(file)
         np.lib.format.write_array(told, values, allow_pickle=False)
     return {"bytes": told.size, "sha256": told.digest.hexdigest()}
