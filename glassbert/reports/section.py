@@ -85,10 +85,6 @@ class Section:
             f"<table>{title}<thead><tr>{head}</tr></thead>\n<tbody>{lines}</tbody></table></div>"
         )
 
-    def compare(self, names: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> None:
-        """A table that compares `names`: a row is (what, value of the first, value of the second, ...)."""
-        self.table(["", *names], rows, caption)
-
     def message(self, level: str, text: str, remedy: str = "", evidence: str = "", samples: Sequence[str] = ()) -> None:
         """A finding: what is wrong, the evidence with samples, and the remedy."""
         symbol, word = LEVELS[level]
@@ -153,10 +149,6 @@ class Section:
     def code(self, text: str) -> None:
         """A block of code."""
         self._parts.append(f'<pre tabindex="0"><code>{escape(text)}</code></pre>')
-
-    def html(self, raw: str) -> None:
-        """Markup, inserted without escaping. Do not use it for text."""
-        self._parts.append(raw)
 
     @contextmanager
     def details(self, summary: str, open: bool = False) -> Iterator[Section]:

@@ -32,7 +32,7 @@ def profile(name: str, values: Sequence[Any]) -> Profile:
     missing = 1.0 - len(known) / max(1, len(values))
     kind, reason = _kind(name, known)
     if kind == "constant" and missing:
-        kind, reason = "category", f"{str(known[0])!r} or nothing"
+        kind, reason = "category", f"{str(known[0])!r} or missing"
     return Profile(name, kind, reason, missing)
 
 

@@ -137,7 +137,7 @@ def _check_missing(values: Sequence[Any], kind: Kind, where: RowLocation) -> Non
         return
     rows = [row for row, value in enumerate(values) if is_missing(value)]
     if rows:
-        others = f", and neither have {len(rows) - 1:,} others" if len(rows) > 1 else ""
+        others = f" ({len(rows):,} rows have none)" if len(rows) > 1 else ""
         raise InputError(
             f"{where(rows[0])} has no target{others}; fill it in, or drop such rows with drop_missing=True"
         )

@@ -57,12 +57,12 @@ def cut_windows(
     *,
     length: int,
     stride: int | None = None,
-    most: int | None = None,
+    max_windows: int | None = None,
 ) -> Windows:
     """Windows of at most `length` tokens, special tokens included.
 
-    `stride` is the distance between the starts of two windows (default: half of a window's text tokens). `most` limits
-    the number of windows of a text to its first ones.
+    `stride` is the distance between the starts of two windows (default: half of a window's text tokens). Only the
+    first `max_windows` windows of a text are kept.
     """
     if pairs is not None and len(pairs) != len(texts):
         raise InputError(f"there are {len(texts)} texts, but {len(pairs)} second texts")
@@ -78,7 +78,7 @@ def cut_windows(
         if prefixes is not None:
             prefix = prefixes[owner].first(prefix_length(length, len(body)))
             before, capacity = cls + prefix + sep, length - 3 - len(prefix)
-        for start in window_starts(len(body), capacity, stride)[:most]:
+        for start in window_starts(len(body), capacity, stride)[:max_windows]:
             part = _slice(body, start, start + capacity) + sep
             encodings.append(before + (part if prefixes is None else part.with_type(1)))
             owners.append(owner)

@@ -46,7 +46,6 @@ def full_page(text="words"):
     page.text(text)
     page.facts([(text, text, text), ("loss", 4.31)])
     page.table([text, "number"], [[text, 1234567], ["b", 2.5]], caption=text)
-    page.compare(["A", "B"], [[text, 1, 2]])
     page.warning(text, text, text, [text])
     page.message("problem", text)
     page.good(text)

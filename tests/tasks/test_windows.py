@@ -43,7 +43,7 @@ def test_windows_of_texts():
         assert [found[index] for index in range(len(whole))] == whole.ids
     short = cut_windows(TOKENIZER, TEXTS[:1], length=64)
     assert short.encodings == [TOKENIZER.encode(TEXTS[0])]
-    assert cut_windows(TOKENIZER, [TEXTS[2]], length=6, most=2).counts.tolist() == [2]
+    assert cut_windows(TOKENIZER, [TEXTS[2]], length=6, max_windows=2).counts.tolist() == [2]
 
 
 def test_windows_of_pairs():
