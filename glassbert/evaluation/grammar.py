@@ -24,10 +24,8 @@ from glassbert.evaluation.measures import Measure, estimate, mean, undefined
 from glassbert.evaluation.references import reference_for, sources
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table, suite
-from glassbert.metrics.inputs import as_weights, sums_by_group
-from glassbert.metrics.undefined import Value
-from glassbert.tasks.minimal_pairs import read_minimal_pairs
-from glassbert.tasks.reading import read_table
+from glassbert.metrics.inputs import Value, as_weights, sums_by_group
+from glassbert.tasks.reading import read_minimal_pairs, read_table
 
 PATTERNS = ("zorro/*.txt", "blimp/*.jsonl", "minimal-pairs/*.txt", "minimal-pairs/*.jsonl")
 QUICK_PAIRS = 60  # per phenomenon

@@ -22,7 +22,7 @@ from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import Options, SuiteResult, suite
 from glassbert.metrics import perplexity
 from glassbert.reports import share
-from glassbert.tasks.findings import Finding
+from glassbert.tasks.checks import Finding
 
 QUICK_ROWS, FULL_ROWS = 400, 8_000
 QUICK_SENTENCES, FULL_SENTENCES = 150, 1_000

@@ -15,11 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from glassbert.metrics import Difference, Undefined, paired_difference
-from glassbert.metrics.inputs import as_weights
+from glassbert.metrics.inputs import Value, as_weights, ratio
 from glassbert.metrics.scores import measure as scored
-from glassbert.metrics.undefined import Value, ratio
 from glassbert.reports import number, share, short
-from glassbert.tasks.findings import Finding
+from glassbert.tasks.checks import Finding
 
 RESAMPLES = 1000
 MIN_UNITS = 5  # for an interval

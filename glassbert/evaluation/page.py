@@ -14,9 +14,7 @@ from glassbert.evaluation.evaluation import Evaluation
 from glassbert.evaluation.measures import Measure, write
 from glassbert.evaluation.suite import SuiteResult, Table
 from glassbert.reports import Html, Page, Section, figures, short
-from glassbert.reports.axes import plain
-from glassbert.reports.drawing import house_style
-from glassbert.reports.palette import LIGHT
+from glassbert.reports.drawing import LIGHT, escape_math, plot_style
 from glassbert.training.display import duration
 
 if TYPE_CHECKING:
@@ -253,7 +251,7 @@ def group_figure(rows: Mapping[str, Sequence[Measure]], marks: Mapping[str, floa
     unit = next(row.unit for some in rows.values() for row in some)
     height = 0.75 + len(names) * (0.235 + 0.06 * (len(rows) - 1))
     figure, axes = figures.new(7, height)
-    with house_style():
+    with plot_style():
         for number, (subject, some) in enumerate(rows.items()):
             known = [row for row in some if row.value is not None]
             if not known:
@@ -272,19 +270,19 @@ def group_figure(rows: Mapping[str, Sequence[Measure]], marks: Mapping[str, floa
                 marker=MARKERS[number % 6],
                 color=ink,
                 linewidths=0,
-                label=plain(subject),
+                label=escape_math(subject),
                 zorder=3,
             )
             if len(rows) == 1:
                 ends = np.array([row.interval[1] if row.interval else row.value for row in known], float)
                 for row, y, end in zip(known, heights, ends, strict=True):
-                    axes.annotate(plain(row.text), (end, y), xytext=(6, 0), textcoords="offset points",
+                    axes.annotate(escape_math(row.text), (end, y), xytext=(6, 0), textcoords="offset points",
                                   va="center", fontsize=8.5)  # fmt: skip
         for name, at in (marks or {}).items():
             axes.axvline(at, color=LIGHT["muted"], linewidth=1, linestyle=(0, (3, 3)))
-            axes.annotate(plain(name), (at, 1), xycoords=("data", "axes fraction"), xytext=(3, 3),
+            axes.annotate(escape_math(name), (at, 1), xycoords=("data", "axes fraction"), xytext=(3, 3),
                           textcoords="offset points", fontsize=8.5, color=LIGHT["muted"])  # fmt: skip
-        axes.set_yticks(range(len(names)), [plain(name) for name in names])
+        axes.set_yticks(range(len(names)), [escape_math(name) for name in names])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.grid(False, axis="y")
@@ -293,7 +291,7 @@ def group_figure(rows: Mapping[str, Sequence[Measure]], marks: Mapping[str, floa
             axes.set_xlim(max(low, -0.02), min(max(high, low + 0.1), 1.12 if len(rows) == 1 else 1.02))
         axes.margins(x=0.1)
         axes.xaxis.set_major_formatter(lambda value, _: write(round(value, 10), unit if unit == "share" else ""))
-        axes.set_xlabel(plain("" if unit == "share" else unit))
+        axes.set_xlabel(escape_math("" if unit == "share" else unit))
         if len(rows) > 1:
             figure.legend(loc="outside lower center", ncols=min(len(rows), 3))
     return figure

@@ -25,7 +25,7 @@ import numpy as np
 from glassbert.errors import ConfigError, GlassBertError, InputError
 from glassbert.evaluation.measures import RESAMPLES, Measure, undefined
 from glassbert.metrics import Undefined
-from glassbert.tasks.findings import Finding
+from glassbert.tasks.checks import Finding
 from glassbert.text.random_numbers import permutation
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ import numpy as np
 from glassbert.finetuning.card import CLASS_HEADS, TaskCard
 from glassbert.finetuning.rows import Progress, Rows, rows_of_texts, rows_of_windows
 from glassbert.finetuning.spans import SpanRows, span_rows, true_answers
-from glassbert.tasks import NOT_ASKED, TaskData, WordPieces, align_words
+from glassbert.ops import IGNORED
+from glassbert.tasks import TaskData, WordPieces, align_words
 from glassbert.text.tokenizer import Tokenizer
 
 
@@ -64,7 +65,7 @@ class Examples:
             batch["token_type_ids"] = self.rows.padded(self.rows.types, rows, 0, length)
         if self.labels is not None:
             by_token = self.card.head == "token"
-            batch["labels"] = self.rows.padded(self.labels, rows, NOT_ASKED, length) if by_token else self.labels[rows]
+            batch["labels"] = self.rows.padded(self.labels, rows, IGNORED, length) if by_token else self.labels[rows]
         return batch
 
 

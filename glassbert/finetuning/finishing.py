@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from glassbert.errors import GlassBertError
-from glassbert.files import replacing, write_json
+from glassbert.files import write_json
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.outcome import Outcome

@@ -13,7 +13,6 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.files import replacing
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.scoring import marks_spans
 from glassbert.metrics import sentence_spans

@@ -35,7 +35,7 @@ from glassbert.finetuning.scoring import BATCH_TOKENS, compute_scores, score_exa
 from glassbert.metrics import Scores
 from glassbert.models.model import Model
 from glassbert.tasks import Table, TaskData, read_table
-from glassbert.tasks.records import of_records
+from glassbert.tasks.reading import table_from_records
 from glassbert.text.loading import find_tokenizer
 from glassbert.text.tokenizer import Tokenizer
 
@@ -119,7 +119,7 @@ class Predictor:
         card = self.card
         if card.head == "token":
             sentences = [split_words(one) if isinstance(one, str) else [str(word) for word in one] for one in given]
-            table = of_records([{"words": words} for words in sentences], "the sentences")
+            table = table_from_records([{"words": words} for words in sentences], "the sentences")
             return TaskData([" ".join(words) for words in sentences], table, words=sentences)
         paired = card.pair is not None and not (card.head == "embedding" and isinstance(given[0], str))
         for row, one in enumerate(given):
@@ -128,8 +128,8 @@ class Predictor:
             if not paired and not isinstance(one, str):
                 raise InputError(f"text {row + 1} must be a string, got {type(one).__name__}: {str(one)[:60]!r}")
         if not paired:
-            return TaskData(list(given), of_records([{"text": text} for text in given], "the texts"))
-        table = of_records([{"text": first, "pair": second} for first, second in given], "the pairs")
+            return TaskData(list(given), table_from_records([{"text": text} for text in given], "the texts"))
+        table = table_from_records([{"text": first, "pair": second} for first, second in given], "the pairs")
         return TaskData([first for first, _ in given], table, [second for _, second in given])
 
     def _read_row(self, cells: Mapping[str, Any]) -> TaskData:

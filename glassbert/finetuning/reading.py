@@ -57,9 +57,9 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
         columns["template"] = train.template
     dev = TaskData.of(dev_file, **columns) if dev_file is not None else None
     if head is None:
-        assert train.recognised is not None
-        head = head_of(train.recognised.kind)
-        notes.append(f"The head is {head}, because {train.recognised.reason}; --head overrides this.")
+        assert train.inferred is not None
+        head = head_of(train.inferred.kind)
+        notes.append(f"The head is {head}, because {train.inferred.reason}; --head overrides this.")
     _check_texts(train, "train on")
     card = _card(settings, task, head, train, columns)
     _check_targets(card, train)
@@ -182,7 +182,7 @@ def _card(
         words=train.names.get("words"),
         target=target,
         template=train.template,
-        separator=columns.get("separator") or (train.recognised.separator if train.recognised else None),
+        separator=columns.get("separator") or (train.inferred.separator if train.inferred else None),
         label_prefix=columns.get("label_prefix", ""),
         reading=reading,
         labels=labels,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.tasks.windows import Windows, leader_length, window_starts
+from glassbert.tasks.windows import Windows, prefix_length, window_starts
 from glassbert.text.tokenizer import Tokenizer
 
 Progress = Callable[[int, int], None]  # done, total
@@ -72,7 +72,7 @@ def rows_of_texts(
         for owner, body in enumerate(bodies, begin):
             prefix, space = [cls], length - 2
             if pairs is not None:
-                leader = leaders[owner - begin][: leader_length(length, len(body))]
+                leader = leaders[owner - begin][: prefix_length(length, len(body))]
                 prefix, space = [cls, leader, sep], length - 3 - len(leader)
             for start in window_starts(len(body), space, stride)[:max_windows]:
                 part = body[start : start + space]

@@ -30,7 +30,7 @@ from typing import Any
 
 from glassbert.checkpoints import load
 from glassbert.errors import TrainingError
-from glassbert.files import replacing, write_json
+from glassbert.files import atomic_write, write_json
 from glassbert.finetuning.display import progress_bar, tuning_display
 from glassbert.finetuning.finishing import finish
 from glassbert.finetuning.outcome import Outcome
@@ -154,7 +154,7 @@ def _with_saved_examples(folder: RunFolder, changes: dict[str, Any]) -> Iterator
     try:
         for name, path in saved.items():
             table = read_table(changes[name])
-            with replacing(path) as file:
+            with atomic_write(path) as file:
                 for row in range(len(table)):
                     line = {column: values[row] for column, values in table.columns.items()}
                     file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")

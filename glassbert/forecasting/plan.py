@@ -11,8 +11,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.forecasting.settings import FRAMES, TRIED_FRAMES, TRIED_SHORTCUTS, ForecastSettings
 from glassbert.models.series import SeriesConfig
-from glassbert.tasks.periods import find_period
-from glassbert.tasks.series import Forecasts, Scale, Series, forecast_windows
+from glassbert.tasks.series import Forecasts, Scale, Series, find_period, forecast_windows
 
 MAX_DEFAULT_WINDOW = 128  # values, rounded up to whole patches
 LARGEST_PATCH = 24

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import InputError, TrainingError
-from glassbert.files import replacing, write_json
+from glassbert.files import atomic_write, write_json
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.finishing import write_model
 from glassbert.forecasting.forecast import Forecasted, Progress, forecast, no_progress
@@ -52,10 +52,10 @@ def write_run(result: Forecasted, folder: RunFolder) -> None:
         for seed in result.seeds:
             for step, error in seed.fitted.curve:
                 file.write(json.dumps({"kind": "evaluation", "seed": seed.seed, "step": step, "mae": error}) + "\n")
-    with replacing(folder.path / "predictions.jsonl") as file:
+    with atomic_write(folder.path / "predictions.jsonl") as file:
         for row in _predictions(result):
             file.write(json.dumps(row) + "\n")
-    with replacing(folder.path / "future.csv") as file:
+    with atomic_write(folder.path / "future.csv") as file:
         table = csv.writer(file)
         table.writerow(["step", "forecast", "low", "high"])
         numbers = zip(result.future, result.low, result.high, strict=True)

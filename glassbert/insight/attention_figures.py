@@ -11,9 +11,8 @@ from glassbert.insight.attention import HeadStatistics
 from glassbert.insight.pruning import HeadImportance, Removal
 from glassbert.insight.syntax import Syntax
 from glassbert.reports import figures
-from glassbert.reports.axes import plain
+from glassbert.reports.drawing import LIGHT, escape_math
 from glassbert.reports.figures import Series
-from glassbert.reports.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +48,7 @@ def maps_figure(maps: Mapping[str, np.ndarray], tokens: Mapping[str, Sequence[st
         if len(words) <= 16:
             corner.set_xticks(range(len(words)), words, rotation=90, fontsize=6)
             corner.set_yticks(range(len(words)), words, fontsize=6)
-        title = axes[0][left].annotate(plain(name), (0, 1), xytext=(0, 18), xycoords="axes fraction", fontsize=11,
+        title = axes[0][left].annotate(escape_math(name), (0, 1), xytext=(0, 18), xycoords="axes fraction", fontsize=11,
                                        textcoords="offset points", fontweight="bold", color=LIGHT["ink"])  # fmt: skip
         title.set_in_layout(False)  # a long name must not push the maps apart
         left += len(heads) + 1

@@ -142,7 +142,7 @@ def _group(encodings: Sequence[Any], batch_size: int) -> list[list[Any]]:
 def read_texts(path: str | Path, limit: int = 256) -> list[str]:
     """At most `limit` texts: lines of a text file, sentences of a CoNLL-U file, or held-out sentences of a corpus."""
     from glassbert.tasks.conll import read_conllu
-    from glassbert.tasks.plain_text import read_lines
+    from glassbert.tasks.table import read_lines
 
     path = Path(path)
     if path.is_dir():

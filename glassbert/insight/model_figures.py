@@ -11,10 +11,8 @@ from glassbert.insight.attention_figures import evenly_spaced
 from glassbert.insight.dynamics import Evolution, Flow, LoggedFlow
 from glassbert.insight.geometry import Components
 from glassbert.reports import figures, short
-from glassbert.reports.axes import plain
-from glassbert.reports.drawing import house_style
+from glassbert.reports.drawing import LIGHT, plot_style
 from glassbert.reports.figures import Series
-from glassbert.reports.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,7 +85,7 @@ def _cloud(axes: Any, points: np.ndarray, groups: Mapping[str, np.ndarray], limi
 def _legend(figure: Figure, axes: Any, groups: Mapping[str, np.ndarray]) -> None:
     if len(groups) > 1:
         handles, labels = axes[0][0].get_legend_handles_labels()
-        with house_style():
+        with plot_style():
             figure.legend(handles, labels, loc="outside lower center", ncols=len(groups), markerscale=2)
 
 
@@ -148,7 +146,7 @@ def evolution_figure(found: Evolution) -> Figure:
     # All lines end at 1, so labels at their ends would overlap: use a legend.
     unnamed = [f"_{layer}" for layer in found.layers]
     _over_steps(axes[0][1], found.steps, found.likeness, unnamed, "Likeness to the end (CKA)", False)
-    with house_style():
+    with plot_style():
         names = short_names(found.layers)
         axes[0][1].legend(axes[0][1].get_lines(), names, loc="center left", bbox_to_anchor=(1, 0.5))
         for here in axes[0]:

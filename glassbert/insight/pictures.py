@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassbert.errors import ConfigError, GlassBertError, InputError
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.insight.inputs import LoadedModel
 from glassbert.reports import Page, figures
 from glassbert.training.settings import MASK_SENTENCE
@@ -159,7 +159,7 @@ def draw_pictures(
         except GlassBertError as error:
             drawn.append(DrawnInsight(one, skipped_because=str(error)))
             continue
-        with replacing(folder / f"{one.name}.npz", "wb") as file:
+        with atomic_write(folder / f"{one.name}.npz", "wb") as file:
             np.savez_compressed(file, **view.flat_arrays())  # type: ignore[arg-type]
         figure = view.draw() if figures.available() else None
         if figure is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from glassbert.insight.answers import Answer
 from glassbert.insight.prediction import HeadEffect, Prediction
 from glassbert.reports import Html, Page, figures, number, share
-from glassbert.reports.palette import LIGHT
+from glassbert.reports.drawing import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import GlassBertError
-from glassbert.files import replacing, sha256, write_json
+from glassbert.files import atomic_write, sha256, write_json
 from glassbert.text.corpus.reader import Corpus
 from glassbert.text.packing import TARGET_FILL, PackingPlan, plan_rows
 
@@ -73,7 +73,7 @@ def _read(stem: Path, key: str, length: int) -> PackingPlan:
 def _write(plan: PackingPlan, stem: Path, key: str) -> None:
     paths = _paths(stem)
     for name, path in paths.items():
-        with replacing(path, "wb") as file:
+        with atomic_write(path, "wb") as file:
             np.save(file, getattr(plan, name), allow_pickle=False)
     checksums = {name: sha256(path) for name, path in paths.items()}
     write_json(stem.with_name(f"{stem.name}.json"), {"key": key, "sha256": checksums})

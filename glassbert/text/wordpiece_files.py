@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import TextError
-from glassbert.files import replacing, write_json
+from glassbert.files import atomic_write, write_json
 from glassbert.text.normalise import Normaliser
 from glassbert.text.tokenizer import SPECIAL_TOKENS
 from glassbert.text.wordpiece import CONTINUATION_PREFIX
@@ -58,7 +58,7 @@ class Description:
 def write(folder: str | Path, description: Description) -> None:
     """Write the four FILES."""
     folder = Path(folder)
-    with replacing(folder / VOCABULARY_FILE) as file:
+    with atomic_write(folder / VOCABULARY_FILE) as file:
         file.writelines(f"{token}\n" for token in description.tokens)
     special = dict(zip(TOKEN_KEYS, SPECIAL_TOKENS, strict=True))
     write_json(folder / SPECIAL_FILE, special)

@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import GlassBertError, TrainingError
-from glassbert.files import explained
+from glassbert.files import explain_write_errors
 from glassbert.models.model import Model
 from glassbert.training.run_folder import STEP_FOLDER, WRITING, RunFolder
 
@@ -94,14 +94,14 @@ def write_checkpoint(
 ) -> Path:
     """Save the state after `step` and return its folder. On failure earlier checkpoints are unchanged."""
     folder = run.checkpoint(step)
-    with explained(run.checkpoints):
+    with explain_write_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
         for incomplete in run.checkpoints.glob(WRITING + "*"):
             shutil.rmtree(incomplete, ignore_errors=True)
     temporary = run.checkpoints / f"{WRITING}{folder.name}"
     try:
         model.save(temporary)
-        with explained(temporary):
+        with explain_write_errors(temporary):
             save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / TRAINING)
             sizes = {path.name: path.stat().st_size for path in temporary.iterdir() if path.is_file()}
             content = {"format": FORMAT, "step": step, "files": sizes, **state}
@@ -195,7 +195,7 @@ def write_snapshot(run: RunFolder, step: int, model: Model) -> Path:
     """Save the current model under a temporary name, then rename it."""
     folder = run.path / SNAPSHOTS / f"step-{step:08d}"
     temporary = folder.parent / f"{WRITING}{folder.name}"
-    with explained(folder):
+    with explain_write_errors(folder):
         shutil.rmtree(temporary, ignore_errors=True)
         model.save(temporary)
         if folder.exists():

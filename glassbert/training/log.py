@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from glassbert.errors import TrainingError
-from glassbert.files import explained
+from glassbert.files import explain_write_errors
 
 FLUSH_EVERY = 2.0  # seconds
 SINK_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
@@ -37,7 +37,7 @@ class RunLog:
         self.sinks = sinks
         self.path = path
         self._flushed = 0.0
-        with explained(path):
+        with explain_write_errors(path):
             self._file = open(path, "ab")  # noqa: SIM115 (closed in close)
             if self._file.tell() < position:
                 raise TrainingError(

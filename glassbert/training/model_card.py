@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.training.history import History
 from glassbert.training.report import repeat_command
 from glassbert.training.run_folder import RunFolder
@@ -90,5 +90,5 @@ def write_model_card(run: RunFolder, result: Result) -> None:
         sources="\n".join(f"| {source['name']} | {source.get('documents', '')} |" for source in sources),
         command=repeat_command(history),
     )
-    with replacing(run.model / "README.md") as file:
+    with atomic_write(run.model / "README.md") as file:
         file.write(card)

@@ -26,7 +26,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from glassbert.engines.machine import inspect_machine
 from glassbert.errors import TrainingError
-from glassbert.files import explained, write_json
+from glassbert.files import explain_write_errors, write_json
 
 if TYPE_CHECKING:
     from glassbert.training.trainer import Trainer
@@ -80,7 +80,7 @@ class RunFolder:
                 f"{self.path} already contains a run. Continue it with: glassbert resume {self.path}; "
                 f"or choose another folder with --run"
             )
-        with explained(self.path):
+        with explain_write_errors(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         write_json(self.settings_file, content)
 

@@ -92,7 +92,7 @@ def test_missing_pairs_and_heads_are_reported(unigram, tmp_path):
     with pytest.raises(TextError, match="there is no file or folder"):
         SUITES["grammar"](unigram, Options(pairs=tmp_path / "nowhere"))
     (tmp_path / "odd.txt").write_text("one\ntwo\nthree\n")
-    with pytest.raises(TextError, match="has no partner"):
+    with pytest.raises(TextError, match="an odd number"):
         read_pairs(tmp_path / "odd.txt")
     with pytest.raises(TextError, match="no file of minimal pairs can be used; the first: "):
         SUITES["grammar"](unigram, Options(pairs=tmp_path / "odd.txt"))
@@ -104,7 +104,7 @@ def test_a_broken_file_is_a_row_of_the_report(unigram, tmp_path):
     (tmp_path / "zorro" / "c-odd.txt").write_text("one\ntwo\nthree\n")
     found = SUITES["grammar"](unigram, Options(data=tmp_path))
     assert found["accuracy"].value == 1.0
-    assert found["b, empty"].reason.endswith("is empty") and "has no partner" in found["c, odd"].reason
+    assert found["b, empty"].reason.endswith("is empty") and "an odd number" in found["c, odd"].reason
 
 
 def test_a_quick_evaluation_uses_a_sample_and_notes_it(unigram, tmp_path):

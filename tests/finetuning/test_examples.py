@@ -6,7 +6,7 @@ import pytest
 from glassbert.errors import InputError
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import encode_examples
-from glassbert.tasks import NOT_ASKED
+from glassbert.ops import IGNORED
 from tests.finetuning.toy import make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -41,8 +41,8 @@ def test_labels_are_on_the_first_token_of_a_word():
     rows = [{"words": ["bird", "qqq", "king"], "tags": ["N", "X", "N"]}]
     examples = encoded(rows, head="token", words="words", target="tags", labels=("N", "X"))
     labels = examples.inputs(np.array([0]))["labels"][0]
-    assert labels[0] == labels[-1] == NOT_ASKED
-    assert labels[labels != NOT_ASKED].tolist() == [0, 1, 0]
+    assert labels[0] == labels[-1] == IGNORED
+    assert labels[labels != IGNORED].tolist() == [0, 1, 0]
     assert [tags.tolist() for tags in examples.truth] == [[0, 1, 0]]
 
 

@@ -19,8 +19,7 @@ from glassbert.evaluation.measures import RESAMPLES, Measure, estimate, rate
 from glassbert.evaluation.probes.questions import Questions
 from glassbert.evaluation.probes.tasks import ProbeTask
 from glassbert.metrics import sentence_spans
-from glassbert.metrics.inputs import as_weights
-from glassbert.metrics.undefined import Value, ratio
+from glassbert.metrics.inputs import Value, as_weights, ratio
 
 TRAINED, RANDOM = "trained", "random weights"
 MIX, ALL = "mix", "all layers"

@@ -31,7 +31,7 @@ from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, Picture, SuiteResult, suite
 from glassbert.evaluation.suite import Table as ReportTable
 from glassbert.reports import figures, share
-from glassbert.tasks.findings import Finding
+from glassbert.tasks.checks import Finding
 from glassbert.tasks.reading import read_table
 from glassbert.tasks.table import Table
 

@@ -15,7 +15,7 @@ from glassbert.evaluation.sanity.learning import check_learning
 from glassbert.evaluation.sanity.log import check_log
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import Options, SuiteResult, Table, suite
-from glassbert.tasks.findings import gravest_first
+from glassbert.tasks.checks import by_severity
 from glassbert.text.generator import MLMDataGenerator
 
 __all__ = ["Check", "check_batches", "check_behaviour", "check_learning", "check_log", "check_text", "checks", "sanity"]
@@ -38,7 +38,7 @@ def sanity(subject: Subject, options: Options) -> SuiteResult:
             Table("Checks", ["check", "", "measured"],
                   [(check.name, check.verdict, check.measured or check.skipped) for check in found])
         ],
-        findings=gravest_first([check.finding for check in found if check.finding is not None]),
+        findings=by_severity([check.finding for check in found if check.finding is not None]),
     )  # fmt: skip
 
 

@@ -10,9 +10,7 @@ import numpy as np
 from glassbert.evaluation.scaling.law import Law
 from glassbert.evaluation.scaling.outcome import Outcome
 from glassbert.reports import short
-from glassbert.reports.axes import colour, label_ends, scales, words
-from glassbert.reports.drawing import house_style, new
-from glassbert.reports.palette import LIGHT
+from glassbert.reports.drawing import LIGHT, colour, label_ends, new, plot_style, set_labels, set_scales
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,8 +24,8 @@ def law_figure(outcome: Outcome, width: float = 7, height: float = 4.4) -> Figur
     """Loss against size, both logarithmic; one curve per token count."""
     figure, axes = new(width, height)
     law, count = outcome.law, outcome.plan.count
-    with house_style():
-        scales(axes, log_x=True, log_y=True)
+    with plot_style():
+        set_scales(axes, log_x=True, log_y=True)
         series = _series(outcome)
         ends: list[tuple[float, float, str, str]] = []
         for index, (label, cells) in enumerate(series.items()):
@@ -41,7 +39,7 @@ def law_figure(outcome: Outcome, width: float = 7, height: float = 4.4) -> Figur
                     _note(axes, f"{cell.shape.size:g}", x, cell.loss)
         if law is not None:
             _predictions(axes, outcome)
-        words(axes, "", COUNTED[count], "held-out loss (nats a word)")
+        set_labels(axes, "", COUNTED[count], "held-out loss (nats a word)")
         _ticks(axes)
         if len(series) > 1:
             label_ends(figure, axes, ends)

@@ -29,7 +29,8 @@ from glassbert.checkpoints.locate import read_json
 from glassbert.checkpoints.matching import some
 from glassbert.checkpoints.stored import StoredTensor, open_safetensors
 from glassbert.errors import CheckpointError
-from glassbert.files import replacing, write_json
+from glassbert.files import atomic_write as replacing
+from glassbert.files import write_json
 from glassbert.finetuning.low_rank.adapted import LEARN_WHOLE, MATRICES, LowRank, adapter_of, check_plain
 from glassbert.finetuning.low_rank.gradients import Adapter
 from glassbert.models.model import Model

@@ -9,10 +9,8 @@ import numpy as np
 
 from glassbert.metrics import CalibrationCurve, PrecisionRecallCurve, RocCurve
 from glassbert.reports import figures
-from glassbert.reports.axes import colour, plain, words
-from glassbert.reports.drawing import house_style
+from glassbert.reports.drawing import LIGHT, colour, escape_math, plot_style, set_labels
 from glassbert.reports.figures import Series
-from glassbert.reports.palette import LIGHT
 from glassbert.training.history import moving_mean
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ class ScoreWithInterval(NamedTuple):
 def comparison(rows: Sequence[ScoreWithInterval], xlabel: str, write: Callable[[float], str]) -> Figure:
     """A dot and an interval per row, the first row on top."""
     figure, axes = figures.new(7, 0.75 + 0.34 * len(rows))
-    with house_style():
+    with plot_style():
         for index, row in enumerate(rows):
             line_colour = colour(row.colour)
             if row.low is not None and row.high is not None:
@@ -47,13 +45,13 @@ def comparison(rows: Sequence[ScoreWithInterval], xlabel: str, write: Callable[[
             axes.annotate(plain(write(row.value)), (tip, index), xytext=(9, 0), textcoords="offset points",
                           va="center", fontsize=9)  # fmt: skip
         axes.xaxis.set_major_formatter(lambda value, _: write(value))
-        axes.set_yticks(range(len(rows)), [plain(row.name) for row in rows])
+        axes.set_yticks(range(len(rows)), [escape_math(row.name) for row in rows])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"], labelsize=9)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.margins(x=0.14)
         axes.grid(False, axis="y")
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel(plain(xlabel))
+        axes.set_xlabel(escape_math(xlabel))
     return figure
 
 
@@ -74,7 +72,7 @@ def confusion(matrix: np.ndarray, names: Sequence[str]) -> Figure:
         width=side + 0.9, height=side,
     )  # fmt: skip
     axes = figure.axes[0]
-    with house_style():
+    with plot_style():
         axes.tick_params(labelcolor=LIGHT["ink"])
         if len(names) <= MAX_NUMBERED_CELLS:
             axes.set_xticks(axes.get_xticks(), [label.get_text() for label in axes.get_xticklabels()], rotation=0)
@@ -107,14 +105,14 @@ def precision_recall(curves: Mapping[str, PrecisionRecallCurve], share_positive:
 def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:
     """Observed frequency against predicted probability. Dot size is the number of predictions in a bin."""
     figure, axes = figures.new(HALF, 3.9)
-    with house_style():
+    with plot_style():
         axes.plot([0, 1], [0, 1], color=LIGHT["muted"], linewidth=1, linestyle=(0, (4, 2)))
         largest = max((int(curve.counts.max()) for curve in curves.values() if len(curve.counts)), default=1)
         for index, (name, curve) in enumerate(curves.items()):
             line_colour = colour(1 - index if len(curves) == 2 else index)
             sizes = 12 + 90 * curve.counts / largest
-            axes.plot(curve.confidence, curve.came_true, color=line_colour, linewidth=1.4, label=plain(name))
-            axes.scatter(curve.confidence, curve.came_true, s=sizes, color=line_colour, alpha=0.75, linewidths=0)
+            axes.plot(curve.confidence, curve.observed, color=line_colour, linewidth=1.4, label=plain(name))
+            axes.scatter(curve.confidence, curve.observed, s=sizes, color=line_colour, alpha=0.75, linewidths=0)
         axes.set_xlim(-0.03, 1.03)
         axes.set_ylim(-0.03, 1.03)
         words(axes, "", "predicted probability", "observed frequency")
@@ -128,14 +126,14 @@ def probabilities_by_class(
     """Histogram of the probabilities of both classes, with the threshold."""
     edges = np.linspace(0, 1, 26)
     figure, axes = figures.new(HALF, 3.9)
-    with house_style():
+    with plot_style():
         for values, name, index in ((negative, names[0], 1), (positive, names[1], 0)):
             counts, _ = np.histogram(values, edges)
             axes.stairs(counts, edges, fill=True, color=colour(index), alpha=0.3, linewidth=0)
             axes.stairs(counts, edges, color=colour(index), linewidth=1.4, label=plain(f"true: {name}"))
         axes.axvline(threshold, color=LIGHT["ink"], linewidth=1, linestyle=(0, (2, 2)))
         axes.grid(False, axis="x")
-        words(axes, "", f"probability of {names[1]}", "examples")
+        set_labels(axes, "", f"probability of {names[1]}", "examples")
         axes.legend(loc="best")
     return figure
 
@@ -144,12 +142,12 @@ def true_and_predicted(truth: np.ndarray, predicted: np.ndarray, line: bool = Tr
     figure, axes = figures.new(HALF, 3.9)
     truth, predicted = _sampled(truth, predicted)
     low, high = float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))
-    with house_style():
+    with plot_style():
         if line:
             axes.plot([low, high], [low, high], color=LIGHT["muted"], linewidth=1, linestyle=(0, (4, 2)))
         alpha = float(np.clip(200 / len(truth), 0.15, 0.7))
         axes.scatter(truth, predicted, s=14, color=colour(0), alpha=alpha, linewidths=0)
-        words(axes, "", "true", "predicted")
+        set_labels(axes, "", "true", "predicted")
     return figure
 
 
@@ -174,7 +172,7 @@ def ranks_off(distance: np.ndarray) -> Figure:
 def label_scores(names: Sequence[str], ours: np.ndarray, theirs: np.ndarray | None, xlabel: str = "F1") -> Figure:
     """Our score and the baseline's for each label, joined by a line in the colour of the better one."""
     figure, axes = figures.new(7, 0.8 + 0.25 * len(names))
-    with house_style():
+    with plot_style():
         indices = np.arange(len(names))
         if theirs is not None:
             for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
@@ -207,7 +205,7 @@ def _unit_square(
     lines: Mapping[str, Series], xlabel: str, ylabel: str, legend: Literal["lower left", "lower right"]
 ) -> Figure:
     figure, axes = figures.new(HALF, 3.9)
-    with house_style():
+    with plot_style():
         for name, line in lines.items():
             style = {"alpha": 0.6, "linewidth": 1.0} if line.faint else {}
             line_colour = LIGHT["muted"] if line.faint else colour(line.colour or 0)
@@ -216,7 +214,7 @@ def _unit_square(
             axes.plot(line.x, line.y, color=line_colour, linestyle=dashes, label=label, **style)  # type: ignore[arg-type]
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
-        words(axes, "", xlabel, ylabel)
+        set_labels(axes, "", xlabel, ylabel)
         if len(lines) > 2:
             axes.legend(loc=legend)
     return figure

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
@@ -96,7 +96,7 @@ def write_model_card(
         learned=f"{learned} of `{settings.get('task') or Path(str(settings.get('train') or 'a file')).name}`.",
     )
     path = run / "README.md"
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(text)
     return path
 

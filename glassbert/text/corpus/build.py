@@ -14,7 +14,7 @@ import numpy as np
 
 from glassbert.engines.threads import usable_cores
 from glassbert.errors import TextError
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.text.corpus.build_folder import open_build_folder
 from glassbert.text.corpus.builder import CorpusBuilder, Progress
 from glassbert.text.corpus.reader import Corpus, Shard, Split
@@ -108,7 +108,7 @@ def _load_tokenizer(tokenizer: Tokenizer | str | Path | None) -> Tokenizer | Non
 
 def _store_standard_input(path: Path) -> None:
     """Copy standard input to a file, because a build that continues reads its sources again."""
-    with replacing(path, "wb") as file:
+    with atomic_write(path, "wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
     if not path.stat().st_size:
         raise TextError("standard input is empty")

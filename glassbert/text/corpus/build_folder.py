@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import TextError
-from glassbert.files import explained, write_json
+from glassbert.files import explain_write_errors, write_json
 from glassbert.text.corpus.reader import read_manifest
 from glassbert.text.corpus.storage import BUILDING, MANIFEST, is_corpus_file
 from glassbert.text.wordpiece_files import FILES as TOKENIZER_FILES
@@ -67,14 +67,14 @@ class BuildFolder:
 
     def begin(self, plan: dict[str, Any]) -> None:
         """Create the folder of the parts and write plan.json."""
-        with explained(self.parts):
+        with explain_write_errors(self.parts):
             self.parts.mkdir(parents=True, exist_ok=True)
         write_json(self.building / PLAN, plan)
 
     def install(self, manifest: dict[str, Any]) -> None:
         """Move the finished files into the output folder, the manifest last, and remove the build files."""
         new = {path.name for path in self.ready.iterdir()}
-        with explained(self.output):
+        with explain_write_errors(self.output):
             (self.output / MANIFEST).unlink(missing_ok=True)
             for path in list(self.output.iterdir()):
                 if path.name not in new and (is_corpus_file(path) or path.name in TOKENIZER_FILES):
@@ -104,7 +104,7 @@ def open_build_folder(output: Path, force: bool) -> Iterator[BuildFolder]:
         raise TextError(f"{output} contains other files; use an empty or new folder, or --force")
     folder = BuildFolder(output, force)
     new = not output.exists()
-    with explained(folder.building):
+    with explain_write_errors(folder.building):
         folder.building.mkdir(parents=True, exist_ok=True)
     with _locked(folder.building / "lock", output):
         try:

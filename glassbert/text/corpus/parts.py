@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassbert.errors import TextError
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.text.corpus.blocks import Block
 from glassbert.text.corpus.cleaning import clean, split_paragraphs
 from glassbert.text.corpus.documents import open_block
@@ -175,7 +175,7 @@ def part_path(folder: Path, number: int) -> Path:
 
 
 def write_part(folder: Path, number: int, arrays: dict[str, Any]) -> None:
-    with replacing(part_path(folder, number), "wb") as file:
+    with atomic_write(part_path(folder, number), "wb") as file:
         np.savez(file, **arrays)
 
 

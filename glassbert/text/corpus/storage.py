@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 
 FORMAT = "glassbert-corpus"
 VERSION = 1
@@ -151,7 +151,7 @@ class ShardWriter:
 
 def write_array(path: Path, values: np.ndarray) -> dict[str, Any]:
     """Write a .npy file and return its size and checksum, computed from the data written, not read back from disk."""
-    with replacing(path, "wb") as file:
+    with atomic_write(path, "wb") as file:
         hashing = _HashingFile(file)
         np.lib.format.write_array(hashing, values, allow_pickle=False)
     return {"bytes": hashing.size, "sha256": hashing.digest.hexdigest()}
