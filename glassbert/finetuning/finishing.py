@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from glassbert.errors import GlassBertError
-from glassbert.files import write_json
+from glassbert.files import atomic_write, write_json
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.outcome import Outcome
@@ -62,7 +62,7 @@ def finish(
         calibration=calibration,
         examples=len(prepared.train),
     )
-    with replacing(folder.path / PREDICTIONS) as file:
+    with atomic_write(folder.path / PREDICTIONS) as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in finished.outcome.rows())
     content = result_of(prepared, results, finished, calibration)
     if prepared.settings.report:

@@ -13,6 +13,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.files import atomic_write
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.scoring import marks_spans
 from glassbert.metrics import sentence_spans
@@ -112,7 +113,7 @@ class Predictions(Outcome):
             raise InputError(f"{path}: unknown file extension; use one of {', '.join(WRITERS)}")
         if path.suffix.lower() == ".npy" and self.card.head != "embedding":
             raise InputError(f"{path}: .npy holds vectors, and a {self.card.head} head has none; use .csv or .jsonl")
-        with replacing(path, "wb" if path.suffix.lower() == ".npy" else "w") as file:
+        with atomic_write(path, "wb" if path.suffix.lower() == ".npy" else "w") as file:
             writer(self, file)
         return path
 

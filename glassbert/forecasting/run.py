@@ -48,7 +48,7 @@ def forecast_run(
 
 def write_run(result: Forecasted, folder: RunFolder) -> None:
     write_model(folder, result.model, card_of(result))
-    with replacing(folder.log_file) as file:
+    with atomic_write(folder.log_file) as file:
         for seed in result.seeds:
             for step, error in seed.fitted.curve:
                 file.write(json.dumps({"kind": "evaluation", "seed": seed.seed, "step": step, "mae": error}) + "\n")

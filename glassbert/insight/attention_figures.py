@@ -44,7 +44,7 @@ def maps_figure(maps: Mapping[str, np.ndarray], tokens: Mapping[str, Sequence[st
         for row, layer in enumerate(layers):
             for column, head in enumerate(heads):
                 _map(axes[row][left + column], maps[name][layer, head], f"{layer}.{head}")
-        words, corner = [plain(word) for word in tokens[name]], axes[len(layers) - 1][left]
+        words, corner = [escape_math(word) for word in tokens[name]], axes[len(layers) - 1][left]
         if len(words) <= 16:
             corner.set_xticks(range(len(words)), words, rotation=90, fontsize=6)
             corner.set_yticks(range(len(words)), words, fontsize=6)

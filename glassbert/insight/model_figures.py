@@ -11,7 +11,7 @@ from glassbert.insight.attention_figures import evenly_spaced
 from glassbert.insight.dynamics import Evolution, Flow, LoggedFlow
 from glassbert.insight.geometry import Components
 from glassbert.reports import figures, short
-from glassbert.reports.drawing import LIGHT, plot_style
+from glassbert.reports.drawing import LIGHT, escape_math, plot_style
 from glassbert.reports.figures import Series
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def neighbourhoods_figure(
     figure, axes = figures.grid(1, len(points), 4.4 * len(points) + 0.2, 4.2)
     for here, (name, cloud) in zip(axes[0], points.items(), strict=True):
         _cloud(here, cloud, groups, limit)
-        here.set_title(plain(name))
+        here.set_title(escape_math(name))
     _legend(figure, axes, groups)
     return figure
 

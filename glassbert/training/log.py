@@ -48,7 +48,7 @@ class RunLog:
 
     def write(self, kind: str, step: int, seconds: float, **values: Any) -> None:
         line = {"kind": kind, "step": step, "seconds": round(seconds, 3), **values}
-        with explained(self.path):
+        with explain_write_errors(self.path):
             self._file.write(json.dumps(_json_value(line), ensure_ascii=False).encode() + b"\n")
             if seconds - self._flushed > FLUSH_EVERY:
                 self._file.flush()
@@ -59,7 +59,7 @@ class RunLog:
 
     def sync(self) -> int:
         """Write everything to disk and return the length of the log in bytes, for a checkpoint."""
-        with explained(self.path):
+        with explain_write_errors(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             return self._file.tell()

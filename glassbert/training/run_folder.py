@@ -94,7 +94,7 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the run for this process. The operating system releases the lock when the process ends."""
-        with explained(self.path):
+        with explain_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             file = open(self.lock_file, "a+", encoding="utf-8")  # noqa: SIM115 (open until the lock is released)
         with file:
@@ -122,7 +122,7 @@ class RunFolder:
 
     def require_space(self, needed: int) -> None:
         """Raise if the disk has fewer than `needed` bytes free."""
-        with explained(self.path):
+        with explain_write_errors(self.path):
             free = shutil.disk_usage(self.path).free
         if free < needed:
             raise TrainingError(

@@ -43,7 +43,14 @@ def wrapped(model, name, change):
 
 def with_batches(change):
     found = subject()
-    wrapped(found.model, "batch_of", lambda batch, *_: change(batch))
+
+    def planted(run, *_):
+        run.batch = change(run.batch)
+        for part in run.parts:
+            part.batch = change(part.batch)
+        return run
+
+    wrapped(found.model, "run", planted)
     return found
 
 

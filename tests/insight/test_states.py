@@ -12,7 +12,7 @@ from tests.insight.specimen import sentences, specimen
 def test_states_are_those_of_the_model(config):
     loaded = specimen(config, head=None)
     ids = [[2, 9, 12, 30, 3]]
-    output, cache = loaded.model.forward(ids, trace=True)
+    output, cache = loaded.model.forward(ids, trace=True, kernels="fast")
     states = hidden_states(loaded.model, ids)
     assert list(states) == ["embeddings", "layers.0", "layers.1"]
     assert (states["embeddings"] == cache["embeddings.output"]).all()

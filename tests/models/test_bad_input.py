@@ -136,7 +136,7 @@ def test_backward_after_forward_must_be_told_where_the_gradient_begins():
     _, cache = ENCODER.forward(IDS, MASK)
     refuses(r"give the gradient of the output: backward\(cache, d_output\)", ENCODER.backward, cache)
     _, cache = MODEL.forward(IDS, MASK)
-    refuses("say where the gradient begins", MODEL.backward, cache)
+    refuses("give the gradient of the output", MODEL.backward, cache)
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (5, 9, 11), (1, 9, 12), (5 * 9 * 12,), ()])

@@ -40,7 +40,7 @@ def test_bad_sums(text, message):
 def test_an_objective_that_the_head_cannot_answer():
     model = make()
     with pytest.raises(
-        TrainingError, match=r"'nsp' asks the head 'pair', and this model's head is 'mlm'.*'pretraining'"
+        TrainingError, match=r"'nsp' needs the head 'pair', and this model's head is 'mlm'.*'pretraining'"
     ):
         TrainingStep(model, AdamW(model), objective="mlm+nsp")
     with pytest.raises(InputError, match="no head"):
@@ -110,7 +110,7 @@ def test_evaluation_counts_every_question_once(engine):
         objective="mlm+0.5*nsp",
     )  # fmt: skip
     assert model.training and model.dropout_seed == seed
-    assert apart.asked == whole.asked == {"mlm": int((labels != -100).sum()), "nsp": 4}
+    assert apart.counts == whole.counts == {"mlm": int((labels != -100).sum()), "nsp": 4}
     assert apart.as_dict() == pytest.approx(whole.as_dict(), rel=1e-5)
     model.set_training(False)
     logits = {part: np.array(values) for part, values in model.predict(ids, mask).items()}

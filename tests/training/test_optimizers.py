@@ -41,7 +41,7 @@ def fill(gradients, values):
     gradients.clear()
     for name, value in values.items():
         gradients.add(name, value.astype(gradients.flat.dtype))
-    gradients.finish()
+    gradients.fill_missing()
 
 
 def drive(optimizer, model, steps, first=1):
@@ -142,7 +142,7 @@ def test_norms_and_biases_do_not_decay(name):
     model = make()
     before = {n: values.copy() for n, values in model.parameters.items()}
     gradients = model.engine.gradients(model.layout)
-    gradients.finish()
+    gradients.fill_missing()
     make_optimizer(name, model, learning_rate=0.1, weight_decay=0.5).update(model.parameters, gradients)
     for parameter, values in model.parameters.items():
         factor = 1.0 if values.ndim == 1 else 0.95

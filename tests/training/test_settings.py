@@ -144,7 +144,12 @@ def test_the_default_masking_rate_falls_and_a_rate_given_alone_is_constant(given
         {"mask_rate": 0.4, "final_mask_rate": 0.15},
         {"final_mask_rate": 0.2, "clip": 0},
         {"optimizer": "adamw", "learning_rate": 3e-3},
-        {"optimizer": "lion", "sentence": "Who is [MASK] there?", "gradient_checkpointing": True, "gated": False},
+        {
+            "optimizer": "lion",
+            "sentence": "Who is [MASK] there?",
+            "gradient_checkpointing": True,
+            "feed_forward": "gated",
+        },
         {"length": 256, "short_length": 128, "batch": 8, "physical_batch": 4, "tensorboard": True},
     ],
 )

@@ -251,7 +251,7 @@ def test_a_watched_step_tells_norms_by_place_and_how_far_the_weights_moved(engin
 
 
 def test_an_optimizer_of_another_model_is_refused():
-    with pytest.raises(TrainingError, match="made for another model"):
+    with pytest.raises(TrainingError, match="created for another model"):
         TrainingStep(make(), AdamW(make()))
     with pytest.raises(TrainingError, match="physical_batch must be a number of rows"):
         TrainingStep(model := make(), AdamW(model), physical_batch=0)

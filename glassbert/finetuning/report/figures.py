@@ -42,7 +42,7 @@ def comparison(rows: Sequence[ScoreWithInterval], xlabel: str, write: Callable[[
                 axes.plot([row.low, row.high], [index, index], color=line_colour, linewidth=3, alpha=0.35)
             axes.plot([row.value], [index], "o", color=line_colour, markersize=6.5)
             tip = row.value if row.high is None else row.high
-            axes.annotate(plain(write(row.value)), (tip, index), xytext=(9, 0), textcoords="offset points",
+            axes.annotate(escape_math(write(row.value)), (tip, index), xytext=(9, 0), textcoords="offset points",
                           va="center", fontsize=9)  # fmt: skip
         axes.xaxis.set_major_formatter(lambda value, _: write(value))
         axes.set_yticks(range(len(rows)), [escape_math(row.name) for row in rows])
@@ -111,11 +111,11 @@ def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:
         for index, (name, curve) in enumerate(curves.items()):
             line_colour = colour(1 - index if len(curves) == 2 else index)
             sizes = 12 + 90 * curve.counts / largest
-            axes.plot(curve.confidence, curve.observed, color=line_colour, linewidth=1.4, label=plain(name))
+            axes.plot(curve.confidence, curve.observed, color=line_colour, linewidth=1.4, label=escape_math(name))
             axes.scatter(curve.confidence, curve.observed, s=sizes, color=line_colour, alpha=0.75, linewidths=0)
         axes.set_xlim(-0.03, 1.03)
         axes.set_ylim(-0.03, 1.03)
-        words(axes, "", "predicted probability", "observed frequency")
+        set_labels(axes, "", "predicted probability", "observed frequency")
         axes.legend(loc="upper left")
     return figure
 
@@ -130,7 +130,7 @@ def probabilities_by_class(
         for values, name, index in ((negative, names[0], 1), (positive, names[1], 0)):
             counts, _ = np.histogram(values, edges)
             axes.stairs(counts, edges, fill=True, color=colour(index), alpha=0.3, linewidth=0)
-            axes.stairs(counts, edges, color=colour(index), linewidth=1.4, label=plain(f"true: {name}"))
+            axes.stairs(counts, edges, color=colour(index), linewidth=1.4, label=escape_math(f"true: {name}"))
         axes.axvline(threshold, color=LIGHT["ink"], linewidth=1, linestyle=(0, (2, 2)))
         axes.grid(False, axis="x")
         set_labels(axes, "", f"probability of {names[1]}", "examples")
@@ -179,7 +179,7 @@ def label_scores(names: Sequence[str], ours: np.ndarray, theirs: np.ndarray | No
                 axes.plot([mine, other], [index, index], color=colour(int(mine < other)), linewidth=2, alpha=0.4)
             axes.plot(theirs, indices, "s", color=colour(1), markersize=5, label="baseline")
         axes.plot(ours, indices, "o", color=colour(0), markersize=6.5, label="this model")
-        axes.set_yticks(indices, [plain(name) for name in names])
+        axes.set_yticks(indices, [escape_math(name) for name in names])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(-0.02, 1.02)
@@ -210,7 +210,7 @@ def _unit_square(
             style = {"alpha": 0.6, "linewidth": 1.0} if line.faint else {}
             line_colour = LIGHT["muted"] if line.faint else colour(line.colour or 0)
             dashes = (0, (4, 2)) if line.dashed else "-"
-            label = None if name.startswith("_") else plain(name)
+            label = None if name.startswith("_") else escape_math(name)
             axes.plot(line.x, line.y, color=line_colour, linestyle=dashes, label=label, **style)  # type: ignore[arg-type]
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
