@@ -19,7 +19,7 @@ TEXTS = st.lists(st.lists(st.sampled_from([*WORDS, "zzz", "é"]), max_size=30).m
 def test_rows_are_equal_to_windows(texts, paired, length, stride, max_windows):
     pairs = texts[::-1] if paired else None
     stride = None if paired else stride
-    windows = cut_windows(TOKENIZER, texts, pairs, length=length, stride=stride, most=max_windows)
+    windows = cut_windows(TOKENIZER, texts, pairs, length=length, stride=stride, max_windows=max_windows)
     fast = rows_of_texts(TOKENIZER, texts, pairs, length=length, stride=stride, max_windows=max_windows)
     slow = rows_of_windows(windows, paired)
     for one, two in zip((fast.ids, fast.starts, fast.owners), (slow.ids, slow.starts, slow.owners), strict=True):
