@@ -37,8 +37,8 @@ class FeedForward:
         scope.record("input", x)
         hidden = scope.record("hidden", scope.linear(x, "up"))  # [B, T, I or 2I]
         if not scope.cache.trace:  # the activation may overwrite it
-            parameters = scope.parameter("up.weight"), scope.optional("up.bias")
-            scope.compute_later("hidden", lambda: scope.ops.linear(x, *parameters)[0])
+            linear, parameters = scope.ops.linear, (scope.parameter("up.weight"), scope.optional("up.bias"))
+            scope.compute_later("hidden", lambda: linear(x, *parameters)[0])  # must not hold the cache: a cycle
         activated = scope.dropout(self.activate(hidden, scope), "dropout", self.config.ffn_dropout)
         activated = scope.store("activated", activated)  # [B, T, I]
         return scope.record("output", scope.linear(activated, "down"))

@@ -18,7 +18,7 @@ import numpy as np
 from glassbert.arrays import Array, Gradients, Layout, ThreadGradients
 from glassbert.engines import DropoutSource, get_engine
 from glassbert.errors import InputError
-from glassbert.layers.scope import Parameter, with_prefix
+from glassbert.layers.scope import NullCache, Parameter, with_prefix
 from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch, Encoder
 from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
@@ -173,7 +173,7 @@ class Model:
         )  # fmt: skip
         output = cache.output()
         if self.head is None and self.config.pooler:
-            scope, hidden = cache.head_scope(), cache.hidden
+            scope, hidden = cache.head_scope().with_cache(NullCache()), cache.hidden
             cache.head_cache.compute_later("pooler.output", lambda: pooler(hidden[:, 0], scope, self.config))
         return output, cache
 
