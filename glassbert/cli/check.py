@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.with_option import Extensions
 from glassbert.proof.proof import Proof, choose, prove
 
 KINDS = {"op": "Operations", "layer": "Layers", "model": "Models"}
@@ -24,14 +25,16 @@ def run(
     every_entry: Annotated[
         bool, typer.Option("--every-entry", help="Measure up to 4,096 entries of every tensor; takes minutes.")
     ] = False,
+    extensions: Extensions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Check the gradient of every operation, layer and model; then insert wrong ones and check that each is detected.
 
     Gradients are compared with finite differences in float64, with float32, and with MLX and its autograd if MLX is
-    installed. The exit code is 1 if anything fails, and 0 otherwise.
+    installed. With --with FILE.py only your own parts are checked, and what is missing is named. The exit code is 1 if
+    anything fails, and 0 otherwise.
     """
-    cases, mutants = choose(only, with_mutants)
+    cases, mutants = choose(only, with_mutants, own_only=bool(extensions))
     screen = Console(stderr=True)
     with Progress(
         BarColumn(),

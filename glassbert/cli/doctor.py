@@ -13,19 +13,27 @@ from rich.text import Text
 
 from glassbert.cli.doctor_findings import GIB, Finding, MatmulRate, find_misconfigurations
 from glassbert.engines import machine as machine_facts
+from glassbert.engines import which
 from glassbert.engines.machine import EngineChoice, Machine
+from glassbert.ops import operation_names
 
 ENGINE_NAMES = {"numpy": "NumPy", "mlx": "MLX"}
 COLOURS = {"ok": "green", "advice": "yellow", "problem": "red"}
 
 
 def run(
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Show which code runs each operation, with file and line.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
     """Show what this machine has, measure its matrix products, and report what is misconfigured.
 
     The exit code is 1 if there is a problem, and 0 otherwise.
     """
+    if kernels:
+        show_kernels(as_json)
+        return
     machine = machine_facts.inspect_machine()
     rates = measure_rates(machine)
     engine = machine_facts.choose_engine(machine.mlx)
@@ -42,6 +50,26 @@ def run(
         show(Console(), machine, rates, engine, findings)
     if any(finding.severity == "problem" for finding in findings):
         raise typer.Exit(1)
+
+
+def show_kernels(as_json: bool) -> None:
+    """Which code runs each operation on the engines of this machine."""
+    engines = ["numpy", *(["mlx"] if machine_facts.inspect_machine().mlx.backend else [])]
+    sources = [source for engine in engines for name in operation_names() for source in which(name, engine)]
+    if as_json:
+        typer.echo(json.dumps([source._asdict() for source in sources], indent=2))
+        return
+    console = Console()
+    for engine in engines:
+        table = Table(title=ENGINE_NAMES[engine], title_justify="left", title_style="bold", pad_edge=False, box=None)
+        for heading in ("operation", "kernels", "code"):
+            table.add_column(heading, no_wrap=heading != "code")
+        for source in sources:
+            if source.engine == engine:
+                note = f"  ({source.note})" if source.note else ""
+                table.add_row(source.operation, source.kernels, Text(f"{source.file}:{source.line}{note}"))
+        console.print(table)
+        console.print()
 
 
 def measure_rates(machine: Machine) -> list[MatmulRate]:

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from glassbert.cli.with_option import Extensions
 from glassbert.errors import GlassBertError
 from glassbert.evaluation import Options, Subject, evaluate, get_suites
 from glassbert.evaluation.evaluation import Evaluation, OnProgress
@@ -45,12 +45,7 @@ def run(
     ] = None,
     pairs: Annotated[Path | None, typer.Option(help="Minimal pairs: a file or a folder.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the report.")] = None,
-    own: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--with", metavar="FILE.py", help="Your own suites. The file is executed: use only code that you trust."
-        ),
-    ] = None,
+    extensions: Extensions = None,
     untrained: Annotated[
         bool, typer.Option("--untrained", help="Compare with the same model with initial weights.")
     ] = False,
@@ -69,8 +64,6 @@ def run(
     Several models are compared with the first one, on the same data, with paired intervals. The report is one HTML page
     and a JSON file. The exit code is 1 if a suite failed or sanity found a problem, and 0 otherwise.
     """
-    for file in own or ():
-        run_file(file)
     suites = get_suites([name.strip() for name in only.split(",")] if only else None, quick)
     for folder, what in ((data, "--data"), (text, "--text"), (pairs, "--pairs")):
         if folder is not None and not folder.exists():
@@ -104,23 +97,6 @@ def default_folder(found: Evaluation) -> Path:
         return first.history.run.path / "evaluation"
     name = "-".join(subject.name for subject in found.subjects).replace(" ", "-").replace("/", "-")
     return Path("evaluations") / name
-
-
-def run_file(path: Path) -> None:
-    """Execute a user's Python file, whose decorators register suites, measures and probes."""
-    if not path.is_file():
-        raise GlassBertError(f"--with: there is no file {path}")
-    spec = spec_from_file_location(f"glassbert_own_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise GlassBertError(f"--with: {path} is not a Python file")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except GlassBertError:
-        raise
-    except Exception as error:
-        raise GlassBertError(f"--with: {path} raised {type(error).__name__}: {error}") from error
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.with_option import Extensions
 from glassbert.training.fill_mask import fill_mask, load_masked_model
 
 
@@ -19,6 +20,7 @@ def run(
     sentence: Annotated[str, typer.Argument(help="A sentence with at least one [MASK].")],
     top: Annotated[int, typer.Option(min=1, help="The number of words per mask.")] = 5,
     engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    extensions: Extensions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
 ) -> None:
     """Predict the masked words of a sentence.

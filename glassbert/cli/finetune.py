@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.cli.run_options import options_of, with_settings
+from glassbert.cli.with_option import Extensions
 from glassbert.errors import TrainingError
 from glassbert.finetuning.cross_validation import CrossValidated, cross_validate
 from glassbert.finetuning.run import FineTuned, finetune, resume
@@ -28,6 +29,7 @@ def _run(
     resume_run: Annotated[
         Path | None, typer.Option("--resume", metavar="RUN", help="Resume an interrupted fine-tuning.")
     ] = None,
+    extensions: Extensions = None,
     **settings: Any,
 ) -> None:
     """Fine-tune an encoder for a task, compare it with a simple model, and save it.

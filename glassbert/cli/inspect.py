@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.with_option import Extensions
 from glassbert.errors import InputError
 from glassbert.insight import (
     LoadedModel,
@@ -73,6 +74,7 @@ def run(
         typer.Option(metavar="NAME", help="Draw only this picture; may be repeated.", rich_help_panel=WHOLE),
     ] = None,
     texts: Annotated[int, typer.Option(min=1, help="The number of texts to read.", rich_help_panel=WHOLE)] = 256,
+    extensions: Extensions = None,
     engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:

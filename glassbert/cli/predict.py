@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.with_option import Extensions
 from glassbert.errors import InputError
 from glassbert.finetuning.predictions import WRITERS, Predictions
 from glassbert.finetuning.predictor import Predictor
@@ -52,6 +53,7 @@ def run(
     ] = None,
     batch_tokens: Annotated[int, typer.Option(min=8, help="Tokens computed at a time.")] = 8192,
     engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    extensions: Extensions = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the NumPy engine.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:

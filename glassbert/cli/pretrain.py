@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from glassbert.cli.run_options import with_settings
+from glassbert.cli.with_option import Extensions
 from glassbert.training.finishing import Result
 from glassbert.training.settings import TrainingSettings, read_toml
 from glassbert.training.trainer import Trainer
@@ -22,6 +23,7 @@ def _run(
     run: Annotated[
         Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/PRESET-DATE-TIME.")
     ] = None,
+    extensions: Extensions = None,
     **settings: Any,
 ) -> None:
     """Pretrain a model on your text, or on the built-in text, and save it.

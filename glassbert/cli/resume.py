@@ -8,11 +8,15 @@ from typing import Annotated
 import typer
 
 from glassbert.cli.pretrain import train_and_show
+from glassbert.cli.with_option import Extensions
 from glassbert.training.run_folder import FINETUNING, kind_of_run
 from glassbert.training.trainer import Trainer
 
 
-def run(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of the run.")]) -> None:
+def run(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of the run.")],
+    extensions: Extensions = None,
+) -> None:
     """Continue a run that was interrupted or killed, from its last checkpoint.
 
     A run with a budget in steps or tokens ends with the same weights, bit by bit, as an uninterrupted run (NumPy with

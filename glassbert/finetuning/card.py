@@ -19,6 +19,7 @@ from typing import Any, Self
 from glassbert.errors import CheckpointError, ConfigError, InputError
 from glassbert.files import write_json
 from glassbert.metrics import METRICS, Metric, get_metric
+from glassbert.models.heads import HEADS as MODEL_HEADS
 from glassbert.tasks import LabelMap, TaskData, Template
 from glassbert.tasks.targets import Kind
 
@@ -177,6 +178,11 @@ class TaskCard:
             return cls.from_json(content)
         except (OSError, ValueError) as error:  # includes ConfigError
             raise CheckpointError(f"{path} cannot be used: {error}") from error
+
+
+def kind_of_prediction(head: str | None) -> str | None:
+    """The kind of prediction that a head makes: its own name, or the task of a head of an extension."""
+    return head if head is None or head in HEADS else MODEL_HEADS[head].task
 
 
 def head_of(kind: str) -> str:

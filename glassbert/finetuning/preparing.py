@@ -29,6 +29,7 @@ from glassbert.finetuning.reading import TaskExamples, read_examples
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.models.config import EncoderConfig
+from glassbert.models.heads import HEADS as MODEL_HEADS
 from glassbert.models.model import Model
 from glassbert.tasks import Finding, TaskData
 from glassbert.text.tokenizer import Tokenizer
@@ -156,7 +157,8 @@ def choose_head(settings: FineTuningSettings, task_examples: TaskExamples) -> He
         options["focal_gamma"] = settings.focal_gamma
     if settings.label_smoothing and card.head not in ("binary", "multilabel"):
         options["label_smoothing"] = settings.label_smoothing
-    return HeadChoice(card.head, len(card.labels) or (1 if card.head == "regression" else None), loss, options)
+    name = settings.head if settings.head in MODEL_HEADS else card.head
+    return HeadChoice(name or card.head, len(card.labels) or (1 if card.head == "regression" else None), loss, options)
 
 
 def _balanced_weights(card: TaskCard, truth: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.finetuning.card import CLASS_HEADS, KIND_OF_HEAD, TaskCard, head_of
+from glassbert.finetuning.card import CLASS_HEADS, KIND_OF_HEAD, TaskCard, head_of, kind_of_prediction
 from glassbert.finetuning.examples import truth_of
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.finetuning.spans import true_answers
@@ -44,7 +44,7 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
         raise InputError(f"{task.name} is a time series; use: glassbert forecast --series {settings.data}/{task.train}")
     train_file, dev_file, options = _files(settings, task)
     notes: list[str] = []
-    head = settings.head or (head_of(task.head) if task is not None else None)
+    head = kind_of_prediction(settings.head) or (head_of(task.head) if task is not None else None)
     columns = {**_columns(settings, task), **options}
     if head == "span":
         columns = _span_columns(train_file, columns)

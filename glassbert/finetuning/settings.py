@@ -17,7 +17,9 @@ from glassbert.errors import TrainingError
 from glassbert.finetuning.card import HEADS
 from glassbert.metrics import METRICS
 from glassbert.models.config import CHOICES
-from glassbert.training.settings import ENGINES, LEARNING_RATES, PRECISIONS, SCHEDULES
+from glassbert.models.heads import HEADS as MODEL_HEADS
+from glassbert.training.optimizers import OPTIMIZERS
+from glassbert.training.settings import ENGINES, PRECISIONS, SCHEDULES
 from glassbert.training.settings_base import (
     Check,
     Settings,
@@ -28,6 +30,7 @@ from glassbert.training.settings_base import (
     is_integer,
     is_number,
     is_text,
+    one_in,
     one_of,
 )
 
@@ -156,6 +159,11 @@ def _is_freezable(value: Any) -> bool:
     return value in FREEZABLE or str(value).isdigit()
 
 
+def is_head(value: Any) -> bool:
+    """A kind of prediction, or a head of an extension that names the kind it makes (`Head.task`)."""
+    return value in HEADS or (value in MODEL_HEADS and bool(MODEL_HEADS[value].task))
+
+
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
         ("model", "tokenizer", "task", "data", "train", "dev", "text", "pair", "words", "target", "template",
@@ -179,13 +187,13 @@ CHECKS: dict[str, Check] = {
     "layer_decay": (lambda value: is_number(value) and 0 < value <= 1, "in (0, 1], such as 0.9"),
     "held_out": (is_between(0, 1), "between 0 and 1"),
     "ema": (is_between(0, 1), "between 0 and 1, such as 0.999"),
-    "head": one_of(*HEADS),
+    "head": (is_head, f"one of {', '.join(HEADS)}, or a head of your own with a task"),
     "pooling": one_of(*CHOICES["classifier_pooling"]),
     "metric": one_of(*METRICS),
     "freeze": (_is_freezable, f"one of {', '.join(FREEZABLE)}, or a number of layers"),
     "class_weights": one_of("none", "balanced"),
     "embedding_loss": one_of("cosine", "contrastive"),
-    "optimizer": one_of(*LEARNING_RATES),
+    "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),
     "engine": one_of(*ENGINES),
     "precision": one_of(*PRECISIONS),

@@ -57,9 +57,11 @@ def mlx_in_words() -> str | None:
         return None
 
 
-def choose(pattern: str | None, with_mutants: bool = True) -> tuple[list[Case], list[Mutant]]:
+def choose(pattern: str | None, with_mutants: bool = True, own_only: bool = False) -> tuple[list[Case], list[Mutant]]:
     """The cases whose kind or name contains `pattern` (* and ? may stand for anything), and the mutants they face."""
     cases = list(all_cases().values())
+    if own_only:
+        cases, with_mutants = own_cases(), False
     mutants = list(all_mutants().values()) if with_mutants else []
     if pattern is None:
         return cases, mutants
@@ -73,6 +75,16 @@ def choose(pattern: str | None, with_mutants: bool = True) -> tuple[list[Case], 
         subjects = ", ".join(dict.fromkeys(case.subject for case in cases))
         raise InputError(f"no case and no mutant fits {pattern!r}; there are cases of {subjects}")
     return chosen, hunted
+
+
+def own_cases() -> list[Case]:
+    """The cases of what extensions have registered."""
+    from glassbert.proof.extension_cases import extension_cases
+
+    found = extension_cases()
+    if not found:
+        raise InputError("the file given with --with registers nothing that has a gradient (docs/extending.md)")
+    return found
 
 
 def prove(

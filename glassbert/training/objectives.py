@@ -45,11 +45,17 @@ class Objective(ABC):
     """A loss over hidden states. `needs` names the fields of a batch that hold its targets."""
 
     name: str
-    needs: tuple[str, ...]
+    needs: tuple[str, ...] = ("labels",)
+    part: str = "mlm"  # the head, or the part of a head, that a model needs for it
 
-    @abstractmethod
     def check(self, head: Head) -> None:
         """Raise an error where a model with this head cannot be trained on it."""
+        if self.part not in head.parts:
+            wanted = "pretraining" if self.part in ("mlm", "pair") else self.part
+            raise TrainingError(
+                f"the objective {self.name!r} needs the head {self.part!r}, and this model's head is {head.kind!r}; "
+                f"create the model with head={wanted!r}"
+            )
 
     @abstractmethod
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
@@ -88,14 +94,6 @@ class HeadObjective(Objective):
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         return (self.need,)
-
-    def check(self, head: Head) -> None:
-        if self.part not in head.parts:
-            wanted = "pretraining" if self.part in ("mlm", "pair") else self.part
-            raise TrainingError(
-                f"the objective {self.name!r} needs the head {self.part!r}, and this model's head is {head.kind!r}; "
-                f"create the model with head={wanted!r}"
-            )
 
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
         if given.get(self.need) is None:
@@ -199,6 +197,8 @@ class Objectives:
         """What is wanted, or what such a head is trained on by default; checked against the head."""
         if head is None:
             raise InputError("this model has no head, so it has no loss to train on")
+        if wanted is None and head.kind not in OBJECTIVES and head.kind not in NATURAL:  # a head of an extension
+            return cls([(HeadObjective(head.kind, head.kind, head.needs[0]), 1.0)])
         found = wanted if isinstance(wanted, Objectives) else cls.parse(wanted or NATURAL.get(head.kind, head.kind))
         for objective, _ in found.terms:
             objective.check(head)
@@ -211,9 +211,7 @@ class Objectives:
     @property
     def head_type(self) -> str:
         """The head that a model needs for these objectives."""
-        parts = {
-            part for objective, _ in self.terms if isinstance(objective, HeadObjective) for part in (objective.part,)
-        }
+        parts = {objective.part for objective, _ in self.terms}
         return next(iter(parts)) if parts <= {"mlm"} or not parts & {"mlm", "pair"} else "pretraining"
 
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, dict[str, np.ndarray]]:

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
+from glassbert.training.optimizers import OPTIMIZERS
 from glassbert.training.settings_base import (
     Check,
     Settings,
@@ -27,6 +28,7 @@ from glassbert.training.settings_base import (
     is_integer,
     is_number,
     is_text,
+    one_in,
     one_of,
 )
 
@@ -202,7 +204,7 @@ CHECKS: dict[str, Check] = {
     "clip": (lambda value: is_number(value) and value >= 0, "a number of at least 0"),
     "dropout": (lambda value: is_number(value) and 0 <= value < 1, "in [0, 1)"),
     "warmup": (lambda value: is_number(value) and 0 <= value < 1, "in [0, 1)"),
-    "optimizer": one_of(*LEARNING_RATES),
+    "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),
     "masking": one_of(*MASKINGS),
     "packing": one_of(*PACKINGS),

@@ -43,6 +43,21 @@ def one_of(*choices: str) -> Check:
     return lambda value: value in choices, f"one of {', '.join(choices)}"
 
 
+def one_in(table: Mapping[str, Any]) -> Check:
+    """A name of a table that extensions may add to."""
+    return lambda value: value in table, _Names(table)
+
+
+class _Names:
+    """The names of a table at the time they are shown."""
+
+    def __init__(self, table: Mapping[str, Any]):
+        self.table = table
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.table)}"
+
+
 def check_fields(settings: Any, checks: Mapping[str, Check], optional: set[str]) -> None:
     """Raise for the first field with an invalid value; None is valid for optional fields."""
     for name, (is_valid, description) in checks.items():

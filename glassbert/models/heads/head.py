@@ -32,6 +32,7 @@ class Head(ABC):
     flattens: ClassVar[bool] = False  # whether it may read all tokens side by side instead of one pooled vector
     default_pooling: ClassVar[str | None] = None  # of a new head, where it has one
     pairs: ClassVar[bool] = False  # whether the loss takes two consecutive rows as a pair
+    task: ClassVar[str] = ""  # the kind of prediction of a head of one's own: "multiclass", "regression", ...
     donates_output: ClassVar[bool] = False  # whether the loss may overwrite the output
 
     def __init__(

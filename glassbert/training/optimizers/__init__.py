@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glassbert.errors import TrainingError
+from glassbert.layers.registry import Registry
 from glassbert.training.optimizers.adamw import AdamW
 from glassbert.training.optimizers.base import Optimizer
 from glassbert.training.optimizers.lion import Lion
@@ -15,7 +16,9 @@ from glassbert.training.settings_base import unknown_name
 
 __all__ = ["OPTIMIZERS", "SGD", "AdamW", "Lion", "Muon", "Optimizer", "Sophia", "make_optimizer"]
 
-OPTIMIZERS: dict[str, Any] = {kind.name: kind for kind in (AdamW, Lion, Sophia, Muon, SGD)}
+OPTIMIZERS: Registry[Any] = Registry("optimizer")
+for _kind in (AdamW, Lion, Sophia, Muon, SGD):
+    OPTIMIZERS.register(_kind.name)(_kind)
 
 
 def make_optimizer(name: str, model: Any, **settings: Any) -> Optimizer:
