@@ -371,29 +371,25 @@ def tiled_attention(q, k, v, pattern, bias=None, scale=None, tile_mask=None, dro
         return ops.tiled_attention(q[:, h], k[:, h], v[:, h], pattern, mine, scale, tile_mask, dropout_rate)
 
     contexts, values = zip(*run_together(work, groups), strict=True)
-    return _join_heads(contexts), (groups, values)
+    return _join_heads(contexts), (groups, values, bias is not None and bias.shape[1] == 1)
 
 
 @kernel
 def tiled_attention_backward(dcontext, state):
-    groups, values = state
+    groups, values, shares_bias = state
 
     def work(part):
         h, mine = part
         return ops.tiled_attention_backward(dcontext[:, h], mine)
 
     dq, dk, dv, dbias = zip(*run_together(work, list(zip(groups, values, strict=True))), strict=True)
-    return *(_join_heads(parts) for parts in (dq, dk, dv)), _join_bias(dbias, len(groups))
+    if dbias[0] is not None:
+        dbias = [sum(dbias[1:], start=dbias[0]) if shares_bias else _join_heads(dbias)]
+    return *(_join_heads(parts) for parts in (dq, dk, dv)), dbias[0]
 
 
 def _join_heads(parts):
     return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
-
-
-def _join_bias(parts, groups):
-    if parts[0] is None or groups == 1:
-        return parts[0]
-    return _join_heads(parts) if sum(part.shape[1] for part in parts) > groups else np.sum(parts, 0)
 
 
 @kernel
