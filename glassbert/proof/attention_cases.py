@@ -126,6 +126,7 @@ _register("one token", {}, shape=(2, 1, 1, 3))
 _register("large scores", {"keys": RAGGED}, spread=6.0)
 
 # Heads of 8 are the smallest that MLX's fused kernel takes.
+_register("heads of 8, no mask", {}, shape=(BATCH, HEADS, LENGTH, 8))
 _register("heads of 8, ragged and all-padding rows", {"keys": RAGGED}, shape=(BATCH, HEADS, LENGTH, 8))
 _register("heads of 8, causal, packed, padded", {"causal": True, **_BOTH}, shape=(BATCH, HEADS, LENGTH, 8))
 
