@@ -376,20 +376,24 @@ def tiled_attention(q, k, v, pattern, bias=None, scale=None, tile_mask=None, dro
 
 @kernel
 def tiled_attention_backward(dcontext, state):
-    groups, values, shares_bias = state
+    groups, values, shared_bias = state
 
     def work(part):
         h, mine = part
         return ops.tiled_attention_backward(dcontext[:, h], mine)
 
     dq, dk, dv, dbias = zip(*run_together(work, list(zip(groups, values, strict=True))), strict=True)
-    if dbias[0] is not None:
-        dbias = [sum(dbias[1:], start=dbias[0]) if shares_bias else _join_heads(dbias)]
-    return *(_join_heads(parts) for parts in (dq, dk, dv)), dbias[0]
+    return *(_join_heads(parts) for parts in (dq, dk, dv)), _join_bias(dbias, shared_bias)
 
 
 def _join_heads(parts):
     return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+
+
+def _join_bias(parts, shared):
+    if parts[0] is None or len(parts) == 1:
+        return parts[0]
+    return np.sum(parts, 0) if shared else _join_heads(parts)
 
 
 @kernel
