@@ -328,7 +328,8 @@ def _(dcontext, state):
     dq, dk, dv, dbias = ops.tiled_attention_backward(dcontext, state)
     if dbias is not None and dbias.shape[0] == 1:
         bias = np.repeat(state[6], len(dcontext), 0)
-        dbias = ops.tiled_attention_backward(dcontext, (*state[:6], bias, *state[7:]))[3][-1:]
+        *_, by_row = ops.tiled_attention_backward(dcontext, (*state[:6], bias, *state[7:]))
+        dbias = np.asarray(by_row)[-1:]
     return dq, dk, dv, dbias
 
 
