@@ -183,6 +183,8 @@ def _backward(dcontext, q, k, v, mask, scale):
 def _can_fuse(q, k, pattern, bias, tile_mask):
     if bias is not None or tile_mask is not None or q.shape[2] != k.shape[2] or pattern.mask is not None:
         return False
+    if pattern.offset:  # a window may then leave a query without any key
+        return False
     return (q.dtype != mx.float32 or q.shape[2] <= 1024) and q.shape[-1] % 8 == 0
 
 

@@ -432,8 +432,10 @@ def cross_entropy_backward(dloss, state):
 
     def work(chunk):
         for piece in chunk:
-            d = np.multiply(exponentials[piece], weight[piece, None] / total[piece], out=dlogits[piece])
-            d[np.arange(len(d)), picked[piece]] -= weight[piece]
+            e, w = exponentials[piece], weight[piece]
+            rows = np.arange(len(e))
+            d = np.multiply(e, w[:, None] / total[piece], out=dlogits[piece])
+            d[rows, picked[piece]] = (e[rows, picked[piece]] / total[piece, 0] - 1.0) * w  # also for an infinite weight
 
     _over_threads(work, list(pieces(*exponentials.shape)))
     return dlogits

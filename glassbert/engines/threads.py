@@ -7,6 +7,7 @@ on the very cores that the next parts need.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import os
 import threading
@@ -82,7 +83,10 @@ def using_threads(threads: int) -> Iterator[None]:
 
 
 def run_together(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """work(part) for all parts, side by side, in their order. Inside such a task, one after the other."""
+    """work(part) for all parts, side by side, in their order. Inside such a task, one after the other.
+
+    Every task runs in a copy of the caller's context, where `np.errstate` is kept.
+    """
     if getattr(_worker, "busy", False):
         return [work(part) for part in parts]
     if len(parts) == 1:
@@ -97,7 +101,7 @@ def run_together(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[
             _worker.busy = False
 
     with single_threaded_blas():
-        futures = [_pool(len(parts) - 1).submit(marked, part) for part in parts[1:]]
+        futures = [_pool(len(parts) - 1).submit(contextvars.copy_context().run, marked, part) for part in parts[1:]]
         results: list[Result] = []
         error: BaseException | None = None
         for i in range(len(parts)):

@@ -47,11 +47,14 @@ def tile_plan(
                 yield rows, run, _key_range(pattern, run, 0, keys)
         return
     for row in range(batch):
-        for start, stop in _runs(pattern, row, keys):
+        if pattern.segments is None:
+            for run in _cut(0, queries, QUERY_TILE):
+                yield slice(row, row + 1), run, _key_range(pattern, run, 0, _last_key(pattern, row))
+            continue
+        for start, stop in _documents(pattern.segments[row]):
             first_query, last_query = max(start - pattern.offset, 0), min(stop - pattern.offset, queries)
             for run in _cut(first_query, last_query, QUERY_TILE):
-                first, last = (start, stop) if pattern.segments is not None else (0, _last_key(pattern, row))
-                yield slice(row, row + 1), run, _key_range(pattern, run, first, last)
+                yield slice(row, row + 1), run, _key_range(pattern, run, start, stop)
 
 
 def _cut(start: int, stop: int, size: int) -> Iterator[slice]:
@@ -68,16 +71,13 @@ def _key_range(pattern: AttentionPattern, queries: slice, first: int, last: int)
     return slice(first, max(first, last))
 
 
-def _runs(pattern: AttentionPattern, row: int, length: int) -> Iterator[tuple[int, int]]:
-    """The documents of a packed row as (start, stop), or the whole row. Padding belongs to no document."""
-    if pattern.segments is None:
-        yield 0, length
-        return
-    segments = np.asarray(pattern.segments[row])
+def _documents(of_row: Array) -> Iterator[tuple[int, int]]:
+    """The documents of a packed row as (start, stop). Padding belongs to no document."""
+    segments = np.asarray(of_row)
     edges = np.flatnonzero(np.r_[True, segments[1:] != segments[:-1], True])
     names = segments[edges[:-1]]
     if len(set(names[names != 0].tolist())) < np.count_nonzero(names):  # not contiguous: the mask decides
-        yield 0, length
+        yield 0, len(segments)
         return
     for start, stop, name in zip(edges[:-1].tolist(), edges[1:].tolist(), names.tolist(), strict=True):
         if name != 0:
