@@ -50,14 +50,14 @@ class Family:
 
     name: str  # of our config, and their model_type
     config_class: type[EncoderConfig]
-    architectures: Mapping[str, str]  # head -> their class
-    also_opens: Mapping[str, str]  # their other classes that hold one of our heads
-    core_prefix: str
-    core: Table
-    heads: Mapping[str, Table]  # "mlm_untied" is "mlm" with a projection of its own, and so on
-    rules: tuple[Rule, ...]
+    architectures: Mapping[str, str] = field(default_factory=dict)  # head -> their class; empty: saved in our layout
+    also_opens: Mapping[str, str] = field(default_factory=dict)  # their other classes that hold one of our heads
+    core_prefix: str = ""
+    core: Table = field(default_factory=dict)
+    heads: Mapping[str, Table] = field(default_factory=dict)  # "mlm_untied" is "mlm" with its own projection, ...
+    rules: tuple[Rule, ...] = ()
     # Keys that change what a model computes, and the only values under which it is ours.
-    honoured: Mapping[str, tuple[Any, ...]]
+    honoured: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     # For each head: keys that must agree with each other, and what a missing one means.
     must_agree: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
     at_least: Mapping[str, int] = field(default_factory=dict)  # fields of ours that may be smaller than theirs can be

@@ -24,7 +24,7 @@ def format_of_file(fields: Mapping[str, Any]) -> Format:
     model_type = fields.get("model_type")
     if model_type == NATIVE:
         return NativeFormat()
-    if not isinstance(model_type, str) or model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES or not FAMILIES[model_type].architectures:
         raise CheckpointError(f"model_type is {model_type!r}; GlassBERT opens {', '.join([*FAMILIES, NATIVE])}")
     return HuggingFaceFormat(FAMILIES[model_type])
 
@@ -34,6 +34,8 @@ def format_of_model(described: Description, names: list[str]) -> tuple[Format, l
     family = FAMILIES.get(described.config.family)
     if family is None:
         return NativeFormat(), [f"it has no family {described.config.family!r}"]
+    if not family.architectures:
+        return NativeFormat(), [f"it has no classes of the family {family.name!r}"]
     theirs = HuggingFaceFormat(family)
     obstacles = theirs.obstacles(described, names)
     return (NativeFormat(), obstacles) if obstacles else (theirs, [])

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from glassbert.cli.evaluate import progress_bar, run_file
+from glassbert.cli.evaluate import progress_bar
+from glassbert.cli.with_option import Extensions
 from glassbert.errors import GlassBertError
 from glassbert.evaluation import Options, Subject, Suite, evaluate
 from glassbert.evaluation.probes import get_task, probe_files
@@ -25,12 +26,7 @@ def run(
         list[str] | None,
         typer.Option(help="pos, ner, relations, heads, a probe of --with, or a column of the files. Repeat it."),
     ] = None,
-    own: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--with", metavar="FILE.py", help="Your own probes. The file is executed: use only code that you trust."
-        ),
-    ] = None,
+    extensions: Extensions = None,
     quick: Annotated[bool, typer.Option("--quick", help="A sample of the sentences, and linear probes only.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the report.")] = None,
     details: Annotated[bool, typer.Option("--details", help="Print the layers as well.")] = False,
@@ -48,8 +44,6 @@ def run(
     file named by --with. Selectivity is the accuracy minus that on random labels by word type, which measures
     memorisation.
     """
-    for file in own or ():
-        run_file(file)
     for path, what in ((train, "--train"), (dev, "--dev")):
         if not path.is_file():
             raise GlassBertError(f"{what}: there is no file {path}")

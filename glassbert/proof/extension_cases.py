@@ -12,6 +12,7 @@ What is missing is named, and counts as a failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,24 +55,24 @@ def _wanted() -> Iterator[tuple[str, str, str, Callable[[np.random.Generator], F
         if is_own(function) and not name.endswith(SUFFIX):
             given = [one for one in _CASES.values() if one.subject == name]
             if not given or any(one.name == f"{name}: one array" for one in given):
-                yield name, "one array", "op", lambda rng, name=name: _operation(rng, name)
+                yield name, "one array", "op", partial(_operation, name=name)
     for field, table in PARTS.items():
         for name, part in table.items():
             if is_own(part):
-                yield name, "padded, two threads", "model", lambda rng, f=field, n=name: _part(rng, f, n, threads=2)
-                yield name, "checkpointing", "model", lambda rng, f=field, n=name: _part(rng, f, n, checkpointing=True)
+                yield name, "padded, two threads", "model", partial(_part, field=field, name=name, threads=2)
+                yield name, "checkpointing", "model", partial(_part, field=field, name=name, checkpointing=True)
     for name, family in FAMILIES.items():
         if is_own(family.config_class):
-            yield name, "mlm, padded, two threads", "model", lambda rng, c=family.config_class: _family(rng, c)
+            yield name, "mlm, padded, two threads", "model", partial(_family, config_class=family.config_class)
     for name, head in HEADS.items():
         if is_own(head):
-            yield name, "loss, padded", "model", lambda rng, n=name: _head(rng, n)
+            yield name, "loss, padded", "model", partial(_head, name=name)
     for name, objective in OBJECTIVES.items():
         if is_own(objective):
-            yield name, "loss, padded", "model", lambda rng, n=name: _objective(rng, n)
+            yield name, "loss, padded", "model", partial(_objective, name=name)
     for name, kind in OPTIMIZERS.items():
         if is_own(kind):
-            yield name, "twenty steps", "model", lambda rng, n=name: _optimizer(rng, n)
+            yield name, "twenty steps", "model", partial(_optimizer, name=name)
 
 
 def _operation(rng: np.random.Generator, name: str) -> Fixture:

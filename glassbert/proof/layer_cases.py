@@ -166,6 +166,9 @@ case("layer", "embeddings", "positions of packed documents, dropout")(
 case("layer", "embeddings", "no norm, no token types")(
     lambda rng: embeddings_fixture(rng, TINY_BERT.replace(type_vocab_size=0, embedding_norm=False))
 )
+case("layer", "embeddings", "no positions")(
+    lambda rng: embeddings_fixture(rng, TINY_BERT.replace(positions="none"), TYPES)
+)
 case("layer", "embeddings", "rotary: tokens alone")(lambda rng: embeddings_fixture(rng, TINY_MODERN))
 case("layer", "embeddings", "narrower than the layers, dropout")(
     lambda rng: embeddings_fixture(rng, TINY_BERT.replace(embedding_size=4, **DROPOUT), TYPES, dropout=True)

@@ -90,13 +90,13 @@ def model_fixture(rng: Rng, situation: Situation, **options: Any) -> Fixture:
     from glassbert.engines import get_engine
 
     specification = situation.model(get_engine("numpy", "float64", 1)).specification
-    models: dict[int, Model] = {}
+    models: dict[Any, Model] = {}  # by engine, which it keeps alive
     frozen: dict[str, np.ndarray] = {}
 
     def function(engine: Any, parameters: Mapping[str, Array]) -> tuple[Array, Callable[[Array], Mapping[str, Array]]]:
-        if id(engine) not in models:
-            models[id(engine)] = situation.model(engine)
-        model = models[id(engine)]
+        if engine not in models:
+            models[engine] = situation.model(engine)
+        model = models[engine]
         for name, value in parameters.items():
             model.parameters[name] = value
         if situation.frozen_row is not None:  # the padding row is a constant by definition, so it must not move

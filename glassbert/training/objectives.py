@@ -89,7 +89,7 @@ class HeadObjective(Objective):
 
     name: str
     part: str
-    need: str
+    need: str = "labels"
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from glassbert.errors import TrainingError
 
-Check = tuple[Callable[[Any], bool], str]  # a test of a value, and a description of valid values
+Check = tuple[Callable[[Any], bool], object]  # a test of a value, and a description of valid values
 
 
 def about(default: Any, text: str, panel: str) -> Any:
