@@ -52,7 +52,7 @@ def _line(error: Exception, path: Path) -> str:
     """ ", line 12" of the file in which an error was raised."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno},"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(path.name)]
     return f", line {lines[-1]}," if lines else ""
 
 

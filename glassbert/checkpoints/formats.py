@@ -24,8 +24,9 @@ def format_of_file(fields: Mapping[str, Any]) -> Format:
     model_type = fields.get("model_type")
     if model_type == NATIVE:
         return NativeFormat()
-    if not isinstance(model_type, str) or model_type not in FAMILIES or not FAMILIES[model_type].architectures:
-        raise CheckpointError(f"model_type is {model_type!r}; GlassBERT opens {', '.join([*FAMILIES, NATIVE])}")
+    known = [name for name, family in FAMILIES.items() if family.architectures]
+    if not isinstance(model_type, str) or model_type not in known:
+        raise CheckpointError(f"model_type is {model_type!r}; GlassBERT opens {', '.join([*known, NATIVE])}")
     return HuggingFaceFormat(FAMILIES[model_type])
 
 

@@ -182,7 +182,7 @@ class HuggingFaceFormat:
     def entries(self, config: EncoderConfig, head: str, names: Iterable[str], prefix: str = "") -> dict[str, Entry]:
         """Our names -> theirs, those of the encoder behind `prefix`."""
         key = f"{head}_untied" if head in SCORES_WORDS and not config.tie_word_embeddings else head
-        table = fill_table({**self.family.core, **self.family.heads[key]}, config.num_hidden_layers, prefix)
+        table = fill_table({**self.family.core, **self.family.heads.get(key, {})}, config.num_hidden_layers, prefix)
         return {name: table[name] for name in names if name in table}
 
     def prefix_for(self, head: str) -> str:

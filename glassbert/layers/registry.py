@@ -26,8 +26,9 @@ Entry = TypeVar("Entry")
 class Registry(Mapping[str, Entry], Generic[Entry]):
     """A table with a decorator that adds to it. An unknown name is an error that lists what there is."""
 
-    def __init__(self, what: str):
+    def __init__(self, what: str, holds_objects: bool = False):
         self.what = what
+        self.holds_objects = holds_objects  # a class that is decorated is entered as an object of it
         self._entries: dict[str, Entry] = {}
 
     def register(self, name: str) -> Callable[[Any], Any]:
@@ -36,8 +37,8 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
         def enter(entry: Any) -> Any:
             known = self._entries.get(name)
             if known is not None and _origin(known) != _origin(entry):
-                raise ConfigError(f"there is a {self.what} {name!r} already; choose another name")
-            self._entries[name] = entry
+                raise ConfigError(f"the {self.what} {name!r} exists already; choose another name")
+            self._entries[name] = entry() if self.holds_objects and isinstance(entry, type) else entry
             return entry
 
         return enter
@@ -69,6 +70,7 @@ def unknown(what: str, name: Any, known: Iterable[str]) -> str:
 
 def _origin(entry: Any) -> tuple[str, str]:
     """Module and name: a file that is imported twice may enter its parts again."""
+    entry = entry if isinstance(entry, type) or hasattr(entry, "__qualname__") else type(entry)
     return getattr(entry, "__module__", ""), getattr(entry, "__qualname__", repr(entry))
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from glassbert.checkpoints.family import FAMILIES
-from glassbert.engines.kernels import backward
 from glassbert.extensions import is_own
 from glassbert.models.config import PARTS
 from glassbert.models.heads import HEADS
@@ -81,13 +80,12 @@ def _operation(rng: np.random.Generator, name: str) -> Fixture:
 
     def run(engine: Any, x: Any) -> Any:
         try:
-            y, state = getattr(engine.ops, name)(x)
+            return getattr(engine.ops, name)(x)
         except TypeError as error:
             raise Missing(
                 f"operation {name!r} takes more than one array ({error}); write a case for it: "
                 f'@glassbert.proof.cases.case("op", {name!r}, "some values")'
             ) from error
-        return y, lambda dy: backward(dy, state)
 
     return one_input(rng.standard_normal((3, 4, 5)), run)
 
@@ -161,4 +159,4 @@ def _optimizer(rng: np.random.Generator, name: str) -> Fixture:
     losses = [float(step(IDS, MLM_LABELS, MASK).loss) for _ in range(20)]
     if not (np.isfinite(losses).all() and losses[-1] < losses[0]):
         raise Missing(f"twenty steps of optimizer {name!r} took the loss from {losses[0]:.3f} to {losses[-1]:.3f}")
-    return one_input(rng.standard_normal((2, 2)), lambda engine, x: (x * 1.0, lambda dy: dy), on_mlx=False)
+    return one_input(rng.standard_normal((2, 2)), lambda engine, x: engine.ops.tanh(x), on_mlx=False)

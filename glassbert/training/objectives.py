@@ -156,7 +156,7 @@ MEASURES = {
     "ordinal": ("accuracy", right_ranks),
 }
 
-OBJECTIVES: Registry[Objective] = Registry("objective")
+OBJECTIVES: Registry[Objective] = Registry("objective", holds_objects=True)
 for _objective in (
     HeadObjective("mlm", "mlm", "labels"),
     HeadObjective("nsp", "pair", "pair_labels"),  # whether the second sentence follows the first

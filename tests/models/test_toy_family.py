@@ -59,9 +59,9 @@ def test_it_is_saved_and_opened_in_its_own_layout(tmp_path):
 
 
 def test_an_unknown_part_or_family_lists_what_there_is():
-    with pytest.raises(ConfigError, match="positions must be one of 'none', 'learned', 'rotary'.*'toy-distance'"):
+    with pytest.raises(ConfigError, match=r"positions must be one of 'none', 'learned', 'rotary'.*'toy-distance'"):
         TINY.replace(positions="distance")
     with pytest.raises(ConfigError, match="unknown model 'tooy_with_head'; did you mean 'toy_with_head'"):
         glassbert.create_model("tooy_with_head")
-    with pytest.raises(ConfigError, match="position_offset counts rows of a table.*has no table"):
+    with pytest.raises(ConfigError, match=r"position_offset counts rows of a table.*has no table"):
         TINY.replace(position_offset=2)
