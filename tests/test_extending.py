@@ -18,8 +18,9 @@ TRAINING = {
     "signed.py": ["--optimizer", "signed", "--learning-rate", "1e-3"],
 }
 WORDS = "house river bird tree night garden window table morning letter bridge mountain teacher winter market story"
-TEXT = "".join(f"the {a} near the {b} was old , and a {a} by the {b} sang .
-" for a in WORDS.split() for b in WORDS.split())
+TEXT = "".join(
+    f"the {a} near the {b} was old , and a {a} by the {b} sang .\n" for a in WORDS.split() for b in WORDS.split()
+)
 
 
 def glassbert(*arguments, cwd):
