@@ -18,8 +18,9 @@ TRAINING = {
     "signed.py": ["--optimizer", "signed", "--learning-rate", "1e-3"],
 }
 WORDS = "house river bird tree night garden window table morning letter bridge mountain teacher winter market story"
-TEXT = "".join(
-    f"the {a} near the {b} was old , and a {a} by the {b} sang .\n" for a in WORDS.split() for b in WORDS.split()
+TEXT = "\n\n".join(  # a document each
+    "\n".join(f"the {a} near the {b} was old , and a {a} by the {b} sang ." for b in WORDS.split())
+    for a in WORDS.split() * 4
 )
 
 
@@ -33,7 +34,9 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("extending")
     for name, block in FILES.items():
         (place / name).write_text(block, encoding="utf-8")
-    (place / "text.txt").write_text(TEXT, encoding="utf-8")
+    (place / "texts").mkdir()
+    for number, document in enumerate(TEXT.split("\n\n")):
+        (place / "texts" / f"{number}.txt").write_text(f"{number} : {document}", encoding="utf-8")
     rows = [f"{'good' if i % 2 else 'bad'} film number {i},{'yes' if i % 2 else 'no'}" for i in range(60)]
     (place / "reviews.csv").write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
     return place
@@ -60,7 +63,7 @@ def test_an_example_is_checked(name, folder):
 def test_an_example_trains(name, folder):
     options = ["--num-hidden-layers", "2", "--hidden-size", "16", "--num-attention-heads", "2", "--batch", "8"]
     done = glassbert(
-        "pretrain", "--with", name, *TRAINING[name], *options, "--corpus", "text.txt", "--vocabulary", "100",
+        "pretrain", "--with", name, *TRAINING[name], *options, "--corpus", "texts", "--vocabulary", "100",
         "--steps", "4", "--run", f"runs/{name}", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
