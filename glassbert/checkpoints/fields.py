@@ -61,8 +61,8 @@ def activation(theirs: str, *also_written: str) -> Rule:
         return ACTIVATIONS[_known_activation(fields, theirs)] if theirs in fields else UNSAID
 
     def write(config: EncoderConfig) -> dict[str, Any]:
-        name = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
-        return dict.fromkeys((theirs, *also_written), name)
+        names = [theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation]
+        return dict.fromkeys((theirs, *also_written), names[0]) if names else {}
 
     return Rule("activation", (theirs, *also_written), read, write)
 

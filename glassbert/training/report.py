@@ -51,7 +51,7 @@ def _facts(page: Page, history: History) -> None:
     if history.held_out is not None:
         loss, accuracy = history.held_out
         facts.append(("Held-out loss", f"{loss:.3f}", f"perplexity {math.exp(min(loss, 50)):,.1f}"))
-        facts.append(("Accuracy on masked words", f"{accuracy:.1%}", "of held-out text"))
+        facts.append(("Accuracy on masked words", share(accuracy), "of held-out text"))
     seconds = result.get("seconds", last["seconds"])
     facts.append(("Steps", f"{result.get('steps', last['step']):,}", f"{duration(seconds)} of training"))
     facts.append(("Tokens", short(result.get("tokens", last["tokens"])), _epochs(history)))
@@ -117,11 +117,11 @@ def _curves(page: Page, history: History) -> None:
         )
     by_source = history.kind("final")[-1].get("by_source") if history.kind("final") else None
     if by_source:
-        rows = [(name, f"{v['loss']:.3f}", f"{math.exp(v['loss']):,.2f}", f"{v['accuracy']:.1%}") for name, v in
+        rows = [(name, f"{v['loss']:.3f}", f"{math.exp(v['loss']):,.2f}", share(v['accuracy'])) for name, v in
                 by_source.items()]  # fmt: skip
         page.table(["held-out text of", "loss", "perplexity", "accuracy"], rows)
     with page.details("All evaluations") as section:
-        rows = [(e["step"], f"{e['progress']:.0%}", f"{e['loss']:.4f}", f"{e['accuracy']:.2%}") for e in
+        rows = [(e["step"], f"{e['progress']:.0%}", f"{e['loss']:.4f}", share(e['accuracy'], 2)) for e in
                 history.kind("evaluation")]  # fmt: skip
         section.table(["step", "progress", "held-out loss", "accuracy"], rows)
 
@@ -231,3 +231,8 @@ def _mask_rates(settings: dict[str, Any]) -> str:
         return "."
     share = f"{first:.0%} of the tokens" + ("" if last in (None, first) else f" at the start and {last:.0%} at the end")
     return f" on {HELD_OUT_RATE:.0%} of the tokens; training masked {share}."
+
+
+def share(value: Any, digits: int = 1) -> str:
+    """A share as a percentage; an objective may have no accuracy."""
+    return "–" if math.isnan(float(value)) else f"{float(value):.{digits}%}"
