@@ -105,7 +105,7 @@ def test_a_failure_is_explained(monkeypatch, capsys):
 def test_a_survivor_makes_the_check_fail(monkeypatch, capsys):
     harmless = all_mutants()["control: softmax by its whole Jacobian"]
     as_wrong = harmless._replace(harmless=False)
-    monkeypatch.setattr(check, "choose", lambda only, with_mutants: ([], [as_wrong]))
+    monkeypatch.setattr(check, "choose", lambda only, with_mutants, own_only=False: ([], [as_wrong]))
     assert run() == 1
     assert "SURVIVED" in capsys.readouterr().out
 
