@@ -57,22 +57,22 @@ class Family:
     heads: Mapping[str, Table]  # "mlm_untied" is "mlm" with a projection of its own, and so on
     rules: tuple[Rule, ...]
     # Keys that change what a model computes, and the only values under which it is ours.
-    honoured: Mapping[str, tuple[Any, ...]]
+    supported_values: Mapping[str, tuple[Any, ...]]
     # For each head: keys that must agree with each other, and what a missing one means.
-    must_agree: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
+    equal_keys: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
     at_least: Mapping[str, int] = field(default_factory=dict)  # fields of ours that may be smaller than theirs can be
     token_ids: Mapping[str, int] = field(default_factory=dict)  # their defaults, null in a smaller vocabulary
     renamed: Mapping[str, str] = field(default_factory=dict)  # ends of names in old files
     not_weights: tuple[str, ...] = ()  # patterns of buffers that are no parameters
     pretraining_only: tuple[str, ...] = ()  # weights that a file may carry beside any head
     # A switch of our config that a file without a head does not tell, but this tensor does.
-    told_by_tensor: Mapping[str, str] = field(default_factory=dict)
+    inferred_from_tensor: Mapping[str, str] = field(default_factory=dict)
     presets: Mapping[str, EncoderConfig] = field(default_factory=dict)  # ready configs by name
     # The class of a model with this config and head (None: no head), where it has one of its own.
     class_for: Callable[[EncoderConfig, str | None], type[Model]] = lambda config, head: Model
 
 
-NEVER_OURS = {
+COMMON_KEYS = {
     "auto_map": (None, {}),
     "quantization_config": (None, {}),
     "is_decoder": (None, False),

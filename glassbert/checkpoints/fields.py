@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from glassbert.errors import CheckpointError
 from glassbert.models.config import EncoderConfig
 
-UNSAID = object()  # what a rule reads where the file says nothing
+MISSING = object()  # what a rule reads where the file says nothing
 
 # Several of their names may mean one of ours; the first of them is the one we write.
 ACTIVATIONS = {
@@ -38,7 +38,7 @@ class Rule(NamedTuple):
 def same(ours: str, theirs: str | None = None) -> Rule:
     """The same value, perhaps under another name."""
     key = theirs or ours
-    return Rule(ours, (key,), lambda fields: fields.get(key, UNSAID), lambda config: {key: getattr(config, ours)})
+    return Rule(ours, (key,), lambda fields: fields.get(key, MISSING), lambda config: {key: getattr(config, ours)})
 
 
 def follows(ours: str, theirs: str) -> Rule:
@@ -51,14 +51,14 @@ def falls_back(ours: str, theirs: str, fallback: str) -> Rule:
 
     def read(fields: Fields) -> Any:
         value = fields.get(theirs)
-        return fields.get(fallback, UNSAID) if value is None else value
+        return fields.get(fallback, MISSING) if value is None else value
 
     return Rule(ours, (theirs,), read, lambda config: {theirs: getattr(config, ours)})
 
 
 def activation(theirs: str, *also_written: str) -> Rule:
     def read(fields: Fields) -> Any:
-        return ACTIVATIONS[_known_activation(fields, theirs)] if theirs in fields else UNSAID
+        return ACTIVATIONS[_known_activation(fields, theirs)] if theirs in fields else MISSING
 
     def write(config: EncoderConfig) -> dict[str, Any]:
         name = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
@@ -87,7 +87,7 @@ def local_window() -> Rule:
 
     def read(fields: Fields) -> Any:
         if "local_attention" not in fields:
-            return UNSAID
+            return MISSING
         width = fields["local_attention"]
         if not isinstance(width, int) or width < 2:
             raise CheckpointError(f"local_attention must be an integer of at least 2, got {width!r}")
@@ -103,7 +103,7 @@ def local_window() -> Rule:
 
 def global_attention_every() -> Rule:
     def read(fields: Fields) -> Any:
-        every = fields.get("global_attn_every_n_layers", UNSAID)
+        every = fields.get("global_attn_every_n_layers", MISSING)
         types = fields.get("layer_types")
         if types is None:
             return every
@@ -139,9 +139,9 @@ def rope_theta(ours: str, kind: str) -> Rule:
         settings = _rope_settings(fields, kind)
         if "rope_theta" in settings:
             return settings["rope_theta"]
-        if kind == LOCAL and fields.get(ours, UNSAID) is None:
-            return fields.get("global_rope_theta", UNSAID)
-        return fields.get(ours, UNSAID)
+        if kind == LOCAL and fields.get(ours, MISSING) is None:
+            return fields.get("global_rope_theta", MISSING)
+        return fields.get(ours, MISSING)
 
     def write(config: EncoderConfig) -> dict[str, Any]:
         settings = {"rope_theta": getattr(config, ours), "rope_type": "default"}
@@ -171,7 +171,7 @@ def _rope_settings(fields: Fields, kind: str) -> Mapping[str, Any]:
 def read_fields(rules: tuple[Rule, ...], fields: Fields) -> dict[str, Any]:
     """The fields of our config that this config.json speaks of."""
     values = ((rule.ours, rule.read(fields)) for rule in rules)
-    return {name: value for name, value in values if value is not UNSAID}
+    return {name: value for name, value in values if value is not MISSING}
 
 
 def write_fields(rules: tuple[Rule, ...], config: EncoderConfig) -> dict[str, Any]:

@@ -95,17 +95,17 @@ class HuggingFaceFormat:
 
     def read(self, fields: Mapping[str, Any], head: str, tensors: Mapping[str, Any]) -> Description:
         family = self.family
-        for key, allowed in family.honoured.items():
+        for key, allowed in family.supported_values.items():
             if fields.get(key) not in allowed:
                 only = " or ".join(repr(value) for value in allowed if value is not None)
                 raise CheckpointError(f"{key} is {fields[key]!r}; GlassBERT can honour only {only}")
-        for keys, default in family.must_agree.get(head, ()):
+        for keys, default in family.equal_keys.get(head, ()):
             said = {key: fields.get(key, default) for key in keys}
             if any(value != said[keys[0]] for value in said.values()):
                 each = " and ".join(f"{key} is {value!r}" for key, value in said.items())
                 raise CheckpointError(f"{each}; GlassBERT has one setting for both")
         values = read_fields(family.rules, fields)
-        for name, told_by in family.told_by_tensor.items():
+        for name, told_by in family.inferred_from_tensor.items():
             if head == CORE:
                 values[name] = told_by in tensors
         extras = dict(_extra(fields))
@@ -121,7 +121,7 @@ class HuggingFaceFormat:
             raise CheckpointError(f"problem_type is {problem!r}; it must be one of {', '.join(LOSS_OF_PROBLEM)}")
         loss = LOSS_OF_PROBLEM.get(problem) if head == "sequence" and problem is not None else None
         loss = own_loss if head == EMBEDDING else loss
-        ours = {key for rule in family.rules for key in rule.theirs} | WRITTEN_ANEW | set(family.honoured)
+        ours = {key for rule in family.rules for key in rule.theirs} | WRITTEN_ANEW | set(family.supported_values)
         carried = {key: value for key, value in fields.items() if key not in ours}
         config = family.config_class.from_dict(values)
         return Description(config, head, _count_labels(fields), loss, loss_options or {}, carried)
@@ -136,7 +136,7 @@ class HuggingFaceFormat:
         fields["architectures"] = [family.architectures[CORE if described.head == EMBEDDING else described.head]]
         if described.loss is not None and described.head != EMBEDDING:
             fields["problem_type"] = next(key for key, loss in LOSS_OF_PROBLEM.items() if loss == described.loss)
-        told = set() if described.head != CORE else set(family.told_by_tensor)
+        told = set() if described.head != CORE else set(family.inferred_from_tensor)
         extras: dict[str, Any] = {
             name: value for name, value, _ in differences(config, self._read_back(fields)) if name not in told
         }
@@ -163,7 +163,7 @@ class HuggingFaceFormat:
             found.append(f"there is no class with the head {head!r}")
         config = _in_config(described)
         written = write_fields(family.rules, config)
-        for key, allowed in family.honoured.items():
+        for key, allowed in family.supported_values.items():
             if key in written and written[key] not in allowed:
                 found.append(f"{key} cannot be {written[key]!r} there")
         for name, value, theirs in differences(config, self._read_back(written)):

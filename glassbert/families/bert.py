@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from glassbert.checkpoints.family import CLASSIFIER, NEVER_OURS, SHARED_RULES, Family, register_family
+from glassbert.checkpoints.family import CLASSIFIER, COMMON_KEYS, SHARED_RULES, Family, register_family
 from glassbert.checkpoints.fields import activation, falls_back, follows, same
 from glassbert.checkpoints.names import one, stacked
 from glassbert.models.config import EncoderConfig
@@ -183,12 +183,12 @@ BERT = register_family(
             same("attention_dropout", "attention_probs_dropout_prob"),
             falls_back("classifier_dropout", "classifier_dropout", "hidden_dropout_prob"),
         ),
-        honoured={**NEVER_OURS, "position_embedding_type": (None, "absolute")},
+        supported_values={**COMMON_KEYS, "position_embedding_type": (None, "absolute")},
         at_least={"type_vocab_size": 1},
         renamed={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
         not_weights=("embeddings.position_ids", "embeddings.token_type_ids"),
         pretraining_only=("pooler.dense.{part}", "cls.seq_relationship.{part}"),
-        told_by_tensor={"pooler": "pooler.dense.weight"},
+        inferred_from_tensor={"pooler": "pooler.dense.weight"},
         presets={
             "mini": MINI_BERT_CONFIG,
             "larger": LARGER_BERT_CONFIG,

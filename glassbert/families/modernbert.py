@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from glassbert.checkpoints.family import CLASSIFIER, NEVER_OURS, SHARED_RULES, Family, register_family
+from glassbert.checkpoints.family import CLASSIFIER, COMMON_KEYS, SHARED_RULES, Family, register_family
 from glassbert.checkpoints.fields import (
     GLOBAL,
     LOCAL,
@@ -144,8 +144,8 @@ MODERNBERT = register_family(
             rope_theta("local_rope_theta", LOCAL),
         ),
         # The published files say position_embedding_type "absolute", which transformers never reads for this family.
-        honoured={**NEVER_OURS, "rope_scaling": (None, {}), "classifier_pooling": (None, "cls", "mean")},
-        must_agree=dict.fromkeys(
+        supported_values={**COMMON_KEYS, "rope_scaling": (None, {}), "classifier_pooling": (None, "cls", "mean")},
+        equal_keys=dict.fromkeys(
             ("mlm", "pretraining", "sequence", "token", "span"),
             ((("classifier_activation", "hidden_activation"), "gelu"),),
         ),

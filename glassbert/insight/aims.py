@@ -82,7 +82,7 @@ SCORES: dict[str, Callable[[np.ndarray, Aim, LossOptions], Scored]] = {
 }
 
 
-def answering_head(model: Model) -> HeadPart:
+def explained_head(model: Model) -> HeadPart:
     """The part of the model's head whose answers can be explained, or an error that says what can be done instead."""
     parts = {} if model.head is None else model.head.parts
     for kind in ("mlm", "sequence"):
@@ -100,15 +100,15 @@ class Scorer:
 
     def __init__(self, model: Model, aim: Aim):
         self.model, self.aim = model, aim
-        self.part = answering_head(model)
+        self.part = explained_head(model)
         self.cache = Cache()
 
     def outputs(self, hidden: Array) -> np.ndarray:
         """The head's raw outputs at the aim, [B, outputs] float64."""
         rows = None
-        if self.aim.place is not None:
+        if self.aim.position is not None:
             batch, length = hidden.shape[:2]
-            rows = self.model.engine.integers(np.arange(batch) * length + self.aim.place)
+            rows = self.model.engine.integers(np.arange(batch) * length + self.aim.position)
         everything = Batch(self.model.engine.integers(np.arange(hidden.shape[1])[None]))  # no padding
         return self._float64(self.part.head.forward(hidden, everything, self._scope(), rows))
 

@@ -34,7 +34,7 @@ ROUNDING = 2e-5  # nats: what a score in float32 leaves open
 
 
 @dataclass(frozen=True)
-class Looked:
+class ForwardBackward:
     """One pass forward and back: the score, its gradient at `embeddings.sum` [B, T, H], and every value by name."""
 
     scores: np.ndarray
@@ -67,13 +67,13 @@ def embedding_sums(model: Model, input_ids: Any) -> np.ndarray:
     return np.asarray(model.engine.to_numpy(run["embeddings.sum"]), np.float64)
 
 
-def look(model: Model, sums: np.ndarray, aim: Aim) -> Looked:
+def forward_backward(model: Model, sums: np.ndarray, aim: Aim) -> ForwardBackward:
     """From embeddings [B, T, H] to the scores of an aim, and back to the gradient at the embeddings."""
     scorer = Scorer(model, aim)
     run = _pass_from(model, sums, trace=True, kernels=model.engine.kernels)
     found = scorer.score(run.encode())
     run.encode_backward(scorer.gradient(run.shape), NoGradients())
-    return Looked(found, np.asarray(model.engine.to_numpy(run["embeddings.d_sum"]), np.float64), run)
+    return ForwardBackward(found, np.asarray(model.engine.to_numpy(run["embeddings.d_sum"]), np.float64), run)
 
 
 def scores(model: Model, sums: np.ndarray, aim: Aim) -> np.ndarray:
@@ -101,7 +101,7 @@ def _pass_from(model: Model, sums: np.ndarray, **options: Any) -> Pass:
 def gradient_x_input(model: Model, input_ids: Any, aim: Aim) -> np.ndarray:
     """[T]: for every token the change of the score, to first order, if its embedding grew by its own length."""
     sums = _one(model, input_ids)
-    return (sums * look(model, sums, aim).gradient)[0].sum(-1)
+    return (sums * forward_backward(model, sums, aim).gradient)[0].sum(-1)
 
 
 def baseline_ids(input_ids: Any, mask_id: int, special_ids: Any) -> np.ndarray:
@@ -111,7 +111,7 @@ def baseline_ids(input_ids: Any, mask_id: int, special_ids: Any) -> np.ndarray:
 
 
 def integrated_gradients(
-    model: Model, input_ids: Any, baseline: Any, aim: Aim, told: Callable[[], object] = lambda: None
+    model: Model, input_ids: Any, baseline: Any, aim: Aim, on_progress: Callable[[], object] = lambda: None
 ) -> Integrated:
     """Attributions [T] that add up to the difference of the scores of `input_ids` and `baseline`, both [1, T].
 
@@ -122,7 +122,7 @@ def integrated_gradients(
     text, start = _one(model, input_ids), _one(model, baseline)
     if text.shape != start.shape:
         raise InputError(f"the text has {text.shape[1]} tokens and its baseline {start.shape[1]}; they must agree")
-    way = Way(model, start, text - start, aim, told)
+    way = IntegrationPath(model, start, text - start, aim, on_progress)
     ends = way.scores(np.array([1.0, 0.0]))
     allowed = TOLERANCE * max(abs(float(ends[0] - ends[1])), 1.0)
     done = np.zeros(text.shape[1])
@@ -138,11 +138,11 @@ def integrated_gradients(
     return Integrated(done, float(ends[0]), float(ends[1]), way.points)
 
 
-class Way:
+class IntegrationPath:
     """The straight way from a baseline to a text, and the gradients met on it."""
 
-    def __init__(self, model: Model, start: np.ndarray, whole: np.ndarray, aim: Aim, told: Callable[[], object]):
-        self.model, self.start, self.whole, self.aim, self.told = model, start, whole, aim, told
+    def __init__(self, model: Model, start: np.ndarray, whole: np.ndarray, aim: Aim, on_progress: Callable[[], object]):
+        self.model, self.start, self.whole, self.aim, self.on_progress = model, start, whole, aim, on_progress
         self.points = 0
         nodes, weights = np.polynomial.legendre.leggauss(NODES)
         self.nodes, self.weights = (nodes + 1) / 2, weights / 2
@@ -168,9 +168,9 @@ class Way:
         found = []
         for begin in range(0, len(alphas), at_once):
             sums = self.start + alphas[begin : begin + at_once, None, None] * self.whole
-            looked = look(self.model, sums, self.aim)
-            found.append((looked.scores, (self.whole * looked.gradient).sum(-1)))
-            self.told()
+            reference = forward_backward(self.model, sums, self.aim)
+            found.append((reference.scores, (self.whole * reference.gradient).sum(-1)))
+            self.on_progress()
         scores, slopes = zip(*found, strict=True)
         return np.concatenate(scores), np.concatenate(slopes)
 

@@ -13,7 +13,7 @@ from glassbert.models.config import EncoderConfig
 MASKED_SHARE = 0.15  # of the tokens, scored by a masked language model in training
 
 
-def kept_by_a_layer(config: EncoderConfig, layer: int, length: int, training: bool = True) -> dict[str, float]:
+def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool = True) -> dict[str, float]:
     """Numbers kept for every token by one block; a dropout mask takes a byte, a quarter of a number."""
     size, wide, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
     dense = length <= DENSE_LENGTH
@@ -42,7 +42,7 @@ def activation_numbers(
 ) -> dict[str, float]:
     """Numbers kept by a forward pass over a batch: embeddings, layers, head. Multiply by 4 for bytes in float32."""
     tokens, size = batch * length, config.hidden_size
-    layers = [sum(kept_by_a_layer(config, i, length).values()) for i in range(config.num_hidden_layers)]
+    layers = [sum(layer_numbers(config, i, length).values()) for i in range(config.num_hidden_layers)]
     blocks = size * len(layers) + max(layers, default=0.0) if checkpointing else sum(layers)
     embedding = (size + 1 if config.embedding_norm else 0) + (size / 4 if config.embedding_dropout else 0)
     result = {"embeddings": tokens * embedding, "layers": tokens * blocks}

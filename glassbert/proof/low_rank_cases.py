@@ -15,7 +15,7 @@ from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.proof.cases import Fixture, case
 from glassbert.proof.layer_cases import DROPOUT, TINY_BERT, TINY_MODERN, random_parameters
-from glassbert.proof.model_cases import MLM_LABELS, PADDED, TINY_MINI, TOKEN_LABELS, Rng, Situation, model_fixture
+from glassbert.proof.model_cases import MLM_LABELS, PADDED, TINY_MINI, TOKEN_LABELS, ModelSetup, Rng, model_fixture
 
 SCALE = 1.75  # not 1, so that a forgotten one is seen
 
@@ -43,7 +43,7 @@ case("op", "low_rank", "all sizes equal")(lambda rng: low_rank_fixture(rng, 4, 4
 
 
 @dataclass
-class Adapted(Situation):
+class Adapted(ModelSetup):
     """A situation whose encoder stands still under adapters."""
 
     targets: tuple[str, ...] = ("query", "value")

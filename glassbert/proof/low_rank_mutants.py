@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from glassbert.finetuning.low_rank.gradients import PassedOn
+from glassbert.finetuning.low_rank.gradients import AdapterGradients
 from glassbert.ops import low_rank_backward
 from glassbert.proof.mutants import wrong, wrong_in
 
-right_add_factors = PassedOn.add_factors
+right_add_factors = AdapterGradients.add_factors
 
 
 @wrong("low_rank_backward", "low rank: alpha / rank forgotten on the way back", "low rank")
@@ -35,7 +35,9 @@ def _(factors, state):
 
 
 @wrong_in(
-    {PassedOn: "add_factors"}, "low rank: every adapter of a stacked matrix learns from its first rows", "low rank"
+    {AdapterGradients: "add_factors"},
+    "low rank: every adapter of a stacked matrix learns from its first rows",
+    "low rank",
 )
 def _(self, name, dy, x, parameters):
     if name not in self.adapters:
@@ -45,6 +47,6 @@ def _(self, name, dy, x, parameters):
     return right_add_factors(self, name, first.repeat(-(-dy.shape[-1] // size), -1)[..., : dy.shape[-1]], x, parameters)
 
 
-@wrong_in({PassedOn: "add_factors"}, "low rank: adapters learn from the first sequence only", "low rank")
+@wrong_in({AdapterGradients: "add_factors"}, "low rank: adapters learn from the first sequence only", "low rank")
 def _(self, name, dy, x, parameters):
     return right_add_factors(self, name, dy[:1], x[:1], parameters)

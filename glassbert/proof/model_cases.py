@@ -54,7 +54,7 @@ def with_frozen_dropout(engine: Any) -> Any:
 
 
 @dataclass
-class Situation:
+class ModelSetup:
     """A model, what it is given, and how it runs. Without labels the output is differentiated, with them the loss."""
 
     config: EncoderConfig
@@ -85,7 +85,7 @@ class Situation:
         return model
 
 
-def model_fixture(rng: Rng, situation: Situation, **options: Any) -> Fixture:
+def model_fixture(rng: Rng, situation: ModelSetup, **options: Any) -> Fixture:
     """A fixture over all parameters of a model. ReLU models get parameters that keep every unit off its kink."""
     from glassbert.engines import get_engine
 
@@ -118,7 +118,7 @@ def model_fixture(rng: Rng, situation: Situation, **options: Any) -> Fixture:
     return Fixture(inputs, function, entries=ENTRIES, **options)
 
 
-def _distance_to_kink(situation: Situation, parameters: Mapping[str, np.ndarray], get_engine: Any) -> float:
+def _distance_to_kink(situation: ModelSetup, parameters: Mapping[str, np.ndarray], get_engine: Any) -> float:
     """How near to zero the input of any ReLU comes."""
     model = situation.model(get_engine("numpy", "float64", 1))
     model.set_checkpointing(False)
@@ -130,9 +130,9 @@ def _distance_to_kink(situation: Situation, parameters: Mapping[str, np.ndarray]
 
 
 def register(subject: str, situation: str, config: EncoderConfig, head: str | None = None, **options: Any) -> None:
-    """`options` go to the Situation where it has them, and to the Fixture otherwise."""
+    """`options` go to the ModelSetup where it has them, and to the Fixture otherwise."""
     fixture_options = {k: options.pop(k) for k in ("around", "threads", "engines_agree", "on_mlx") if k in options}
-    described = Situation(config, head, **options)
+    described = ModelSetup(config, head, **options)
     case("model", subject, situation)(lambda rng: model_fixture(rng, described, **fixture_options))
 
 

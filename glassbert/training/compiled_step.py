@@ -19,8 +19,8 @@ from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
 from glassbert.models.passes import Pass
 from glassbert.training.curvature import drawing
-from glassbert.training.step_results import StepResult, Watched
-from glassbert.training.workers import Alone
+from glassbert.training.step_results import ParameterNorms, StepResult
+from glassbert.training.workers import SingleWorker
 
 if TYPE_CHECKING:
     from glassbert.training.step import MicroBatch, TrainingStep
@@ -39,13 +39,13 @@ class CompiledStep:
 
     def __call__(self, micro_batches: list[MicroBatch]) -> StepResult:
         model, workers = self.model, self.step.workers
-        alone = isinstance(workers, Alone)
+        alone = isinstance(workers, SingleWorker)
         model.dropout_seed += 1
         first = workers.rank * len(micro_batches)
         keys = [mx.random.key(model.dropout_seed + (first + i << 32)) for i in range(len(micro_batches))]
         inputs = [self._arrays(one) for one in micro_batches]
         counts = mx.array(np.maximum(np.sum([one.counts for one in micro_batches], 0), alone), mx.float32)
-        counts = counts if alone else mx.maximum(workers.sum_(counts), 1)
+        counts = counts if alone else mx.maximum(workers.all_reduce(counts), 1)
         shares = [mx.array(one.counts, mx.float32) / counts for one in micro_batches]
         if self.step.wants_curvature():
             scale = mx.sqrt(mx.array(self.objectives.weights, mx.float32) * counts)
@@ -56,7 +56,10 @@ class CompiledStep:
         else:
             weights = mx.array(self.objectives.weights, mx.float32)
             added = self._add_up(inputs, shares, weights, keys)
-            losses, sums = workers.sum_(added["losses"]), {k: workers.sum_(v) for k, v in added["sums"].items()}
+            losses, sums = (
+                workers.all_reduce(added["losses"]),
+                {k: workers.all_reduce(v) for k, v in added["sums"].items()},
+            )
             found = self._replace_state(self._update, workers.sum_gradients(added["gradients"]), losses, sums)
         of = dict(zip(self.objectives.names, counts, strict=True)) if found["sums"] else {}
         return StepResult(
@@ -65,7 +68,7 @@ class CompiledStep:
             found["skipped"],
             {name: found["losses"][i] for i, name in enumerate(self.objectives.names)},
             {name: total / of[name.partition("_")[0]] for name, total in found["sums"].items()},
-            Watched(tuple(model.layout.shapes), **found["squares"]) if found["squares"] else None,
+            ParameterNorms(tuple(model.layout.shapes), **found["squares"]) if found["squares"] else None,
         )
 
     def _arrays(self, one: MicroBatch) -> Tree:
@@ -78,7 +81,7 @@ class CompiledStep:
     def _compile(self, function: Callable[..., Any], *fixed: Any) -> Any:
         """A compiled function holds these settings; with others it is compiled again."""
         model, step = self.model, self.step
-        settings = (model.training, model.checkpointing, step.watch, *self.optimizer.compiled_with)
+        settings = (model.training, model.checkpointing, step.detailed, *self.optimizer.compiled_with)
         key = (function.__name__, *fixed, *settings)
         if key not in self._compiled:
             self._compiled[key] = mx.compile(partial(function, *fixed))
@@ -150,13 +153,13 @@ class CompiledStep:
         model, engine = self.model, self.model.engine
         batch = Batch(**{name: value for name, value in arrays.items() if name != "targets"})
         gradients = model.new_gradients()
-        gradients.train_only(self.optimizer.learning)
+        gradients.train_only(self.optimizer.trainable)
         run = Pass(
             model.network, batch, model.computing(parameters), checkpointing=model.checkpointing,
             dropout=engine.dropout(key) if model.training else None,
         )  # fmt: skip
         drawn = drawing(engine, mx.random.split(key)[1]) if draw else None
-        results = run.loss(self.objectives, arrays["targets"], measure=self.step.watch, draw=drawn)
+        results = run.loss(self.objectives, arrays["targets"], measure=self.step.detailed, draw=drawn)
         run.backward(gradients, dlosses)
         gradients.fill_missing()
         named = zip(self.objectives.names, results, strict=True)
@@ -173,7 +176,7 @@ class CompiledStep:
         )
         new: Tree = {"parameters": moved, "buffers": buffers, "steps": mx.where(fine, count, state["steps"])}
         new["ema"] = self.ema.moved(state["ema"], moved, step, fine) if self.ema is not None else {}
-        squares = self._squares(parameters, gradients, moved) if self.step.watch else {}
+        squares = self._squares(parameters, gradients, moved) if self.step.detailed else {}
         results = {
             "loss": loss, "norm": norm, "skipped": mx.logical_not(fine), "losses": losses, "sums": sums,
             "squares": squares,

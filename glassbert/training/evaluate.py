@@ -108,7 +108,6 @@ def evaluation_mode(model: Model) -> Iterator[None]:
         model.dropout_seed = seed
 
 
-quietly = evaluation_mode
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids")
 
 

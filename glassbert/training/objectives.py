@@ -166,7 +166,7 @@ for _objective in (
     *(HeadObjective(name, name, "labels") for name in ("sequence", "token", "span", "embedding", "forecast")),
 ):
     OBJECTIVES.register(_objective.name)(_objective)
-NATURAL = {"pretraining": "mlm+nsp"}  # other heads are trained on the objective of their own name
+DEFAULT_OBJECTIVES = {"pretraining": "mlm+nsp"}  # other heads are trained on the objective of their own name
 
 
 class Objectives:
@@ -199,7 +199,11 @@ class Objectives:
         """What is wanted, or what such a head is trained on by default; checked against the head."""
         if head is None:
             raise InputError("this model has no head, so it has no loss to train on")
-        found = wanted if isinstance(wanted, Objectives) else cls.parse(wanted or NATURAL.get(head.kind, head.kind))
+        found = (
+            wanted
+            if isinstance(wanted, Objectives)
+            else cls.parse(wanted or DEFAULT_OBJECTIVES.get(head.kind, head.kind))
+        )
         for objective, _ in found.terms:
             objective.check(head)
         return found

@@ -26,8 +26,8 @@ from glassbert.training.curvature import drawing
 from glassbert.training.ema import EMA
 from glassbert.training.objectives import Draw, Objectives
 from glassbert.training.optimizers.base import Optimizer
-from glassbert.training.step_results import StepResult, Watched
-from glassbert.training.workers import Alone, Workers
+from glassbert.training.step_results import ParameterNorms, StepResult
+from glassbert.training.workers import SingleWorker, Workers
 
 
 class MicroBatch(NamedTuple):
@@ -77,9 +77,9 @@ class TrainingStep:
         self.objectives = Objectives.of(model.head, objective)
         self.head: Head = model.head  # type: ignore[assignment]
         self.physical_batch = physical_batch
-        self.workers = workers or Alone()
+        self.workers = workers or SingleWorker()
         self.ema = ema
-        self.watch = False  # whether steps also report metrics and norms by parameter
+        self.detailed = False  # whether steps also report metrics and norms by parameter
         self._gradients: Any = None
         self._compiled: Any = None
         if model.engine.compiles:
@@ -136,7 +136,7 @@ class TrainingStep:
         model, optimizer, workers = self.model, self.optimizer, self.workers
         if self._gradients is None:
             self._gradients = model.new_gradients()
-        counts = workers.sum_(np.sum([one.counts for one in micro_batches], 0))
+        counts = workers.all_reduce(np.sum([one.counts for one in micro_batches], 0))
         dropout = model.draw_dropout()
         if self.wants_curvature():
             scale = np.sqrt(self.objectives.weights * counts)
@@ -144,11 +144,11 @@ class TrainingStep:
             self._gradients_of(micro_batches, counts, scale, dropout, skip_padding, draw)
             optimizer.observe(self._gradients)
         sums, measured = self._gradients_of(micro_batches, counts, self.objectives.weights, dropout, skip_padding)
-        losses = workers.sum_(sums)
+        losses = workers.all_reduce(sums)
         loss = float(self.objectives.weights @ losses)
         norm = optimizer.gradient_norm(self._gradients)
         skipped = not (math.isfinite(loss) and math.isfinite(norm))
-        before = model.parameters.flat.copy() if self.watch else None
+        before = model.parameters.flat.copy() if self.detailed else None
         metrics = self._metrics(measured, counts)  # the last call that may fail: a lost worker leaves all unchanged
         if not skipped:
             optimizer.move(model.parameters, self._gradients, norm)
@@ -160,7 +160,7 @@ class TrainingStep:
             skipped,
             dict(zip(self.objectives.names, losses.tolist(), strict=True)),
             metrics,
-            None if before is None else self._watched(before),
+            None if before is None else self._norms(before),
         )
 
     def _gradients_of(
@@ -174,7 +174,7 @@ class TrainingStep:
     ) -> tuple[np.ndarray, dict[str, float]]:
         """Leave the gradient of Σ weightsₜ · lossₜ in `self._gradients`; returns the losses and what was measured."""
         model, gradients = self.model, self._gradients
-        gradients.train_only(self.optimizer.learning)
+        gradients.train_only(self.optimizer.trainable)
         gradients.clear()
         losses = np.zeros(len(counts))
         measured: dict[str, float] = {}
@@ -184,13 +184,13 @@ class TrainingStep:
 
             def on_complete(group: str, last: bool = last) -> None:
                 if last:
-                    self.workers.finished(group, gradients)
+                    self.workers.on_complete(group, gradients)
 
             share = one.counts / np.maximum(counts, 1)
             masks = dropout and dropout.from_row(first_row + one.rows.start)
             run = model.run(one.checked, dropout=masks, skip_padding=skip_padding)
             targets = {name: model.on_engine(arrays) for name, arrays in one.targets.items()}
-            results = run.loss(self.objectives, targets, measure=self.watch, draw=draw)
+            results = run.loss(self.objectives, targets, measure=self.detailed, draw=draw)
             dlosses = [model.engine.array(value) for value in weights * share]
             model.backward_into(gradients, run, dloss=dlosses, on_complete=on_complete)
             losses += share * [float(result.loss) for result in results]
@@ -204,11 +204,11 @@ class TrainingStep:
     def _metrics(self, measured: dict[str, float], counts: np.ndarray) -> dict[str, float]:
         if not measured:
             return {}
-        totals = self.workers.sum_(np.array(list(measured.values())))
+        totals = self.workers.all_reduce(np.array(list(measured.values())))
         of = dict(zip(self.objectives.names, np.maximum(counts, 1), strict=True))
         return {name: total / of[name.partition("_")[0]] for name, total in zip(measured, totals.tolist(), strict=True)}
 
-    def _watched(self, before: np.ndarray) -> Watched:
+    def _norms(self, before: np.ndarray) -> ParameterNorms:
         model, names = self.model, tuple(self.model.layout.shapes)
 
         def squares(name: str) -> tuple[float, float, float]:
@@ -218,4 +218,4 @@ class TrainingStep:
             return float(gradient @ gradient), float(update @ update), float(old @ old)
 
         found = np.array(run_together(lambda part: [squares(name) for name in part], [names])[0])
-        return Watched(names, *found.T)
+        return ParameterNorms(names, *found.T)

@@ -91,7 +91,7 @@ def test_gradients_are_the_chain_rule_of_the_full_ones(config):
         dweight = full[adapter.weight][adapter.rows]
         np.testing.assert_allclose(found[adapter.a], 1.5 * model.parameters[adapter.b].T @ dweight, atol=1e-12)
         np.testing.assert_allclose(found[adapter.b], 1.5 * dweight @ model.parameters[adapter.a].T, atol=1e-12)
-    for name in model.learnt_whole:
+    for name in model.fully_trained:
         np.testing.assert_allclose(found[name], full[name], atol=1e-12)
     assert set(found) == set(model.parameters)
 
@@ -116,14 +116,14 @@ def test_only_adapters_and_head_move_and_are_remembered(way):
     base, before = copies(model.base.parameters), copies(model.parameters)
     optimizer = AdamW(model, 1e-2)
     step = TrainingStep(model, optimizer, physical_batch=2 if way == "pieces" else None, ema=EMA(model, 0.9))
-    step.watch = True
+    step.detailed = True
     losses = [float(step(*data()).loss) for _ in range(4)]
     assert losses[-1] < losses[0]
     for name, values in model.base.parameters.items():
         assert np.array(values).tobytes() == base[name].tobytes(), name
     assert all((np.array(values) != before[name]).any() for name, values in model.parameters.items())
     kept = {place.partition("/")[2] for place in optimizer.state_arrays()}
-    assert kept == set(model.parameters) and not kept & (set(base) - set(model.learnt_whole))
+    assert kept == set(model.parameters) and not kept & (set(base) - set(model.fully_trained))
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_several_adapters_share_one_model():
 @EVERY
 def test_adapters_survive_a_round_trip(config, targets, tmp_path):
     model = adapted(config, targets, head="sequence", dtype="float32")
-    for name in model.learnt_whole:
+    for name in model.fully_trained:
         model.parameters[name] = model.parameters[name] + 1
     model.save(tmp_path, base_model="somewhere/bert")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]

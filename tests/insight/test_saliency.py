@@ -6,12 +6,12 @@ import pytest
 from glassbert.errors import InputError
 from glassbert.insight import Aim, baseline_ids, gradient_x_input, integrated_gradients, logit_lens
 from glassbert.insight.aims import SCORES
-from glassbert.insight.saliency import embedding_sums, look, scores
+from glassbert.insight.saliency import embedding_sums, forward_backward, scores
 from tests.insight.specimen import specimen
 
 IDS = np.array([[2, 9, 4, 12, 30, 9, 3]])
 HEADS = {
-    "word": ({}, Aim(17, place=2)),
+    "word": ({}, Aim(17, position=2)),
     "class": ({"head": "sequence", "num_labels": 3}, Aim(2)),
     "calibrated": ({"head": "sequence", "num_labels": 3}, Aim(1, temperature=1.7)),
     "yes": ({"head": "sequence", "num_labels": 1, "loss": "binary_cross_entropy"}, Aim(0)),
@@ -31,7 +31,7 @@ def test_the_gradient_at_the_embeddings_is_that_of_finite_differences(config, ki
     options, aim = HEADS[kind]
     model = specimen(config, **options).model
     sums = embedding_sums(model, IDS)
-    gradient = look(model, sums, aim).gradient
+    gradient = forward_backward(model, sums, aim).gradient
     rng = np.random.default_rng(0)
     for _ in range(3):
         direction = rng.standard_normal(sums.shape)

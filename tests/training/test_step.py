@@ -233,13 +233,13 @@ def test_a_watched_step_tells_norms_by_place_and_how_far_the_weights_moved(engin
     model = make(dtype="float32", engine=engine)
     ids, mask, labels = batch()
     step = TrainingStep(model, AdamW(model, 1e-2), physical_batch=physical_batch)
-    assert step(ids, labels, mask).watched is None
+    assert step(ids, labels, mask).norms is None
     before = everything(model.parameters)
     _, cache = model.loss(ids, labels, mask)
     gradients = everything(model.backward(cache))
-    step.watch = True
+    step.detailed = True
     result = step(ids, labels, mask)
-    norms, ratios = result.watched.gradient_norms(), result.watched.update_ratios()
+    norms, ratios = result.norms.gradient_norms(), result.norms.update_ratios()
     assert list(norms) == list(ratios) == ["embeddings", "layers.0", "layers.1", "head"]
     assert np.sqrt(sum(norm**2 for norm in norms.values())) == pytest.approx(float(result.gradient_norm), rel=1e-4)
     for place, norm in norms.items():

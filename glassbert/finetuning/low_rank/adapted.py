@@ -47,7 +47,7 @@ MATRICES = {
     "down": ("ffn.down", 0, 1),
 }
 TARGETS = (*MATRICES, "ffn")  # "ffn" is short for "up" and "down"
-LEARN_WHOLE = ("head.", "pooler.")
+FULLY_TRAINED = ("head.", "pooler.")
 
 
 class LowRank(Model):
@@ -93,14 +93,14 @@ class LowRank(Model):
             rows, inputs = adapter.rows.stop - adapter.rows.start, model.layout.shapes[adapter.weight][1]
             self.specification.append(Parameter(adapter.a, (adapter.rank, inputs), "weight"))
             self.specification.append(Parameter(adapter.b, (rows, adapter.rank), "zeros"))
-        self.specification += [p for p in model.specification if p.name.startswith(LEARN_WHOLE)]
+        self.specification += [p for p in model.specification if p.name.startswith(FULLY_TRAINED)]
         self.layout = Layout({parameter.name: parameter.shape for parameter in self.specification})
         self.parameters = self.engine.parameters(self.layout)
         self.encoder = model.encoder
         self._prepare_sharing()
-        for name in self.learnt_whole:
+        for name in self.fully_trained:
             self.parameters[name] = self.engine.array(np.array(self.engine.to_numpy(model.parameters[name])))
-        changing = {*self.learnt_whole, *self.adapters}
+        changing = {*self.fully_trained, *self.adapters}
         still = {name: value for name, value in model.parameters.items() if name not in changing}
         self._still = self.engine.for_computing(still)
 
@@ -109,15 +109,15 @@ class LowRank(Model):
         return [adapter for adapters in self.adapters.values() for adapter in adapters]
 
     @property
-    def learnt_whole(self) -> list[str]:
+    def fully_trained(self) -> list[str]:
         """The parameters of the model itself that learn: those of its head."""
-        return [name for name in self.layout.shapes if name.startswith(LEARN_WHOLE)]
+        return [name for name in self.layout.shapes if name.startswith(FULLY_TRAINED)]
 
     # ---- forward and backward ---------------------------------------------------------------------------------------
 
     def weights(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """What differs from the model underneath: the changed matrices, by their names, and the head."""
-        changed = {name: parameters[name] for name in self.learnt_whole}
+        changed = {name: parameters[name] for name in self.fully_trained}
         for name, adapters in self.adapters.items():
             weight, parts, done = self.base.parameters[name], [], 0
             for adapter in sorted(adapters, key=lambda one: one.rows.start):
@@ -140,7 +140,7 @@ class LowRank(Model):
         return FlatLowRankGradients(self.layout, self.engine.dtype, self.adapters)
 
     def new_thread_gradients(self) -> ThreadGradients:
-        own = {name: shape for name, shape in self.layout.shapes.items() if not name.startswith(LEARN_WHOLE)}
+        own = {name: shape for name, shape in self.layout.shapes.items() if not name.startswith(FULLY_TRAINED)}
         return ThreadLowRankGradients(Layout(own), self.engine.dtype, self.adapters)
 
     # ---- without adapters, and in files -----------------------------------------------------------------------------

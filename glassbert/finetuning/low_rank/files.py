@@ -31,7 +31,7 @@ from glassbert.checkpoints.stored import StoredTensor, open_safetensors
 from glassbert.errors import CheckpointError
 from glassbert.files import atomic_write as replacing
 from glassbert.files import write_json
-from glassbert.finetuning.low_rank.adapted import LEARN_WHOLE, MATRICES, LowRank, adapter_of, check_plain
+from glassbert.finetuning.low_rank.adapted import FULLY_TRAINED, MATRICES, LowRank, adapter_of, check_plain
 from glassbert.finetuning.low_rank.gradients import Adapter
 from glassbert.models.model import Model
 
@@ -71,7 +71,7 @@ def names_of(model: Model) -> Names:
     prefix = file_format.prefix_for(described.head)
     modules, whole = {}, {}
     for ours, entry in file_format.entries(described.config, described.head, model.layout.shapes, prefix).items():
-        if ours.startswith(LEARN_WHOLE):
+        if ours.startswith(FULLY_TRAINED):
             whole[entry.theirs[0]] = ours
         elif ours.startswith("layers.") and len(model.layout.shapes[ours]) == 2:
             count = len(entry.theirs)

@@ -34,7 +34,7 @@ else:
     Base = object
 
 
-class PassedOn(Base):
+class AdapterGradients(Base):
     """Over any kind of gradients."""
 
     adapters: Adapters
@@ -57,19 +57,19 @@ class PassedOn(Base):
         return True
 
 
-class LowRankGradients(PassedOn, Gradients):
+class LowRankGradients(AdapterGradients, Gradients):
     def __init__(self, layout: Layout, adapters: Adapters):
         super().__init__(layout.shapes)
         self.adapters = adapters
 
 
-class FlatLowRankGradients(PassedOn, FlatGradients):
+class FlatLowRankGradients(AdapterGradients, FlatGradients):
     def __init__(self, layout: Layout, dtype: Any, adapters: Adapters):
         self.adapters = adapters
         super().__init__(layout, dtype)
 
 
-class ThreadLowRankGradients(PassedOn, ThreadGradients):
+class ThreadLowRankGradients(AdapterGradients, ThreadGradients):
     def __init__(self, layout: Layout, dtype: Any, adapters: Adapters):
         self.adapters = adapters
         super().__init__(layout, dtype)

@@ -43,7 +43,7 @@ class Head(ABC):
     ):
         self.config = config
         self.num_labels = num_labels
-        self.loss_name = loss or self.usual_loss
+        self.loss_name = loss or self.default_loss
         if self.loss_name not in self.losses:
             raise ConfigError(f"unknown loss {loss!r} of a {self.kind} head; choose one of {', '.join(self.losses)}")
         if loss_options and not self.takes_loss_options:
@@ -53,7 +53,7 @@ class Head(ABC):
         self.parts: dict[str, HeadPart] = {self.kind: HeadPart(self, "")}  # most heads are one part
 
     @property
-    def usual_loss(self) -> str:
+    def default_loss(self) -> str:
         return self.losses[0]
 
     @property

@@ -26,7 +26,7 @@ class SequenceHead(TransformedHead):
     losses = ("cross_entropy", "binary_cross_entropy", "mean_squared_error", "ordinal")
 
     @property
-    def usual_loss(self) -> str:
+    def default_loss(self) -> str:
         return "mean_squared_error" if self.num_labels == 1 else "cross_entropy"
 
     @property

@@ -11,7 +11,9 @@ from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.models.heads.head import TransformedHead
 from glassbert.models.heads.labels import integer_labels
 
-NOWHERE = -1e4  # the score of padding: never chosen, and a label that points there costs much, not infinitely much
+PADDING_SCORE = (
+    -1e4
+)  # the score of padding: never chosen, and a label that points there costs much, not infinitely much
 
 
 class TokenHead(TransformedHead):
@@ -71,7 +73,7 @@ class SpanHead(TokenHead):
         xp = namespace(scores)
         real = (mask != 0)[:, None]  # [B, 1, T]
         scope.save("real", real)
-        return xp.where(real, scores, xp.array(NOWHERE, dtype=scores.dtype))
+        return xp.where(real, scores, xp.array(PADDING_SCORE, dtype=scores.dtype))
 
     def backward(self, doutput: Array, scope: Scope) -> Array:
         real = scope.saved("real")
