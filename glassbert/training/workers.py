@@ -1,8 +1,8 @@
 """Workers: several processes that train one model, each on its share of every batch.
 
 The training step needs sums over all workers. A run needs to know which worker writes files (the leader, rank 0), and
-needs the same decisions on all workers. `SingleWorker` implements this for a single process; `glassbert.training.distributed`
-implements it for MPI and for MLX's distributed backends.
+needs the same decisions on all workers. `SingleWorker` implements this for a single process;
+`glassbert.training.distributed` implements it for MPI and for MLX's distributed backends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""config.json: both spellings of ModernBERT, everything BERT can say, and what we cannot honour."""
+"""config.json: both versions of ModernBERT's keys, all keys of BERT, and unsupported values."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_activations(theirs: str, ours: str, tmp_path: Path) -> None:
         ("modernbert", {"hidden_activation": "swish"}, "hidden_activation is 'swish'"),
         ("modernbert", {"classifier_activation": "relu"}, "classifier_activation is 'relu'"),
         ("modernbert", {"classifier_activation": ..., "hidden_activation": "relu"}, "classifier_activation is 'gelu'"),
-        ("modernbert", {"classifier_pooling": "max"}, "classifier_pooling is .max.; GlassBERT can honour only"),
+        ("modernbert", {"classifier_pooling": "max"}, "classifier_pooling is .max.; GlassBERT supports only"),
         ("modernbert", {"local_attention": 1}, "local_attention must be an integer of at least 2, got 1"),
         ("modernbert", {"rope_scaling": {"type": "linear", "factor": 2}}, "rope_scaling"),
         ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type 'yarn'"),
@@ -180,7 +180,7 @@ def test_activations(theirs: str, ours: str, tmp_path: Path) -> None:
         ("mini", {"positions": "spiral"}, "positions must be one of"),
     ],
 )
-def test_what_we_cannot_honour(family: str, changes: dict[str, Any], culprit: str, tmp_path: Path) -> None:
+def test_unsupported_values(family: str, changes: dict[str, Any], culprit: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=culprit) as caught:
         read(tmp_path, {"bert": BERT, "modernbert": MODERNBERT, "mini": MINI}[family], **changes)
     assert str(tmp_path / "config.json") in str(caught.value)

@@ -46,9 +46,7 @@ def test_a_new_head_on_an_encoder(family: str, head: str, tmp_path: Path) -> Non
 
 def test_the_warning_names_the_fresh_weights_and_the_seed_decides_them(tmp_path: Path) -> None:
     tiny(BERT, "mlm").save(tmp_path)
-    wanted = (
-        r"no weights for pooler\.weight, pooler\.bias, head\.classifier\.weight, head\.classifier\.bias; they begin"
-    )
+    wanted = r"no weights for pooler\.weight, pooler\.bias, head\.classifier\.weight, head\.classifier\.bias; they are"
     models = []
     for seed in (1, 1, 2):
         with pytest.warns(UserWarning, match=wanted):
@@ -198,7 +196,7 @@ def test_the_encoder_of_a_head_we_do_not_have(tmp_path: Path) -> None:
     model.save(tmp_path)
     edit_config(tmp_path, architectures=["BertForMultipleChoice"])
     with pytest.raises(
-        CheckpointError, match=r"'BertForMultipleChoice', and GlassBERT opens .*BertForQuestionAnswering"
+        CheckpointError, match=r"'BertForMultipleChoice', but GlassBERT opens .*BertForQuestionAnswering"
     ):
         load(tmp_path)
     core = load(tmp_path, head="core")
@@ -214,18 +212,18 @@ def test_impossible_heads(tmp_path: Path) -> None:
 
 
 def test_a_config_that_names_no_architecture(tmp_path: Path) -> None:
-    """An encoder is known by its tensors; a head must be named, and then all of it must be there."""
+    """An encoder is recognised by its tensors; a head must be given, and the file must have all of its tensors."""
     for config in (CONFIGS["bert"], CONFIGS["modernbert"]):
         core = tiny(config, None)
         core.save(tmp_path)
         edit_config(tmp_path, architectures=...)
         assert_same(core, load(tmp_path))
-        with pytest.warns(UserWarning, match="begin at random"):
+        with pytest.warns(UserWarning, match="initialised at random"):
             load(tmp_path, head="token")
         model = tiny(config, "token", 3)
         model.save(tmp_path)
         edit_config(tmp_path, architectures=...)
-        with pytest.raises(CheckpointError, match="names no architecture; say which head"):
+        with pytest.raises(CheckpointError, match="names no architecture; give the head"):
             load(tmp_path)
         assert_same(model, load(tmp_path, head="token"))
         edit_tensors(tmp_path, lambda tensors: tensors.pop("classifier.bias"))

@@ -1,4 +1,4 @@
-"""Names of labels in config.json, the tokenizer beside the model, and regressions in the units of their labels."""
+"""Label names in config.json, the tokenizer in the model folder, and regressions in the units of their labels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_names_are_written_read_and_written_again(family: str, tmp_path: Path) -
     assert label_names(again) == ["bad", "so so", "good"]
     again.save(tmp_path / "again")
     assert fields(tmp_path / "again")["id2label"] == fields(tmp_path)["id2label"]
-    with pytest.warns(UserWarning, match="begin at random"):
+    with pytest.warns(UserWarning, match="initialised at random"):
         assert label_names(load(tmp_path, num_labels=2)) is None
 
 
@@ -50,10 +50,10 @@ def test_a_binary_head_takes_the_name_of_yes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("head", "labels", "names", "message"),
     [
-        ("sequence", 3, ["a", "b"], "the head has 3 labels, and 2 names were given"),
-        ("sequence", 2, ["a", "a"], "'a' is there twice"),
-        ("sequence", 2, ["a", ""], "'' is none"),
-        ("token", 2, ["a", 7], "7 is none"),
+        ("sequence", 3, ["a", "b"], "the head has 3 labels, but 2 names were given"),
+        ("sequence", 2, ["a", "a"], "'a' occurs twice"),
+        ("sequence", 2, ["a", ""], "'' is not one"),
+        ("token", 2, ["a", 7], "7 is not one"),
         ("mlm", 0, ["a"], "only a head with labels"),
         (None, 0, ["a"], "only a head with labels"),
     ],

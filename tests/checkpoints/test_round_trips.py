@@ -193,7 +193,7 @@ def test_fields_of_others_are_kept(tmp_path: Path) -> None:
 
 def test_label_names_follow_the_number_of_labels(tmp_path: Path) -> None:
     tiny(BERT, "sequence", 3).save(tmp_path)
-    with pytest.warns(UserWarning, match="begin at random"):
+    with pytest.warns(UserWarning, match="initialised at random"):
         load(tmp_path, num_labels=4).save(tmp_path / "four")
     fields: dict[str, Any] = json.loads((tmp_path / "four" / "config.json").read_text())
     assert len(fields["id2label"]) == len(fields["label2id"]) == 4

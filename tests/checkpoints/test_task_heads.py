@@ -114,7 +114,7 @@ def test_any_head_on_a_pretrained_encoder(tmp_path: Path) -> None:
 def test_pooling_of_a_head_that_has_none(tmp_path: Path) -> None:
     tiny(BERT, "mlm").save(tmp_path)
     for head in (None, "core", "token"):
-        with pytest.raises(CheckpointError, match="does not ask for"):
+        with pytest.raises(CheckpointError, match="does not use"):
             load(tmp_path, head=head, pooling="mean")
 
 

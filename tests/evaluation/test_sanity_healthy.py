@@ -10,7 +10,8 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 RUNS = {
     "adamw": {},
     "muon, pre-norm, gated": {
-        "optimizer": "muon", "norm_position": "pre", "feed_forward": "gated", "activation": "gelu", "num_hidden_layers": 4
+        "optimizer": "muon", "norm_position": "pre", "feed_forward": "gated", "activation": "gelu",
+        "num_hidden_layers": 4,
     },
     "modernbert": {
         "preset": "modernbert-base", "num_hidden_layers": 3, "local_window": 8, "optimizer": "adamw",

@@ -275,11 +275,11 @@ def test_adapters_that_peft_divided_otherwise(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rank": 0}, "the rank of adapters must be a whole number of at least 1, got 0"),
+        ({"rank": 0}, "the rank of adapters must be an integer of at least 1, got 0"),
         ({"rank": 2.5}, "the rank of adapters must be"),
         ({"alpha": 0}, "alpha must be a number above 0"),
         ({"targets": ("query", "head")}, r"no matrix 'head' to adapt; choose among query, key"),
-        ({"targets": ()}, "no matrix to adapt was named"),
+        ({"targets": ()}, "targets is empty"),
         ({"targets": ("query", "qkv")}, "the targets query, qkv name a matrix twice"),
         ({"targets": ("up", "ffn")}, "name a matrix twice"),
     ],
@@ -291,12 +291,12 @@ def test_impossible_adapters(options, message):
 
 def test_adapters_on_adapters_and_names_in_transformers():
     model = adapted()
-    with pytest.raises(ConfigError, match=r"has adapters already; merge\(\) them first"):
+    with pytest.raises(ConfigError, match=r"already has adapters; merge\(\) them first"):
         LowRank(model)
-    with pytest.raises(ConfigError, match="has adapters already"):
+    with pytest.raises(ConfigError, match="already has adapters"):
         LowRank.load(model, ".")
     assert LowRank(model.merge(), 1).base.config == BERT
-    with pytest.raises(CheckpointError, match="names in `peft` only"):
+    with pytest.raises(CheckpointError, match="names only in `peft`"):
         model.to_huggingface(model.parameters)
     assert "classifier.weight" in model.to_huggingface()
 
@@ -312,17 +312,17 @@ def test_folders_that_hold_no_such_adapters(tmp_path):
         LowRank.load(model.base, tmp_path)
     model.save(tmp_path)
     other = adapted(BERT, ("ffn",))
-    with pytest.raises(CheckpointError, match=r"holds other adapters than this model has: LowRank\(query, value"):
+    with pytest.raises(CheckpointError, match=r"has other adapters than this model: LowRank\(query, value"):
         other.load_checkpoint(tmp_path)
-    with pytest.raises(CheckpointError, match="are these the adapters of this model"):
+    with pytest.raises(CheckpointError, match="these are adapters of another model"):
         LowRank.load(make(MODERN, "token", 3), tmp_path)
-    with pytest.raises(CheckpointError, match=r"has the shape \[3\], and this model needs \[5\]"):
+    with pytest.raises(CheckpointError, match=r"has the shape \[3\], but this model needs \[5\]"):
         LowRank.load(make(BERT, "token", 5), tmp_path)
     with pytest.raises(CheckpointError, match="a model of 1 layers cannot have"):
         LowRank.load(make(BERT.replace(num_hidden_layers=1), "token", 3), tmp_path)
     for changes, message in (
-        ({"peft_type": "IA3"}, "adapters of the kind 'IA3'; GlassBERT has 'LORA'"),
-        ({"use_dora": True}, "use_dora is True; GlassBERT can honour only False"),
+        ({"peft_type": "IA3"}, "adapters of the kind 'IA3'; GlassBERT supports 'LORA'"),
+        ({"use_dora": True}, "use_dora is True; GlassBERT supports only False"),
         ({"bias": "all"}, "bias is 'all'"),
     ):
         model.save(tmp_path)
@@ -332,14 +332,14 @@ def test_folders_that_hold_no_such_adapters(tmp_path):
     model.save(tmp_path)
     tensors = load_file(tmp_path / "adapter_model.safetensors")
     save_file({**tensors, "base_model.model.strange": np.zeros(3)}, tmp_path / "adapter_model.safetensors")
-    with pytest.raises(CheckpointError, match=r"nobody here knows the tensors base_model\.model\.strange"):
+    with pytest.raises(CheckpointError, match=r"unknown tensors: base_model\.model\.strange"):
         LowRank.load(model.base, tmp_path)
     broken(tmp_path, lora_alpha="much")
     save_file(tensors, tmp_path / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match="has the rank 2 and lora_alpha 'much'"):
         LowRank.load(model.base, tmp_path)
     (tmp_path / "adapter_model.safetensors").write_bytes(b"123")
-    with pytest.raises(CheckpointError, match="truncated or no safetensors file"):
+    with pytest.raises(CheckpointError, match="truncated or not a safetensors file"):
         LowRank.load(model.base, tmp_path)
 
 

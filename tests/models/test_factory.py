@@ -41,7 +41,7 @@ def test_a_preset_by_name():
     ("arguments", "sentence"),
     [
         ({"name": "bart"}, "unknown model 'bart'; did you mean 'bert'"),
-        ({"name": "bert", "head_type": "binary"}, "has no head to choose"),
+        ({"name": "bert", "head_type": "binary"}, "'bert' has no head; use 'bert_with_head'"),
         ({"name": "bert_with_head", "head_type": "binry"}, "did you mean 'binary'"),
         ({"name": "bert_with_head", "head_type": "binary", "num_labels": 7}, "num_labels 7 does not fit"),
         ({"name": "bert_with_head", "head_type": "multiclass"}, "num_labels of at least 1"),

@@ -113,7 +113,7 @@ def test_pairs_come_in_twos_and_contrastive_ones_belong_together():
         ("multiclass", 3, {"focal_gamma": -1}, "focal_gamma must be a number of at least 0"),
         ("multiclass", 3, {"focal_gamma": 1, "label_smoothing": 0.1}, "choose one of them"),
         ("multiclass", 3, {"positive_weights": [1, 2, 3]}, "positive_weights belongs to binary_cross_entropy"),
-        ("ordinal", 1, {}, "at least 2, the ranks"),
+        ("ordinal", 1, {}, "\\(ranks\\) of at least 2"),
         ("ordinal", 4, {"class_weights": [1, 2, 3, 4]}, "class_weights belongs to cross_entropy"),
         ("span", None, {"label_smoothing": 0.1}, "the loss of a span head has no options"),
         ("token", 3, {"loss": "ordinal"}, "unknown loss 'ordinal' of a token head; choose one of cross_entropy"),

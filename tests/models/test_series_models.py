@@ -102,7 +102,7 @@ def test_logarithms_come_back_as_values():
     series = model.config.series
     assert np.allclose(series.unscaled(series.scaled(VALUES)), VALUES)
     assert (model.head.decode(model.predict(VALUES)) > 0).all()
-    with pytest.raises(InputError, match=r"at \(1, 3\) is 0; this model learned logarithms"):
+    with pytest.raises(InputError, match=r"at \(1, 3\) is 0; this model was trained on logarithms"):
         bad = VALUES.copy()
         bad[1, 3] = 0
         model.predict(bad)
@@ -165,7 +165,7 @@ def test_classes_of_series_come_for_free():
         ({"scale": 0.0}, "scale of a series must be above 0"),
         ({"mean": float("nan")}, "mean of a series must be a finite number"),
         ({"loss": "cross_entropy"}, "unknown loss 'cross_entropy' of a forecast head"),
-        ({"target_mean": [1.0, 1.0, 1.0]}, "a forecast is scaled as its series is"),
+        ({"target_mean": [1.0, 1.0, 1.0]}, "a forecast is scaled by the mean and scale of its series"),
         ({"huber_delta": 2.0}, "huber_delta belongs to huber"),
     ],
 )
@@ -175,7 +175,7 @@ def test_what_cannot_be_made_is_named(options, sentence):
 
 
 def test_words_and_values_are_told_apart():
-    with pytest.raises(ConfigError, match="how many values of the past"):
+    with pytest.raises(ConfigError, match="the number of past values"):
         create_model("bert_with_head", head_type="forecast", horizon=3, config=MINI, engine="numpy")
     with pytest.raises(ConfigError, match="lays the tokens of a window side by side"):
         create_model("bert_with_head", head_type="binary", pooling="flatten", config=MINI, engine="numpy")
@@ -188,9 +188,9 @@ def test_words_and_values_are_told_apart():
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        (VALUES[:, :11], r"takes the shape \[batch, 12\], got \[5, 11\]"),
+        (VALUES[:, :11], r"the shape must be \[batch, 12\], got \[5, 11\]"),
         (VALUES[0], r"got \[12\]"),
-        (VALUES[:0], "no window was given"),
+        (VALUES[:0], "give at least one window"),
         (np.where(VALUES[2, 5] == VALUES, np.nan, VALUES), r"at \(2, 5\) is nan"),
         (np.where(VALUES[2, 5] == VALUES, np.inf, VALUES), r"at \(2, 5\) is inf"),
         (VALUES.astype(str), "must be numbers"),
@@ -204,7 +204,7 @@ def test_values_that_do_not_fit(values, sentence):
 
 
 def test_nothing_stands_beside_the_windows():
-    with pytest.raises(InputError, match="have no attention_mask"):
+    with pytest.raises(InputError, match="leave attention_mask out"):
         forecaster().predict(VALUES, np.ones((5, 12)))
     with pytest.raises(InputError, match=r"labels must have the shape \(5, 3\)"):
         forecaster().loss(VALUES, FUTURE[:, :2])
