@@ -25,10 +25,10 @@ def test_a_sum_is_written_as_it_is_read():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no objective; write a sum such as 'mlm' or 'mlm.0.5.nsp' of mlm, nsp, sop"),
-        ("mlm+poem", "'poem' is no objective"),
-        ("mlm+0*sop", "'0' in .* is no weight; it must be a number above 0"),
-        ("1e*mlm", "is no weight"),
+        ("", "'' is not an objective; write a sum such as 'mlm' or 'mlm.0.5.nsp' of mlm, nsp, sop"),
+        ("mlm+poem", "'poem' is not an objective"),
+        ("mlm+0*sop", "'0' in .* is not a weight; it must be a number above 0"),
+        ("1e*mlm", "is not a weight"),
         ("mlm+mlm", "names an objective twice"),
     ],
 )
@@ -40,7 +40,7 @@ def test_bad_sums(text, message):
 def test_an_objective_that_the_head_cannot_answer():
     model = make()
     with pytest.raises(
-        TrainingError, match=r"'nsp' needs the head 'pair', and this model's head is 'mlm'.*'pretraining'"
+        TrainingError, match=r"'nsp' needs the head 'pair', but this model's head is 'mlm'.*'pretraining'"
     ):
         TrainingStep(model, AdamW(model), objective="mlm+nsp")
     with pytest.raises(InputError, match="no head"):
@@ -129,5 +129,5 @@ def test_evaluation_of_nothing():
         evaluate(make(), [])
     with pytest.raises(InputError, match="nothing to evaluate"):
         evaluate(make(), [{"input_ids": ids, "labels": np.full_like(labels, -100)}])
-    with pytest.raises(InputError, match="a batch has 'label'; known are input_ids"):
+    with pytest.raises(InputError, match="a batch has 'label'; known fields are input_ids"):
         evaluate(make(), [{"input_ids": ids, "label": labels}])

@@ -13,7 +13,7 @@ from glassbert.evaluation.measures import Check, failed
 from glassbert.evaluation.subject import Subject
 from glassbert.models.model import Model
 from glassbert.training.evaluate import evaluation_mode
-from glassbert.training.overfit import overfit_one_batch
+from glassbert.training.step import overfit_one_batch
 from glassbert.training.step_results import module_of
 
 FIRST_LOSS_TOLERANCE = 0.15  # of ln V
