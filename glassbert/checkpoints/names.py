@@ -1,7 +1,7 @@
 """Name tables: which tensors of a file hold each of our parameters, and matching the tensors of a file by them.
 
-A table maps our name, a template, to an `Entry` of names in the file. `{layer}` stands for 0, 1, 2, ..., `{part}` for
-weight and bias, and `{core}` for the prefix of the encoder inside a model with a head ("bert." or "model.").
+A table maps our name, a template, to an `Entry` of names in the file. `{layer}` is 0, 1, 2, ..., `{part}` is "weight"
+or "bias", and `{core}` is the prefix of the encoder inside a model with a head ("bert." or "model.").
 The same table is used for reading and writing.
 """
 

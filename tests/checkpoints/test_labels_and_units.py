@@ -64,7 +64,7 @@ def test_names_that_do_not_fit(head: Any, labels: int, names: Any, message: str,
     assert not (tmp_path / "x").exists()
 
 
-def test_the_tokenizer_travels_along(tmp_path: Path) -> None:
+def test_the_tokenizer_is_saved_too(tmp_path: Path) -> None:
     tokenizer = WordPieceTokenizer.train(["the old tree stands"] * 3, vocab_size=23)
     tiny(MINI, "token", 3).save(tmp_path, tokenizer=tokenizer)
     assert load_tokenizer(tmp_path).fingerprint == tokenizer.fingerprint
@@ -79,13 +79,15 @@ def regression(config: glassbert.EncoderConfig, outputs: int = 1, **options: Any
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_a_file_for_transformers_answers_in_the_units_of_the_labels(family: str, outputs: int, tmp_path: Path) -> None:
+def test_a_file_for_transformers_has_outputs_in_the_units_of_the_labels(
+    family: str, outputs: int, tmp_path: Path
+) -> None:
     mean, scale = [[2.5], [2.5, -100.0]][outputs - 1], [[1.25], [1.25, 40.0]][outputs - 1]
     model = regression(CONFIGS[family], outputs, target_mean=mean, target_scale=scale)
     assert model.head is not None
     expected = model.head.decode(model.predict(IDS))
     model.save(tmp_path)
-    plain = regression(CONFIGS[family], outputs)  # whoever knows nothing of mean and scale
+    plain = regression(CONFIGS[family], outputs)  # without mean and scale
     stored = load_file(tmp_path / "model.safetensors")
     assert all(np.array_equal(stored[name], values) for name, values in model.to_huggingface().items())
     for name, value in model.parameters.items():

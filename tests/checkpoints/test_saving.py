@@ -178,7 +178,7 @@ def test_sizes_of_shards(size: int | str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", ["much", 0, -3, "5 parsecs", ""])
-def test_sizes_that_are_none(size: int | str, tmp_path: Path) -> None:
+def test_invalid_sizes(size: int | str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="max_shard_size"):
         save_model(tiny(), tmp_path / "x", max_shard_size=size)
     assert not (tmp_path / "x").exists()

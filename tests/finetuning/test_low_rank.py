@@ -1,4 +1,4 @@
-"""Low-rank adaptation: what learns, what stands still, merging, and the files of adapters."""
+"""Low-rank adaptation: trained and frozen parameters, merging, and the files of adapters."""
 
 import json
 
@@ -23,7 +23,7 @@ EVERY = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 
 
 def adapted(config=BERT, targets=("query", "value"), head="token", labels=3, spread=True, rank=2, **options):
-    """A model with adapters, B not zero, so that nothing is hidden by it."""
+    """A model with adapters and B not zero, so that no error is hidden."""
     model = LowRank(make(config, head, labels, **options), rank, 3.0, targets)
     if spread:
         rng = np.random.default_rng(4)
@@ -43,7 +43,7 @@ def copies(arrays):
 
 
 @EVERY
-def test_it_begins_as_the_model_underneath(config):
+def test_initially_it_computes_the_same_as_the_base_model(config):
     model = adapted(config, ("query", "output", "ffn"), spread=False)
     ids, _, mask = data(config)
     assert model.predict(ids, mask).tobytes() == model.base.predict(ids, mask).tobytes()
@@ -106,7 +106,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_only_adapters_and_head_move_and_are_remembered(way):
+def test_only_adapters_and_head_are_trained_and_have_optimizer_state(way):
     if way == "mlx":
         pytest.importorskip("mlx.core")
     config = BERT.replace(**DROPOUT) if "dropout" in way else BERT
@@ -156,10 +156,10 @@ def test_no_gradient_of_a_whole_matrix_is_formed_but_that_of_the_classifier(monk
     monkeypatch.setitem(KERNELS, "linear_backward", linear)
     model = adapted(BERT, ("output",))
     TrainingStep(model, SGD(model, 0.1))(*data())
-    assert products == [(3, 12)]  # the classifier alone
+    assert products == [(3, 12)]  # only the classifier
 
 
-def test_layers_learn_at_their_own_rates_and_frozen_adapters_stand_still():
+def test_rates_by_layer_and_frozen_adapters():
     model = adapted(BERT)
     optimizer = SGD(model, 0.1, clip=None)
     optimizer.rates = layer_rates(model, decay=0.5, freeze=1)
@@ -171,7 +171,7 @@ def test_layers_learn_at_their_own_rates_and_frozen_adapters_stand_still():
     assert optimizer.rates["layers.1.low_rank.query.a"] == 0.5
 
 
-def test_several_workers_adapt_alike():
+def test_several_workers():
     ids, mask, _ = batch(BERT, lengths=[9, 4, 5, 7], width=9)
     labels = np.where(mask == 1, ids % 3, -100)
 
@@ -204,7 +204,7 @@ def test_several_adapters_share_one_model():
 
 @pytest.mark.parametrize("targets", TARGETS)
 @EVERY
-def test_adapters_survive_a_round_trip(config, targets, tmp_path):
+def test_round_trip_of_adapters(config, targets, tmp_path):
     model = adapted(config, targets, head="sequence", dtype="float32")
     for name in model.fully_trained:
         model.parameters[name] = model.parameters[name] + 1
@@ -255,8 +255,8 @@ def test_the_names_are_those_of_peft(tmp_path):
     assert "model.layers.2.attn.Wqkv" in config["target_modules"]
 
 
-def test_adapters_that_peft_divided_otherwise(tmp_path):
-    """Without our header a module is one adapter, the head may be missing, and scale follows the config."""
+def test_adapters_written_by_peft(tmp_path):
+    """Without our header a module is one adapter, the head may be missing, and the scale is that of the config."""
     model = adapted(MODERN, ("query", "value"), head="sequence", dtype="float32")
     model.save(tmp_path)
     tensors = load_file(tmp_path / "adapter_model.safetensors")
@@ -284,7 +284,7 @@ def test_adapters_that_peft_divided_otherwise(tmp_path):
         ({"targets": ("up", "ffn")}, "name a matrix twice"),
     ],
 )
-def test_impossible_adapters(options, message):
+def test_invalid_options(options, message):
     with pytest.raises(ConfigError, match=message):
         LowRank(make(), **options)
 
@@ -306,7 +306,7 @@ def broken(folder, **changes):
     (folder / "adapter_config.json").write_text(json.dumps({**config, **changes}))
 
 
-def test_folders_that_hold_no_such_adapters(tmp_path):
+def test_folders_without_matching_adapters(tmp_path):
     model = adapted()
     with pytest.raises(CheckpointError, match=r"there is no adapter_config\.json in"):
         LowRank.load(model.base, tmp_path)

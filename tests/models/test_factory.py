@@ -48,19 +48,19 @@ def test_a_preset_by_name():
         ({"name": "bert_with_head", "head_type": "mlm", "config": "tiny"}, "unknown preset 'tiny'"),
     ],
 )
-def test_what_cannot_be_made_is_named(arguments, sentence):
+def test_invalid_arguments(arguments, sentence):
     with pytest.raises(ConfigError, match=sentence):
         create_model(**{"config": SMALL, "engine": "numpy", **arguments})
 
 
-def test_what_a_recipe_says_can_be_said_differently():
+def test_options_of_a_recipe_can_be_replaced():
     ranks = create_from_registry("sst5-bert", config=SMALL, engine="numpy")
     assert ranks.head.loss_name == "ordinal" and ranks.head.num_labels == 5 and ranks.head.pooling == "mean"
     other = create_from_registry("sst5-bert", config=SMALL, pooling="max", num_labels=3, engine="numpy")
     assert other.head.num_labels == 3 and other.head.pooling == "max"
 
 
-def test_recipes_of_ones_own(monkeypatch):
+def test_custom_recipes(monkeypatch):
     monkeypatch.setattr(factory, "REGISTRY", dict(factory.REGISTRY))
     register("mine", lambda **options: BertWithHead(SMALL, "mlm", **options))
     assert create_from_registry("mine", engine="numpy").config == SMALL
