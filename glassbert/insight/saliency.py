@@ -132,10 +132,10 @@ def integrated_gradients(
     while len(pending):
         shares, errors = path.integrals(pending)
         permitted = np.maximum(allowed * (pending[:, 1] - pending[:, 0]), ROUNDING)
-        done_now = (np.abs(errors) <= permitted) | (path.points >= MAX_POINTS)
-        attributions += shares[done_now].sum(0)
-        middle = pending[~done_now].mean(1)
-        pending = np.stack([pending[~done_now, 0], middle, middle, pending[~done_now, 1]], 1).reshape(-1, 2)
+        accurate = (np.abs(errors) <= permitted) | (path.points >= MAX_POINTS)
+        attributions += shares[accurate].sum(0)
+        middle = pending[~accurate].mean(1)
+        pending = np.stack([pending[~accurate, 0], middle, middle, pending[~accurate, 1]], 1).reshape(-1, 2)
     return Integrated(attributions, float(ends[0]), float(ends[1]), path.points)
 
 
