@@ -17,14 +17,14 @@ from glassbert.models.model import Model
 from glassbert.training.distributed import find_workers
 from glassbert.training.optimizers import AdamW
 from glassbert.training.step import TrainingStep
-from glassbert.training.workers import Alone, Workers
+from glassbert.training.workers import SingleWorker, Workers
 
 WAYS = ("overlapped", "afterwards", "apart")
 
 
 def make_step(way: str, workload: Workload, model: Model, workers: Workers) -> Any:
     """A function that runs step i with this worker's share of the batch."""
-    partners = workers if way != "apart" else Alone()
+    partners = workers if way != "apart" else SingleWorker()
     train = TrainingStep(model, AdamW(model, 1e-4), workers=partners)
     share = workload.batch // workers.size
     rows = slice(workers.rank * share, (workers.rank + 1) * share)

@@ -1,7 +1,7 @@
 """A family: how Hugging Face stores one kind of model, as tables of names and of config fields.
 
-A member is one file in `glassbert.families` that registers a `Family`. The mechanism that reads and writes by these
-tables is in this package and depends on no member.
+A module in `glassbert.families` registers a `Family`. This package reads and writes checkpoints by these tables and
+imports none of those modules.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FAMILIES: Registry[Family] = Registry("family")
 
 
 def register_family(family: Family) -> Family:
-    """Enter a family under its name, and its presets."""
+    """Register a family under its name, with its presets."""
     FAMILIES.register(family.name)(family)
     return family
 
 
 class Presets(Mapping[str, EncoderConfig]):
-    """The ready configs of all registered families by name."""
+    """The preset configs of all registered families by name."""
 
     def _all(self) -> dict[str, EncoderConfig]:
         return {name: config for family in FAMILIES.values() for name, config in family.presets.items()}
@@ -46,33 +46,33 @@ PRESETS = Presets()
 
 @dataclass(frozen=True)
 class Family:
-    """How Hugging Face stores one family of models. The heads are "core" (none) and those of `HEADS`."""
+    """How Hugging Face stores one family of models. Heads are "core" (no head) and the keys of `HEADS`."""
 
-    name: str  # of our config, and their model_type
+    name: str  # `family` in our config, `model_type` in theirs
     config_class: type[EncoderConfig]
     architectures: Mapping[str, str] = field(default_factory=dict)  # head -> their class; empty: saved in our layout
-    also_opens: Mapping[str, str] = field(default_factory=dict)  # their other classes that hold one of our heads
+    also_opens: Mapping[str, str] = field(default_factory=dict)  # their other classes that have one of our heads
     core_prefix: str = ""
     core: Table = field(default_factory=dict)
-    heads: Mapping[str, Table] = field(default_factory=dict)  # "mlm_untied" is "mlm" with its own projection, ...
+    heads: Mapping[str, Table] = field(default_factory=dict)  # "mlm_untied": "mlm" with its own decoder weight
     rules: tuple[Rule, ...] = ()
-    # Keys that change what a model computes, and the only values under which it is ours.
-    honoured: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    # For each head: keys that must agree with each other, and what a missing one means.
-    must_agree: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
-    at_least: Mapping[str, int] = field(default_factory=dict)  # fields of ours that may be smaller than theirs can be
-    token_ids: Mapping[str, int] = field(default_factory=dict)  # their defaults, null in a smaller vocabulary
-    renamed: Mapping[str, str] = field(default_factory=dict)  # ends of names in old files
-    not_weights: tuple[str, ...] = ()  # patterns of buffers that are no parameters
-    pretraining_only: tuple[str, ...] = ()  # weights that a file may carry beside any head
-    # A switch of our config that a file without a head does not tell, but this tensor does.
-    told_by_tensor: Mapping[str, str] = field(default_factory=dict)
-    presets: Mapping[str, EncoderConfig] = field(default_factory=dict)  # ready configs by name
-    # The class of a model with this config and head (None: no head), where it has one of its own.
+    # Keys that change what a model computes, and the values that GlassBERT supports.
+    supported_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    # For each head: groups of keys that must be equal, and the default of a missing key.
+    equal_keys: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
+    at_least: Mapping[str, int] = field(default_factory=dict)  # minimum of a field in transformers
+    token_ids: Mapping[str, int] = field(default_factory=dict)  # their defaults; null if the vocabulary is too small
+    renamed: Mapping[str, str] = field(default_factory=dict)  # suffixes of names in old files -> present suffixes
+    not_weights: tuple[str, ...] = ()  # patterns of tensors that are buffers, not parameters
+    pretraining_only: tuple[str, ...] = ()  # weights that a file may contain with any head
+    # Field of our config -> tensor: without a head the field is true if the file has the tensor.
+    inferred_from_tensor: Mapping[str, str] = field(default_factory=dict)
+    presets: Mapping[str, EncoderConfig] = field(default_factory=dict)  # configs by name
+    # The class of a model with this config and head (None: no head).
     class_for: Callable[[EncoderConfig, str | None], type[Model]] = lambda config, head: Model
 
 
-NEVER_OURS = {
+COMMON_KEYS = {
     "auto_map": (None, {}),
     "quantization_config": (None, {}),
     "is_decoder": (None, False),

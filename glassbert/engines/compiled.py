@@ -1,11 +1,11 @@
 """Row loops compiled by Numba, where it is installed (`pip install "glassbert[fast]"`).
 
-NumPy runs one elementary step at a time over a whole array, and every step is a pass over memory that needs the
-interpreter's lock at its end. These loops do all the steps of an operation while a row is in the cache. They are for
-float32; everything else, and machines without Numba, use NumPy's passes, with the same results to rounding.
+NumPy runs one elementwise operation at a time over a whole array; each is a pass over memory and needs the GIL at its
+end. These loops do all steps of an operation while a row is in the cache. They are for float32; other types, and
+machines without Numba, use NumPy, with the same results up to rounding.
 
-Every loop must come out vectorised, or it is slower than what it replaces. Two things prevent that silently: a division
-that could raise (hence `error_model`), and a sum or a maximum that may not be reordered (hence `fastmath`).
+Every loop must be vectorised, or it is slower than NumPy. Two things prevent that without a warning: a division that
+could raise (hence `error_model`), and a sum or maximum that may not be reordered (hence `fastmath`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassbert.ops.activations import INVERSE_SQRT_2PI
 from glassbert.ops.attention import FORBIDDEN
 from glassbert.ops.normal import LIMIT, LOG_ODDS
 
-FAST = {"contract", "reassoc", "nsz", "arcp"}  # sums may be reordered; infinities and NaN keep their meaning
+FAST = {"contract", "reassoc", "nsz", "arcp"}  # sums may be reordered; infinities and NaN are respected
 loop = functools.partial(njit, nogil=True, error_model="numpy", cache=True)
 ZERO, ONE, HALF, INFINITE = np.float32(0.0), np.float32(1.0), np.float32(0.5), np.float32(np.inf)
 MAGNITUDE, SAFE_BITS = np.int32(0x7FFFFFFF), np.float32(SAFE_EXPONENT).view(np.int32)
@@ -43,7 +43,7 @@ LOWEST_SCORE, DENSITY_AT_ZERO = np.float32(FORBIDDEN), np.float32(INVERSE_SQRT_2
 
 @intrinsic
 def float_of_bits(typing_context, bits):
-    """The float32 whose bits these are."""
+    """Reinterpret int32 bits as float32."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -55,7 +55,7 @@ def float_of_bits(typing_context, bits):
 def exponential(x):
     """exp(x) = 2^k · exp(r), with k the nearest integer to x / ln 2 and a polynomial for the rest.
 
-    2^k is k written into the exponent's bits. Beyond float32's range the result is 0 or infinite, as that of exp.
+    2^k is computed by setting the exponent bits to k. Outside the range of float32 the result is 0 or infinite.
     """
     limited = min(max(x, LOWEST), HIGHEST)
     k = np.floor(limited * LOG2E + HALF)
@@ -149,7 +149,7 @@ def transposed(k, scale, out):
 
 @loop()
 def largest_magnitude(bits):
-    """The largest |x| of float32 numbers, as bits: magnitudes and their bits have the same order; NaN is above all."""
+    """The bits of the largest |x| of float32 numbers: bits and magnitudes have the same order, with NaN the largest."""
     largest = np.int32(0)
     for i in range(bits.size):
         largest = max(largest, bits[i] & MAGNITUDE)
@@ -167,7 +167,7 @@ def highest_allowed(row, allowed):
 
 @loop()
 def softmax_of_infinities(row, allowed):
-    """The softmax of a row with NaN or infinities, step by step as the plain operations compute it."""
+    """The softmax of a row with NaN or infinities, computed as in the plain operations."""
     highest = -INFINITE
     for i in range(row.size):
         if not allowed[i]:
@@ -184,10 +184,10 @@ def softmax_of_infinities(row, allowed):
 
 @loop(fastmath=FAST)
 def softmax_in_place(scores, bits, allowed, heads, queries):
-    """Every row [Tk] becomes its softmax over the allowed keys; a row without any becomes zeros.
+    """Replace every row [Tk] by its softmax over the allowed keys; a row without allowed keys by zeros.
 
     scores [B · heads · Tq, Tk], and its bits as int32; allowed [B or 1, Tq or 1, Tk].
-    Small scores need no shift: exp of them neither overflows nor vanishes.
+    Small scores are not shifted by the maximum: their exp neither overflows nor underflows.
     """
     for r in range(len(scores)):
         row = scores[r]
@@ -209,7 +209,7 @@ def softmax_in_place(scores, bits, allowed, heads, queries):
 
 @loop(fastmath=FAST)
 def softmax_backward_in_place(dweights, weights, scale):
-    """dweights becomes the gradient of the scores before their scale."""
+    """Replace dweights by the gradient of the unscaled scores."""
     for r in range(len(weights)):
         d, w = dweights[r], weights[r]
         inner = ZERO
@@ -289,7 +289,7 @@ def layer_norm_in_place(x, gamma, beta, eps):
 
 @loop()
 def adamw(p, g, mean, square, keep1, new1, keep2, new2, rate, epsilon, shrink):
-    """One pass over memory instead of ten; bit by bit the steps of `training/optimizers/adamw.py`."""
+    """One pass over memory instead of ten. The result equals that of `training/optimizers/adamw.py` bit by bit."""
     for i in range(p.size):
         m = mean[i] * keep1 + g[i] * new1
         root = g[i] * new2

@@ -18,7 +18,7 @@ from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, suite
 from glassbert.models.flops import forward_flops, training_flops
 from glassbert.models.memory import MASKED_SHARE
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 from glassbert.training.run_folder import machine_facts
 
 LENGTHS = (8, 16, 32, 64, 128, 256, 512, 1_024, 4_096, 8_192)
@@ -39,7 +39,7 @@ def cost(subject: Subject, options: Options) -> SuiteResult:
     ids = random_rows(subject, rows, length)
     lengths = [n for n in LENGTHS if n <= subject.max_length and (not options.quick or n <= 512)]
     result = SuiteResult(notes=[_machine(subject)])
-    with quietly(model):
+    with evaluation_mode(model):
         passes = timed(lambda: _encode(subject, ids), seconds)
         options.progress(1, len(lengths) + 2, "speed")
         memory = peak_memory(subject, ids)

@@ -23,7 +23,7 @@ from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table
 from glassbert.insight.geometry import anisotropy, intrinsic_dimension, isotropy
 from glassbert.metrics import Undefined, spearman
 from glassbert.tasks.ready import ready_task
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 QUICK_PAIRS = 500
 WORDS = ("king", "water", "river", "happy", "red", "seven", "monday", "france", "walked", "because")
@@ -82,7 +82,7 @@ def sentence_vectors(subject: Subject, texts: Sequence[str], options: Options) -
     vectors = np.empty((len(rows), subject.model.config.hidden_size))
     tokens = np.empty_like(vectors)
     done = 0
-    with quietly(subject.model):
+    with evaluation_mode(subject.model):
         for block in blocks(rows):
             hidden = encoder_output(subject.model, block.ids)
             vectors[block.rows] = hidden.mean(1)

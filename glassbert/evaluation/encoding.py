@@ -17,7 +17,7 @@ from glassbert.models.config import EncoderConfig
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.text.buckets import batches_by_length
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 SHORT, LONG = 12, 24  # tokens
 ROWS = 4
@@ -78,7 +78,7 @@ def layer_states(model: Model, input_ids: Any, attention_mask: Any = None) -> li
     """[batch, length, hidden] for every layer; 0 at padding."""
     checked = check_inputs(model.config, input_ids, attention_mask)
     names = state_names(model.config)
-    with quietly(model):
+    with evaluation_mode(model):
         run = model.run(checked, inference=True, keep=names, skip_padding=True)
         run.encode()
     states = [model.engine.to_numpy(run[name]) for name in names]

@@ -25,7 +25,7 @@ from glassbert.evaluation.subject import Subject
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.models.passes import part_scope
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 TOKENS_AT_ONCE = 8192  # in a pass through the encoder
 SCORES_AT_ONCE = 1 << 23  # logits in memory at a time
@@ -42,7 +42,7 @@ def score(model: Model, ids: np.ndarray, positions: np.ndarray, targets: np.ndar
     part = head.parts["mlm"]
     at_once = max(1, SCORES_AT_ONCE // model.config.vocab_size)
     found = []
-    with quietly(model), using_threads(model.engine.threads):
+    with evaluation_mode(model), using_threads(model.engine.threads):
         run = model.run(check_inputs(model.config, ids), inference=True)
         hidden, scope = run.encode(), part_scope(part, run.head_scope())
         for begin in range(0, len(positions), at_once):

@@ -1,4 +1,4 @@
-"""The family: one file a member, with its config, its differences from BERT and its Hugging Face key map."""
+"""Model families: one module each, with its config, its models and its tables of Hugging Face names."""
 
 from glassbert.families import bert, modernbert
 

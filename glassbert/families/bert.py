@@ -1,7 +1,7 @@
 """BERT: learned positions, token types, post-norm blocks, exact GELU, biases everywhere, a pooler.
 
-The other members are described by what differs from this one. Mini-BERT and Larger-BERT are configs of it: no token
-types, ReLU, no norm after the embeddings but one after the last block, and an untied projection to the vocabulary.
+Other families are described by their differences from this one. Mini-BERT and Larger-BERT are configs of this family:
+no token types, ReLU, a norm after the last block instead of after the embeddings, and an untied decoder.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from glassbert.checkpoints.family import CLASSIFIER, NEVER_OURS, SHARED_RULES, Family, register_family
+from glassbert.checkpoints.family import CLASSIFIER, COMMON_KEYS, SHARED_RULES, Family, register_family
 from glassbert.checkpoints.fields import activation, falls_back, follows, same
 from glassbert.checkpoints.names import one, stacked
 from glassbert.models.config import EncoderConfig
@@ -74,7 +74,7 @@ LARGER_BERT_CONFIG = MINI_BERT_CONFIG.replace(
 
 
 class BertCore(Model):
-    """A classic BERT encoder: forward gives hidden states."""
+    """A classic BERT encoder; forward returns hidden states."""
 
     def __init__(self, config: EncoderConfig | None = None, **options: Any):
         super().__init__(config or BertConfig.get_base_config(), **options)
@@ -91,7 +91,7 @@ class BertWithHead(Model):
 
 
 class MiniBERT(BertWithHead):
-    """3 layers of 192: small enough to train on a laptop while you watch."""
+    """3 layers of 192: small enough to train on a laptop in minutes."""
 
     def __init__(self, config: EncoderConfig = MINI_BERT_CONFIG, **options: Any):
         super().__init__(config, "mlm", **options)
@@ -125,7 +125,7 @@ BERT_TIED = {
 BERT_UNTIED = {
     **BERT_MLM,
     "head.decoder.weight": one("cls.predictions.decoder.weight"),
-    # transformers 5 computes with decoder.bias and leaves predictions.bias idle; in 4 they are one.
+    # transformers 5 uses decoder.bias and ignores predictions.bias; in transformers 4 they are one tensor.
     "head.decoder.bias": one("cls.predictions.decoder.bias", copies=("cls.predictions.bias",)),
 }
 BERT_PAIR = {"head.pair.classifier.{part}": one("cls.seq_relationship.{part}")}
@@ -170,7 +170,7 @@ BERT = register_family(
             "sequence": CLASSIFIER,
             "token": CLASSIFIER,
             "span": {"head.classifier.{part}": one("qa_outputs.{part}")},
-            "embedding": {},  # here and below: they have no class with this head
+            "embedding": {},  # transformers has no class with this head or the next
             "forecast": {},
         },
         rules=(
@@ -183,12 +183,12 @@ BERT = register_family(
             same("attention_dropout", "attention_probs_dropout_prob"),
             falls_back("classifier_dropout", "classifier_dropout", "hidden_dropout_prob"),
         ),
-        honoured={**NEVER_OURS, "position_embedding_type": (None, "absolute")},
+        supported_values={**COMMON_KEYS, "position_embedding_type": (None, "absolute")},
         at_least={"type_vocab_size": 1},
         renamed={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
         not_weights=("embeddings.position_ids", "embeddings.token_type_ids"),
         pretraining_only=("pooler.dense.{part}", "cls.seq_relationship.{part}"),
-        told_by_tensor={"pooler": "pooler.dense.weight"},
+        inferred_from_tensor={"pooler": "pooler.dense.weight"},
         presets={
             "mini": MINI_BERT_CONFIG,
             "larger": LARGER_BERT_CONFIG,

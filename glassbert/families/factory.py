@@ -1,4 +1,4 @@
-"""Models by name: the factory for any encoder with any head, and a registry of ready recipes."""
+"""Create models by name: any encoder with any head, and a registry of recipes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NAMED: dict[str, Callable[..., Model]] = {"mini-bert": MiniBERT, "larger-bert": 
 
 
 def model_names() -> list[str]:
-    """What `create_model` takes: every family, bare and with a head, and the two models of our own."""
+    """The names for `create_model`: every family with and without a head, "mini-bert" and "larger-bert"."""
     families = [name for family in FAMILIES for name in (family, family + WITH_HEAD)]
     return [*families, *NAMED]
 
 
 def default_config(family: str) -> EncoderConfig:
-    """The base size of a family."""
+    """The config of the base size of a family."""
     config_class = FAMILIES[family].config_class
     return config_class.get_base_config() if hasattr(config_class, "get_base_config") else config_class()
 
@@ -41,24 +41,25 @@ def create_model(
     pooling: str | None = None,
     **options: Any,
 ) -> Model:
-    """An encoder by name ("bert", "modernbert") or with a head ("bert_with_head", "modernbert_with_head").
+    """Create an encoder ("bert", "modernbert"), or one with a head ("bert_with_head", "modernbert_with_head").
 
     head        "mlm", "pretraining", "token", "span", "binary", "multiclass", "multilabel", "regression", "ordinal",
                 "embedding", "forecast", or "sequence" with a `loss` of your choice; `head_type` is the same argument
-    num_labels  classes, labels, ranks, or the numbers that a regression gives (1)
-    horizon     how many values a forecast gives
-    pooling     "cls" (through BERT's pooler where the config has one), "mean", "max", "attention"; a forecast also
-                takes "flatten", all tokens side by side
-    config      another config, or the name of a preset
+    num_labels  number of classes, labels, ranks, or outputs of a regression (1)
+    horizon     number of values of a forecast
+    pooling     "cls" (through BERT's pooler if the config has one), "mean", "max", "attention"; for a forecast also
+                "flatten", all tokens concatenated
+    config      a config, or the name of a preset
 
-    Options of the loss come by their names: class_weights, positive_weights, label_smoothing, focal_gamma, temperature,
-    target_mean, target_scale, huber_delta. With a `window` the encoder reads series instead of words; patch, stride,
-    centre, divide, shortcut, mean and scale describe how (`glassbert.models.series`). All of it is saved with it.
+    Options of the loss are keyword arguments: class_weights, positive_weights, label_smoothing, focal_gamma,
+    temperature, target_mean, target_scale, huber_delta. With a `window` the encoder reads series instead of words;
+    patch, stride, centre, divide, shortcut, logarithm, mean and scale are its options (`glassbert.models.series`). All
+    options are saved with the model.
     """
     if name not in model_names():
         raise ConfigError(unknown("model", name, model_names()))
     if head is not None and head_type is not None and head != head_type:
-        raise ConfigError(f"head is {head!r} and head_type {head_type!r}; both mean the same, so give one of them")
+        raise ConfigError(f"head is {head!r} and head_type {head_type!r}; they are the same argument, so give only one")
     head = head if head is not None else head_type
     if isinstance(options.get("config"), str):
         if options["config"] not in PRESETS:
@@ -70,7 +71,7 @@ def create_model(
     if name in NAMED:
         if head is not None or pooling is not None or num_labels is not None:
             raise ConfigError(
-                f"{name!r} has the head 'mlm'; create_model('bert_with_head', config='mini') takes another"
+                f"{name!r} has the head 'mlm'; for another head use create_model('bert_with_head', config='mini')"
             )
         return NAMED[name](**options)
     family = name.removesuffix(WITH_HEAD)
@@ -80,7 +81,7 @@ def create_model(
         config = with_series(config, SeriesConfig.from_dict(series))
     if not name.endswith(WITH_HEAD):
         if head is not None or pooling is not None:
-            raise ConfigError(f"{name!r} has no head to choose; {family + WITH_HEAD!r} has")
+            raise ConfigError(f"{name!r} has no head; use {family + WITH_HEAD!r}")
         return FAMILIES[family].class_for(config, None)(config, **options)
     head = head or "mlm"
     if head not in head_names():
@@ -88,7 +89,7 @@ def create_model(
     if head == "forecast":
         num_labels = _horizon(horizon if num_labels is None else num_labels)
     elif horizon is not None:
-        raise ConfigError(f"a {head} head makes no forecast; horizon belongs to 'forecast'")
+        raise ConfigError(f"a {head} head makes no forecast; horizon is an argument of the head 'forecast'")
     kind = resolve_head(head, num_labels, options.get("loss")).kind
     if pooling is not None and not hasattr(HEADS[kind], "pooling"):
         raise ConfigError(f"pooling makes one vector of a sequence, which the head {head!r} does not use")
@@ -98,7 +99,7 @@ def create_model(
     return BertWithHead(config, head, 0 if num_labels is None else num_labels, **options)
 
 
-# Every option of a recipe can be replaced: create_from_registry("sst5-bert", pooling="attention").
+# Options of a recipe can be replaced: create_from_registry("sst5-bert", pooling="attention").
 on_bert = partial(create_model, "bert_with_head")
 on_modernbert = partial(create_model, "modernbert_with_head")
 REGISTRY: dict[str, Callable[..., Model]] = {
@@ -122,7 +123,7 @@ REGISTRY: dict[str, Callable[..., Model]] = {
 
 
 def create_from_registry(name: str, **options: Any) -> Model:
-    """A ready recipe by its name; `register` adds your own."""
+    """Create a model by the name of a recipe; `register` adds recipes."""
     if name not in REGISTRY:
         raise ConfigError(unknown("recipe", name, REGISTRY))
     return REGISTRY[name](**options)
@@ -131,7 +132,7 @@ def create_from_registry(name: str, **options: Any) -> Model:
 def register(name: str, recipe: Callable[..., Model]) -> None:
     """Make `recipe` available as create_from_registry(name)."""
     if name in REGISTRY:
-        raise ConfigError(f"there is a recipe {name!r} already; choose another name")
+        raise ConfigError(f"there is already a recipe {name!r}; choose another name")
     REGISTRY[name] = recipe
 
 

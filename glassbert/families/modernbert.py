@@ -1,10 +1,10 @@
-"""ModernBERT: rotary positions, pre-norm blocks, GeGLU, no biases, and attention that is local in two layers of three.
+"""ModernBERT: rotary positions, pre-norm blocks, GeGLU, no biases, and local attention in two of three layers.
 
 Differs from BERT in
     positions       rotary instead of learned; no token types
     blocks          the norm is before each branch and after the last block; the first has none before its attention
-    feed-forward    GeGLU: one half of a wider space gates the other
-    attention       layers see 64 tokens to each side, every third layer sees all of them
+    feed-forward    GeGLU: one half of the hidden features gates the other
+    attention       layers attend to 64 tokens on each side, every third layer attends to all tokens
     biases          none but that of the decoder
     classifiers     dense, activation and norm before the classifier; no pooler
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from glassbert.checkpoints.family import CLASSIFIER, NEVER_OURS, SHARED_RULES, Family, register_family
+from glassbert.checkpoints.family import CLASSIFIER, COMMON_KEYS, SHARED_RULES, Family, register_family
 from glassbert.checkpoints.fields import (
     GLOBAL,
     LOCAL,
@@ -32,7 +32,7 @@ from glassbert.models.model import Model
 
 @dataclass(frozen=True, kw_only=True)
 class ModernBertConfig(EncoderConfig):
-    """ModernBERT: rotary positions, pre-norm, GeGLU, no biases, two layers in three see a window of 128 tokens."""
+    """ModernBERT: rotary positions, pre-norm, GeGLU, no biases, a window of 128 tokens in two of three layers."""
 
     family: str = "modernbert"
     vocab_size: int = 50_368
@@ -66,7 +66,7 @@ class ModernBertConfig(EncoderConfig):
 
 
 class ModernBertCore(Model):
-    """A ModernBERT encoder: forward gives hidden states."""
+    """A ModernBERT encoder; forward returns hidden states."""
 
     def __init__(self, config: EncoderConfig | None = None, **options: Any):
         super().__init__(config or ModernBertConfig.get_base_config(), **options)
@@ -86,8 +86,8 @@ MODERN_TIED = {
 }
 MODERN_UNTIED = {**MODERN_TRANSFORM, "head.decoder.{part}": one("decoder.{part}")}
 
-# attention_dropout: transformers drops attention weights and the attention's output with it, GlassBERT the weights.
-# Our hidden_dropout would drop the output of the feed-forward layer as well, so it stays out of the translation.
+# attention_dropout: transformers applies it to the attention weights and to the attention's output, GlassBERT only to
+# the weights. Our hidden_dropout also applies to the feed-forward output, so it is not translated.
 MODERNBERT = register_family(
     Family(
         name="modernbert",
@@ -116,7 +116,7 @@ MODERNBERT = register_family(
             "core": {},
             "mlm": MODERN_TIED,
             "mlm_untied": MODERN_UNTIED,
-            "pretraining": MODERN_TIED,  # they have no class with a pair head: a file gives the rest
+            "pretraining": MODERN_TIED,  # transformers has no class with a pair head: a file has only the MLM part
             "pretraining_untied": MODERN_UNTIED,
             "sequence": {**MODERN_TRANSFORM, **CLASSIFIER},
             "token": {**MODERN_TRANSFORM, **CLASSIFIER},
@@ -143,9 +143,9 @@ MODERNBERT = register_family(
             rope_theta("global_rope_theta", GLOBAL),
             rope_theta("local_rope_theta", LOCAL),
         ),
-        # The published files say position_embedding_type "absolute", which transformers never reads for this family.
-        honoured={**NEVER_OURS, "rope_scaling": (None, {}), "classifier_pooling": (None, "cls", "mean")},
-        must_agree=dict.fromkeys(
+        # Published files have position_embedding_type "absolute", which transformers ignores for this family.
+        supported_values={**COMMON_KEYS, "rope_scaling": (None, {}), "classifier_pooling": (None, "cls", "mean")},
+        equal_keys=dict.fromkeys(
             ("mlm", "pretraining", "sequence", "token", "span"),
             ((("classifier_activation", "hidden_activation"), "gelu"),),
         ),

@@ -23,7 +23,7 @@ from glassbert.finetuning.rows import Progress
 from glassbert.metrics import METRICS, Scores, get_metric, tune_thresholds
 from glassbert.metrics.inputs import as_weights, check_lengths
 from glassbert.models.model import Model
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 BATCH_TOKENS = 8_192
 COMPILED_MULTIPLE = 16  # row lengths on an engine that compiles: fewer lengths, fewer compilations
@@ -73,7 +73,7 @@ def row_outputs(
     multiple = COMPILED_MULTIPLE if model.engine.compiles else 1
     multiple = min(multiple, model.config.max_position_embeddings)
     done = 0
-    with quietly(model):
+    with evaluation_mode(model):
         for units in batches_longest_first(lengths, batch_tokens // examples.group):
             batch = {name: values for name, values in examples.inputs(units, multiple).items() if name != "labels"}
             output = model.engine.to_numpy(model.predict(**batch)).astype(np.float64)

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.insight.aims import Aim, answering_head
+from glassbert.insight.aims import Aim, explained_head
 from glassbert.insight.inputs import LoadedModel
 from glassbert.insight.states import Lens, logit_lens
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 from glassbert.training.fill_mask import MASK, encode_masked, readable
 
 
@@ -113,10 +113,10 @@ class WholeText:
         self.loaded = loaded
         if not text.strip():
             raise InputError("the text is empty; there is no text to explain an answer about")
-        self.head: Any = answering_head(loaded.model).head
+        self.head: Any = explained_head(loaded.model).head
         self.ids = np.array([loaded.tokenizer.encode(text).ids])
         _check_length(loaded, self.ids)
-        with quietly(loaded.model):
+        with evaluation_mode(loaded.model):
             output = loaded.model.engine.to_numpy(loaded.model.predict(self.ids))
         # A regression output is no probability, so the temperature does not apply to it.
         self.temperature = 1.0 if self.head.loss_name == "mean_squared_error" else loaded.temperature

@@ -17,14 +17,14 @@ from glassbert.insight.inputs import TextBatch
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.ops import AttentionPattern
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 OnProgress = Callable[[], object]  # called after every batch
 
 
 def attention_maps(model: Model, input_ids: Any, attention_mask: Any = None) -> np.ndarray:
     """Attention weights of every layer and head, [layers, B, heads, T, T] float32, without dropout."""
-    with quietly(model):
+    with evaluation_mode(model):
         cache = model.run(check_inputs(model.config, input_ids, attention_mask))
         cache.encode()
         names = [f"layers.{layer}.attention.weights" for layer in range(model.config.num_hidden_layers)]

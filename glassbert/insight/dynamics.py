@@ -28,7 +28,7 @@ from glassbert.insight.states import word_states
 from glassbert.metrics import linear_cka
 from glassbert.models.model import Model
 from glassbert.training.checkpointing import find_snapshots
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 from glassbert.training.history import History
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.step_results import module_of
@@ -53,7 +53,7 @@ def gradient_flow(
     cache_names = {"embeddings": "embeddings.d_output"}
     cache_names |= {f"layers.{i}": f"layers.{i}.d_output" for i in range(model.config.num_hidden_layers)}
     for batch in batches:
-        with quietly(model):
+        with evaluation_mode(model):
             loss, cache = model.loss(**batch, trace=True)
             gradients = model.backward(cache)
         losses.append(float(loss))

@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.insight.aims import Aim, answering_head
+from glassbert.insight.aims import Aim, explained_head
 from glassbert.insight.answers import Answer, LayerAnswers, MaskedText, WholeText
 from glassbert.insight.inputs import LoadedModel
 from glassbert.insight.pruning import without_heads
 from glassbert.insight.saliency import (
+    ForwardBackward,
     Integrated,
-    Looked,
     baseline_ids,
     embedding_sums,
+    forward_backward,
     integrated_gradients,
-    look,
     scores,
 )
 from glassbert.training.fill_mask import readable
@@ -118,15 +118,15 @@ def explain(
     top, heads    how many answers and how many attention heads to report
     on_progress   called after every forward or backward pass
     """
-    part = answering_head(loaded.model)
+    part = explained_head(loaded.model)
     query = MaskedText(loaded, text, mask) if part.head.kind == "mlm" else WholeText(loaded, text)
     answers = query.answers(query.position)
     chosen = answers[0] if answer is None else query.find_answer(answer)
     aim = query.aim(chosen)
     model, ids, tokenizer = loaded.model, query.ids, loaded.tokenizer
     sums = embedding_sums(model, ids)
-    looked = look(model, sums, aim)
-    change, effects = _head_effects(loaded, sums, aim, looked, heads, on_progress)
+    reference = forward_backward(model, sums, aim)
+    change, effects = _head_effects(loaded, sums, aim, reference, heads, on_progress)
     baseline = baseline_ids(ids, tokenizer.mask_id, tokenizer.special_ids)
     return Prediction(
         model=loaded.name,
@@ -138,7 +138,7 @@ def explain(
         score=query.score_description(chosen),
         other_masks={position: query.answers(position)[:top] for position in query.other_positions},
         integrated=integrated_gradients(model, ids, baseline, aim, on_progress),
-        gradient_x_input=(sums * looked.gradient)[0].sum(-1),
+        gradient_x_input=(sums * reference.gradient)[0].sum(-1),
         change_without_head=change,
         heads=effects,
         layers=query.layers(chosen),
@@ -146,17 +146,24 @@ def explain(
 
 
 def _head_effects(
-    loaded: LoadedModel, sums: np.ndarray, aim: Aim, looked: Looked, count: int, on_progress: Callable[[], object]
+    loaded: LoadedModel,
+    sums: np.ndarray,
+    aim: Aim,
+    reference: ForwardBackward,
+    count: int,
+    on_progress: Callable[[], object],
 ) -> tuple[np.ndarray, list[HeadEffect]]:
     """The change of the score without each head, [layers, heads], and details of the `count` largest changes."""
     model = loaded.model
 
     def value(layer: int, head: int, name: str) -> np.ndarray:
-        return np.asarray(model.engine.to_numpy(looked.cache[f"layers.{layer}.attention.{name}"]), np.float64)[0, head]
+        return np.asarray(model.engine.to_numpy(reference.cache[f"layers.{layer}.attention.{name}"]), np.float64)[
+            0, head
+        ]
 
     change = np.zeros((model.config.num_hidden_layers, model.config.num_attention_heads))
     for layer, head in np.ndindex(*change.shape):
-        change[layer, head] = scores(without_heads(model, [(layer, head)]), sums, aim)[0] - looked.scores[0]
+        change[layer, head] = scores(without_heads(model, [(layer, head)]), sums, aim)[0] - reference.scores[0]
         on_progress()
     effects = []
     for index in np.argsort(-np.abs(change), axis=None, kind="stable")[:count]:

@@ -20,7 +20,7 @@ from glassbert.metrics import linear_cka
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.tasks.alignment import align_words
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 
 def hidden_states(
@@ -28,7 +28,7 @@ def hidden_states(
 ) -> dict[str, np.ndarray]:
     """[B, T, H] by name. With `normed`, the final norm of the encoder (if any) is applied to every layer."""
     config, engine = model.config, model.engine
-    with quietly(model):
+    with evaluation_mode(model):
         cache = model.run(check_inputs(config, input_ids, attention_mask), trace=True, kernels=engine.kernels)
         cache.encode()
     last = config.num_hidden_layers - 1

@@ -1,4 +1,4 @@
-"""Checks of token ids, masks and the like, or of windows of values, before anything is computed."""
+"""Checks of the inputs of a model: token ids, masks, positions, or windows of values."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def check_inputs(
     position_ids: Any = None,
     memory: Any = None,
 ) -> dict[str, Any]:
-    """The inputs as integer arrays [B, T], or an `InputError` that names the first thing that does not fit.
+    """The inputs as integer arrays [B, T]; an invalid input raises `InputError`.
 
-    A model of series takes windows of values [B, W] in place of ids, and nothing beside them.
+    A model of series takes windows of values [B, W] instead of ids, and no other inputs.
     """
     if config.series is not None:
-        beside = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "segment_ids": segment_ids,
+        others = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "segment_ids": segment_ids,
                   "position_ids": position_ids, "memory": memory}  # fmt: skip
-        for name, given in beside.items():
+        for name, given in others.items():
             if given is not None:
-                raise InputError(f"windows of values are all of one length and have no {name}; leave it out")
+                raise InputError(f"a model of series takes only windows of values; leave {name} out")
         return {"windows": check_windows(config.series, input_ids), "ids": None, "mask": None, "types": None,
                 "segments": None, "positions": np.arange(config.series.tokens)[None]}  # fmt: skip
     ids = _integers("input_ids", input_ids)
     if ids.ndim != 2:
         raise InputError(f"input_ids must have the shape [batch, length], got {list(ids.shape)}")
     if ids.size == 0:
-        raise InputError(f"input_ids hold no token: the shape is {list(ids.shape)}")
+        raise InputError(f"input_ids are empty: the shape is {list(ids.shape)}")
     _in_range("input_ids", ids, config.vocab_size, "the vocabulary")
     length = ids.shape[1]
     past = 0 if memory is None else _check_memory(config, memory, len(ids))
@@ -85,7 +85,7 @@ def check_inputs(
                 f"position_ids must have the shape {list(ids.shape)} or [1, {length}], got {list(positions.shape)}"
             )
         _in_range("position_ids", positions, config.max_position_embeddings, "the positions")
-    elif segments is not None and config.positions != "rotary":  # rotary positions are relative: any start serves
+    elif segments is not None and config.positions != "rotary":  # rotary positions are relative
         positions = positions_in_segments(segments) + config.position_offset
     checked = {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
     if pairs is not None:
@@ -96,7 +96,7 @@ def check_inputs(
 
 
 def default_positions(config: EncoderConfig, ids: np.ndarray, past: int = 0) -> np.ndarray:
-    """[1, T] from 0; with an offset [B, T], which counts real tokens from the offset and puts padding before it."""
+    """Positions [1, T] from 0. With an offset [B, T]: real tokens count from the offset, padding gets offset - 1."""
     if not config.position_offset:
         return np.arange(past, past + ids.shape[1])[None]
     real = ids != config.pad_token_id
@@ -105,7 +105,7 @@ def default_positions(config: EncoderConfig, ids: np.ndarray, past: int = 0) -> 
 
 
 def _check_memory(config: EncoderConfig, memory: Any, rows: int) -> int:
-    """The number of earlier tokens in a memory, or an error that says which shape is right."""
+    """The number of earlier tokens in a memory; a wrong shape raises `InputError`."""
     wanted = f"{config.num_hidden_layers} pairs (keys, values) of the shape [{rows}, {config.num_attention_heads}, M, "
     wanted += f"{config.head_size}]"
     pairs = memory if isinstance(memory, (list, tuple)) else ()
@@ -123,28 +123,28 @@ def _check_memory(config: EncoderConfig, memory: Any, rows: int) -> int:
 
 
 def check_windows(series: SeriesConfig, values: Any) -> np.ndarray:
-    """Windows [B, W] on the scale of the series, as float64."""
+    """Check windows [B, W] and return them scaled, as float64."""
     windows = as_array("the values", values)
     if windows.ndim != 2 or windows.shape[1] != series.window:
         raise InputError(
-            f"this model forecasts from windows of {series.window} values, so it takes the shape "
-            f"[batch, {series.window}], got {list(windows.shape)}"
+            f"this model reads windows of {series.window} values: the shape must be [batch, {series.window}], "
+            f"got {list(windows.shape)}"
         )
     if not len(windows):
-        raise InputError("no window was given")
+        raise InputError("the values are empty; give at least one window")
     if windows.dtype.kind not in "iuf":
         raise InputError(f"the values of a series must be numbers, got {windows.dtype}")
     return series.scaled(windows, "value of the windows")
 
 
 def shape_of(checked: Mapping[str, Any]) -> tuple[int, int]:
-    """Rows and tokens of checked inputs."""
+    """The numbers of rows and tokens of checked inputs."""
     given = checked["ids"] if checked["ids"] is not None else checked["windows"]
     return len(given), checked["positions"].shape[1]
 
 
 def positions_in_segments(segments: np.ndarray) -> np.ndarray:
-    """Every document of a packed row counts its tokens from 0."""
+    """Positions that start from 0 in every document of a packed row."""
     starts = np.ones(segments.shape, np.bool_)
     starts[:, 1:] = segments[:, 1:] != segments[:, :-1]
     index = np.broadcast_to(np.arange(segments.shape[1]), segments.shape)
@@ -152,7 +152,7 @@ def positions_in_segments(segments: np.ndarray) -> np.ndarray:
 
 
 def as_array(name: str, values: Any) -> np.ndarray:
-    """What the user gave as an array, or an `InputError` where its rows differ in length."""
+    """The values as an array; rows of different lengths raise `InputError`."""
     if values is None:
         raise InputError(f"{name} must be an array of numbers, got None")
     try:
@@ -179,5 +179,5 @@ def _same_shape(name: str, array: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 def _in_range(name: str, array: np.ndarray, limit: int, of_what: str) -> None:
     if array.min() < 0 or array.max() >= limit:
-        place = tuple(int(i) for i in np.argwhere((array < 0) | (array >= limit))[0])
-        raise InputError(f"{name} has {int(array[place])} at {place}, outside {of_what} (0 to {limit - 1})")
+        index = tuple(int(i) for i in np.argwhere((array < 0) | (array >= limit))[0])
+        raise InputError(f"{name} has {int(array[index])} at {index}, outside {of_what} (0 to {limit - 1})")

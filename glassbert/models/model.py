@@ -48,7 +48,7 @@ class Layer:
 
 
 class Model:
-    """An encoder and, if asked, a head.
+    """An encoder with or without a head.
 
     config       which encoder, as a config or preset (`glassbert.PRESETS`)
     head         "mlm", "binary", "multiclass", "token", "span", "embedding", ... (`glassbert.head_names()`), or None
@@ -342,7 +342,7 @@ class Model:
     def save(self, folder: str | Path, **options: Any) -> None:
         """Write safetensors and config.json, in Hugging Face's layout where it has one for this model.
 
-        labels     names for the outputs of a head, for whoever opens the model
+        labels     names for the outputs of a head (id2label)
         tokenizer  a tokenizer whose files travel along
         """
         from glassbert.checkpoints import save_model

@@ -300,7 +300,7 @@ class HeadLoss:
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
     ) -> Array:
         parts = head.parts.values()
-        return _sum([head_loss(p.head, hidden, batch, p.own(targets), part_scope(p, scope)) for p in parts])
+        return _sum([head_loss(p.head, hidden, batch, p.select_targets(targets), part_scope(p, scope)) for p in parts])
 
     def backward(self, head: Head, dloss: Any, scope: Scope) -> Array:
         return _sum([head_loss_backward(part.head, dloss, part_scope(part, scope)) for part in head.parts.values()])

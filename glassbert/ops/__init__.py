@@ -1,4 +1,4 @@
-"""The mathematics: one operation a file, forward beside backward, the derivation above them."""
+"""Operations: plain forward and backward functions with their formulas, one module for each operation or group."""
 
 from glassbert.ops.activations import (
     geglu,

@@ -1,9 +1,9 @@
-"""Focal loss: examples that are already classified well count little, so rare and hard ones count more.
+"""Focal loss: examples that are already classified well get a small weight.
 
-    one of many:   L = mean of  -w (1 - p)^γ log p              p: the probability of the right class, w its weight
-    yes or no:     L = mean of  w y f(z) + (1 - y) f(-z)        f(z) = (1 - σ(z))^γ · softplus(-z)
+    classes:       L = mean of  -w (1 - p)^γ log p              p: the probability of the target class, w its weight
+    binary labels: L = mean of  w y f(z) + (1 - y) f(-z)        f(z) = (1 - σ(z))^γ · softplus(-z)
 
-γ = 0 is cross-entropy; a larger one makes the loss smaller and its gradients rarer, not only differently spread.
+γ = 0 is cross-entropy. A larger γ also makes the loss and its gradients smaller in total.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from glassbert.arrays import Array, namespace
 from glassbert.ops.losses import IGNORED, as_dtype, in_full, sigmoid, softplus
 from glassbert.ops.registry import operation
 
-TINY = 1e-30  # instead of 1 - p where p is 1 to the last digit
+TINY = 1e-30  # replaces 1 - p if p rounds to 1
 
 
 @operation
@@ -47,7 +47,7 @@ def focal_loss_backward(dloss: Array, state: Any) -> Array:
 
         dz = w (1 - p)^γ · (1 + γ p (-log p) / (1 - p)) · (softmax(z) - onehot) / count
 
-    The second factor is how the first one moves: forgetting it treats (1 - p)^γ as a constant.
+    The factor in parentheses comes from the derivative of (1 - p)^γ.
     """
     belief, log_p, rest, weight, count, gamma = state
     xp = namespace(belief)
@@ -59,7 +59,7 @@ def focal_loss_backward(dloss: Array, state: Any) -> Array:
 def binary_focal_loss(
     logits: Array, targets: Array, gamma: float, positive_weights: Sequence[float] | None = None
 ) -> tuple[Array, Any]:
-    """One yes-or-no question per entry; `positive_weights` [columns] weigh the answer yes."""
+    """One binary label per entry; `positive_weights` [columns] weight positive targets."""
     xp = namespace(logits)
     logits = in_full(logits)
     valid = targets != IGNORED
@@ -76,7 +76,7 @@ def binary_focal_loss(
 
 @operation
 def binary_focal_loss_backward(dloss: Array, state: Any) -> Array:
-    """σ' = σ (1 - σ) and softplus' = σ, and f(-z) turns the sign:
+    """σ' = σ (1 - σ) and softplus' = σ, and f(-z) changes the sign:
 
     f'(z) = -(1 - σ)^γ · (γ σ · softplus(-z) + 1 - σ)
     """

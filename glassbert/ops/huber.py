@@ -1,7 +1,7 @@
 """The Huber loss: squared for small errors, linear for large ones, so that outliers do not dominate.
 
 huber(d) = d² / 2                   where |d| ≤ δ
-           δ · (|d| - δ / 2)        beyond: the line that continues the parabola         d = output - target
+           δ · (|d| - δ / 2)        otherwise: the tangent of the parabola at δ         d = output - target
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ def huber_loss(outputs: Array, targets: Array, delta: float = 1.0) -> tuple[Arra
 
 @operation
 def huber_loss_backward(dloss: Array, state: Any) -> Array:
-    """The slope is the error itself, and never steeper than δ:  clip(d, -δ, δ)."""
+    """The slope is the clipped error, clip(d, -δ, δ)."""
     near, count = state
     return near * as_dtype(dloss / count, near)

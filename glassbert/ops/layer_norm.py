@@ -29,7 +29,7 @@ def layer_norm_backward(dy: Array, state: Any) -> tuple[Array, Array, Array | No
 
         dx = rstd · (g - mean(g) - x̂ · mean(g · x̂))      with g = dy · gamma
 
-    gamma belongs inside both means; outside them it is right only while gamma is 1.
+    gamma must be inside both means; outside it is correct only if gamma is 1.
     """
     x_hat, rstd, gamma, has_beta = state
     rows = tuple(range(dy.ndim - 1))

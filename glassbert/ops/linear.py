@@ -1,4 +1,4 @@
-"""The linear map, where nearly all of BERT's arithmetic happens.
+"""The linear map, which takes nearly all of BERT's operations.
 
     y = x Wᵀ + b          x [..., I]; W [O, I]; b [O]; y [..., O]
 

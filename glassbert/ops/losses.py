@@ -1,11 +1,11 @@
-"""The losses, and the choice of the rows that they are taken over. Each loss is a mean over its targets.
+"""Losses, and the selection of the rows that are scored. Each loss is a mean over its targets.
 
     cross_entropy:         mean over rows of  log Σ_j exp(z_j) - z_target
     binary_cross_entropy:  mean of            max(z, 0) - z y + log(1 + exp(-|z|))
     mean_squared_error:    mean of            (z - y)²
 
-A target of -100 is ignored, in the loss and in the gradient. Every mean divides by the number of targets that count,
-also where classes have weights: so the loss of a batch is the same however the batch is cut into parts.
+A target of -100 is ignored, in the loss and in the gradient. Every mean divides by the number of targets that are
+not ignored, also with class weights: so the loss of a batch does not depend on how the batch is cut into parts.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def attention_pool(x: Array, mask: Array | None, query: Array) -> tuple[Array, A
     if mask is not None:
         scores = xp.where(mask != 0, scores, xp.array(FORBIDDEN, dtype=scores.dtype))
     weights = softmax(in_full(scores))[0].astype(x.dtype)
-    if mask is not None:  # a row of padding alone would spread its weight evenly
+    if mask is not None:  # otherwise a row of only padding would get equal weights
         weights = weights * (mask != 0)
     return (weights[:, None] @ x)[:, 0], (x, weights, query)
 
@@ -86,7 +86,7 @@ def attention_pool_backward(dy: Array, state: Any) -> tuple[Array, Array]:
         dw = x dy              dscores = softmax'(dw)
         dx = w dyᵀ + dscores qᵀ / √H          dq = Σ x · dscores / √H
 
-    Gives dx and dq.
+    Returns dx and dq.
     """
     x, weights, query = state
     scale = x.shape[-1] ** -0.5

@@ -2,12 +2,11 @@
 
 An operation is two plain functions marked with `@operation`: `name` and `name_backward`. Both have one contract:
 
-    y, state = name(inputs...)               state: everything that the backward needs, in a form of its own choice
+    y, state = name(inputs...)               state: everything that the backward needs, of any type
     d_inputs = name_backward(dy, state)      one gradient for each differentiable input, in their order
 
-The mark enters the function into `OPERATIONS` and returns it unchanged: calling `ops.layer_norm` runs what is written
-there. Engines choose between these functions and kernels of their own (`glassbert.engines.kernels`); tests and
-`glassbert check` enumerate the table, so that no operation is forgotten.
+The decorator registers the function in `OPERATIONS` and returns it unchanged. Engines choose between these functions
+and their own kernels (`glassbert.engines.kernels`); tests and `glassbert check` run over the whole table.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def operation(function: Function) -> Function:
     name = function.__name__
     known = OPERATIONS.get(name)
     if known is not None and known.__module__ != function.__module__:
-        raise ConfigError(f"there is an operation {name!r} already, in {known.__module__}; choose another name")
+        raise ConfigError(f"there is already an operation {name!r} in {known.__module__}; choose another name")
     OPERATIONS[name] = function
     return function
 
@@ -38,7 +37,7 @@ def operation_names() -> list[str]:
 
 
 def backward_of(name: str) -> Callable[..., Any]:
-    """The plain backward of an operation, or an error that says what is missing."""
+    """The plain backward of an operation; raises `ConfigError` if there is none."""
     if name + SUFFIX not in OPERATIONS:
         raise ConfigError(f"operation {name!r} has no backward; write {name}{SUFFIX}(dy, state) and mark it @operation")
     return OPERATIONS[name + SUFFIX]

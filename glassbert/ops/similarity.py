@@ -1,11 +1,11 @@
-"""Losses over pairs of vectors: near where the meanings are near.
+"""Losses over pairs of embeddings.
 
     unit_length:       x̂ = x / √(x · x + ε)
-    cosine_loss:       mean of  (â · b̂ - y)²                          y: how similar the pair should be, in [-1, 1]
+    cosine_loss:       mean of  (â · b̂ - y)²                          y: the target similarity in [-1, 1]
     contrastive_loss:  mean of  -log softmax_j(â_i · b̂_j / τ) at j = i     (InfoNCE)
 
-In the contrastive loss every other pair of the batch provides a wrong partner, so larger batches ask harder questions,
-and a batch that is cut into parts asks easier ones. A small τ listens to the nearest wrong partners most.
+In the contrastive loss the other pairs of the batch are the negatives: the task is harder in a larger batch, and easier
+if a batch is cut into parts. With a small τ the most similar negatives dominate.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from glassbert.ops.attention import FORBIDDEN
 from glassbert.ops.losses import IGNORED, as_dtype, cross_entropy, cross_entropy_backward, in_full
 from glassbert.ops.registry import operation
 
-EPSILON = 1e-12  # a vector of zeros, as from a row of padding, stays one
+EPSILON = 1e-12  # keeps a vector of zeros (a row of padding) zero
 
 
 @operation
@@ -30,7 +30,7 @@ def unit_length(x: Array) -> tuple[Array, Any]:
 
 @operation
 def unit_length_backward(dy: Array, state: Any) -> Array:
-    """A step along x̂ itself changes only the length, which is gone: that part of dy is taken out.
+    """The length of x has no effect, so the component of dy along x̂ is removed:
 
     dx = (dy - x̂ · (x̂ · dy)) / |x|
     """
@@ -40,7 +40,7 @@ def unit_length_backward(dy: Array, state: Any) -> Array:
 
 @operation
 def cosine_loss(first: Array, second: Array, targets: Array) -> tuple[Array, Any]:
-    """first and second [N, H], targets [N]: the squared distance of the cosine from what it should be."""
+    """first and second [N, H], targets [N]: the mean squared difference of cosine and target."""
     (a, a_state), (b, b_state) = unit_length(first), unit_length(second)
     xp = namespace(a)
     valid = targets != IGNORED
@@ -51,7 +51,7 @@ def cosine_loss(first: Array, second: Array, targets: Array) -> tuple[Array, Any
 
 @operation
 def cosine_loss_backward(dloss: Array, state: Any) -> tuple[Array, Array]:
-    """(d²)' = 2 d, and in the product of two unit vectors each is the other's slope."""
+    """(d²)' = 2 d, and the gradient of â · b̂ is b̂ at â and â at b̂."""
     difference, count, a_state, b_state = state
     slope = (2.0 * difference * as_dtype(dloss / count, difference))[:, None]
     return unit_length_backward(slope * b_state[0], a_state), unit_length_backward(slope * a_state[0], b_state)
@@ -59,7 +59,7 @@ def cosine_loss_backward(dloss: Array, state: Any) -> tuple[Array, Array]:
 
 @operation
 def contrastive_loss(first: Array, second: Array, targets: Array, temperature: float) -> tuple[Array, Any]:
-    """Which of the batch's second vectors belongs to this first one? A pair whose target is -100 takes no part."""
+    """Cross-entropy of choosing the matching second vector for every first one. Pairs with target -100 are ignored."""
     (a, a_state), (b, b_state) = unit_length(first), unit_length(second)
     xp = namespace(a)
     valid = targets != IGNORED  # [N]
@@ -74,7 +74,7 @@ def contrastive_loss(first: Array, second: Array, targets: Array, temperature: f
 def contrastive_loss_backward(dloss: Array, state: Any) -> tuple[Array, Array]:
     """Cross-entropy over a product: dS from its gradient, then dâ = dS b̂ / τ and db̂ = dSᵀ â / τ.
 
-    A second vector is pulled by its partner and pushed by all the others; forgetting the others leaves half of db̂.
+    A second vector gets a gradient from all rows of S, not only from that of its own pair.
     """
     choice, a_state, b_state, temperature = state
     dscores = cross_entropy_backward(dloss, choice) / temperature

@@ -132,7 +132,7 @@ def tiled_attention(
             new_maximum = scores.max(-1, keepdims=True)
             if maximum is not None:
                 new_maximum = xp.maximum(maximum, new_maximum)
-            # A query that has met no key yet is still at FORBIDDEN; relative to 0 its exponentials vanish.
+            # A query without an allowed key so far has the maximum FORBIDDEN; with base 0 its exponentials are 0.
             base = xp.where(new_maximum <= FORBIDDEN / 2, xp.zeros_like(new_maximum), new_maximum)
             scores -= base
             weights = xp.exp(scores)

@@ -26,7 +26,7 @@ from glassbert.models.model import Model
 from glassbert.ops.registry import OPERATIONS, SUFFIX
 from glassbert.proof.cases import _CASES, Case, Fixture, case
 from glassbert.proof.layer_cases import IDS, MASK, TINY_BERT
-from glassbert.proof.model_cases import MLM_LABELS, PADDED, Situation, model_fixture
+from glassbert.proof.model_cases import MLM_LABELS, PADDED, ModelSetup, model_fixture
 from glassbert.proof.op_cases import one_input
 from glassbert.training.objectives import OBJECTIVES, Objectives
 from glassbert.training.optimizers import OPTIMIZERS, make_optimizer
@@ -92,8 +92,8 @@ def _operation(rng: np.random.Generator, name: str) -> Fixture:
 
 def _part(rng: np.random.Generator, field: str, name: str, threads: int = 1, checkpointing: bool = False) -> Fixture:
     config = TINY_BERT.replace(hidden_size=8, num_hidden_layers=3, **{field: name})
-    situation = Situation(config, "mlm", labels=MLM_LABELS, inputs=PADDED, checkpointing=checkpointing)
-    return model_fixture(rng, situation, threads=threads)
+    setup = ModelSetup(config, "mlm", labels=MLM_LABELS, inputs=PADDED, checkpointing=checkpointing)
+    return model_fixture(rng, setup, threads=threads)
 
 
 def _family(rng: np.random.Generator, config_class: Any) -> Fixture:
@@ -103,7 +103,7 @@ def _family(rng: np.random.Generator, config_class: Any) -> Fixture:
     dropouts = {name: 0.0 for name in config_class.__dataclass_fields__ if name.endswith("_dropout")}
     dropouts.pop("span_dropout", None)
     config = config.replace(**narrow, **dropouts)
-    return model_fixture(rng, Situation(config, "mlm", labels=MLM_LABELS, inputs=PADDED), threads=2)
+    return model_fixture(rng, ModelSetup(config, "mlm", labels=MLM_LABELS, inputs=PADDED), threads=2)
 
 
 def _example(owner: Any, name: str, what: str) -> dict[str, Any]:
@@ -118,22 +118,22 @@ def _example(owner: Any, name: str, what: str) -> dict[str, Any]:
 
 def _head(rng: np.random.Generator, name: str) -> Fixture:
     given = _example(HEADS[name], name, "head")
-    situation = Situation(
+    setup = ModelSetup(
         TINY_BERT.replace(pooler=False), name, num_labels=given.get("num_labels", 0), labels=given["labels"],
         inputs=PADDED,
     )  # fmt: skip
-    return model_fixture(rng, situation)
+    return model_fixture(rng, setup)
 
 
 def _objective(rng: np.random.Generator, name: str) -> Fixture:
     """The loss of an objective over a small model, by its own loss and backward."""
     objective = OBJECTIVES[name]
     given = _example(objective, name, "objective")
-    situation = Situation(TINY_BERT, objective.part, num_labels=given.pop("num_labels", 0))
-    fixture = model_fixture(rng, situation)
+    setup = ModelSetup(TINY_BERT, objective.part, num_labels=given.pop("num_labels", 0))
+    fixture = model_fixture(rng, setup)
 
     def function(engine: Any, parameters: Any) -> Any:
-        model = situation.model(engine)
+        model = setup.model(engine)
         for key, value in parameters.items():
             model.parameters[key] = value
         objectives = Objectives.of(model.head, name)

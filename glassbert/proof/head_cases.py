@@ -44,7 +44,7 @@ def head_fixture(
 
 
 def batch_with(engine: Any, mask: Any) -> Batch:
-    """A batch of which heads read the mask alone."""
+    """A batch with a mask, the only input that heads read."""
     return Batch(engine.integers(np.arange(5)[None]), mask=None if mask is None else engine.integers(np.asarray(mask)))
 
 

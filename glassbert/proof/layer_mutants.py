@@ -17,7 +17,7 @@ from glassbert.layers.scope import Scope
 from glassbert.models import passes
 from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Encoder
-from glassbert.models.heads import embedding, mlm, pooling, pretraining, sequence, tokens
+from glassbert.models.heads import mlm, pooling, pretraining, sequence, tokens
 from glassbert.proof.mutants import wrong_in
 
 right_embeddings_backward = TokenEmbeddings.backward
@@ -255,12 +255,12 @@ def _(self, doutput, scope):
     return first + 2.0 * second.reshape(first.shape)
 
 
-wrong_in({embedding.EmbeddingHead: "join_pairs"}, "embeddings: the rows of a pair exchange gradients", "embedding")(
+wrong_in({pooling.EmbeddingHead: "join_pairs"}, "embeddings: the rows of a pair exchange gradients", "embedding")(
     staticmethod(lambda first, second: np.stack([second, first], 1))
 )
 
 
-wrong_in({embedding.EmbeddingHead: "join_pairs"}, "embeddings: pairs laid out one half after the other", "embedding")(
+wrong_in({pooling.EmbeddingHead: "join_pairs"}, "embeddings: pairs laid out one half after the other", "embedding")(
     staticmethod(lambda first, second: np.concatenate([first, second]))
 )
 

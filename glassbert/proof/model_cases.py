@@ -54,8 +54,8 @@ def with_frozen_dropout(engine: Any) -> Any:
 
 
 @dataclass
-class Situation:
-    """A model, what it is given, and how it runs. Without labels the output is differentiated, with them the loss."""
+class ModelSetup:
+    """A model, its inputs and its modes. The gradient is that of the loss, or of the output if there are no labels."""
 
     config: EncoderConfig
     head: str | None = None
@@ -85,55 +85,55 @@ class Situation:
         return model
 
 
-def model_fixture(rng: Rng, situation: Situation, **options: Any) -> Fixture:
+def model_fixture(rng: Rng, setup: ModelSetup, **options: Any) -> Fixture:
     """A fixture over all parameters of a model. ReLU models get parameters that keep every unit off its kink."""
     from glassbert.engines import get_engine
 
-    specification = situation.model(get_engine("numpy", "float64", 1)).specification
+    specification = setup.model(get_engine("numpy", "float64", 1)).specification
     models: dict[Any, Model] = {}  # by engine, which it keeps alive
     frozen: dict[str, np.ndarray] = {}
 
     def function(engine: Any, parameters: Mapping[str, Array]) -> tuple[Array, Callable[[Array], Mapping[str, Array]]]:
         if engine not in models:
-            models[engine] = situation.model(engine)
+            models[engine] = setup.model(engine)
         model = models[engine]
         for name, value in parameters.items():
             model.parameters[name] = value
-        if situation.frozen_row is not None:  # the padding row is a constant by definition, so it must not move
+        if setup.frozen_row is not None:  # the padding row is a constant, so it must not change
             table = model.parameters["embeddings.token"]
-            table[situation.frozen_row] = engine.array(frozen["row"])
+            table[setup.frozen_row] = engine.array(frozen["row"])
             model.parameters["embeddings.token"] = table
-        if situation.labels is None:
-            output, cache = model.forward(situation.ids, **situation.inputs)
+        if setup.labels is None:
+            output, cache = model.forward(setup.ids, **setup.inputs)
         else:
-            output, cache = model.loss(situation.ids, situation.labels, **situation.inputs)
+            output, cache = model.loss(setup.ids, setup.labels, **setup.inputs)
         return output, lambda dy: model.backward(cache, dy)
 
     for _attempt in range(50):
         inputs = random_parameters(rng, specification)
-        if situation.frozen_row is not None:
-            frozen["row"] = inputs["embeddings.token"][situation.frozen_row].copy()
-        if situation.config.activation != "relu" or _distance_to_kink(situation, inputs, get_engine) > KINK_MARGIN:
+        if setup.frozen_row is not None:
+            frozen["row"] = inputs["embeddings.token"][setup.frozen_row].copy()
+        if setup.config.activation != "relu" or _distance_to_kink(setup, inputs, get_engine) > KINK_MARGIN:
             break
     return Fixture(inputs, function, entries=ENTRIES, **options)
 
 
-def _distance_to_kink(situation: Situation, parameters: Mapping[str, np.ndarray], get_engine: Any) -> float:
-    """How near to zero the input of any ReLU comes."""
-    model = situation.model(get_engine("numpy", "float64", 1))
+def _distance_to_kink(setup: ModelSetup, parameters: Mapping[str, np.ndarray], get_engine: Any) -> float:
+    """The smallest absolute input of any ReLU."""
+    model = setup.model(get_engine("numpy", "float64", 1))
     model.set_checkpointing(False)
     for name, value in parameters.items():
         model.parameters[name] = value
-    _, cache = model.forward(situation.ids, trace=True, **situation.inputs)
+    _, cache = model.forward(setup.ids, trace=True, **setup.inputs)
     hidden = [name for name in cache if name.endswith((".ffn.hidden", "transform.hidden"))]
     return min(float(np.abs(cache[name]).min()) for name in hidden)
 
 
 def register(subject: str, situation: str, config: EncoderConfig, head: str | None = None, **options: Any) -> None:
-    """`options` go to the Situation where it has them, and to the Fixture otherwise."""
+    """Register a case; `options` are fields of `Fixture` or of `ModelSetup`."""
     fixture_options = {k: options.pop(k) for k in ("around", "threads", "engines_agree", "on_mlx") if k in options}
-    described = Situation(config, head, **options)
-    case("model", subject, situation)(lambda rng: model_fixture(rng, described, **fixture_options))
+    setup = ModelSetup(config, head, **options)
+    case("model", subject, situation)(lambda rng: model_fixture(rng, setup, **fixture_options))
 
 
 PAIRS = np.stack([np.tril(np.ones((5, 5), int)), np.zeros((5, 5), int), np.eye(5, dtype=int)[::-1]])

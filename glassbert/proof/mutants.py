@@ -1,12 +1,11 @@
-"""Planted faults: wrong gradients that people write by mistake, and faults of kernels. Each must be noticed.
+"""Planted faults (mutants): typical mistakes in gradients and in kernels. The cases must detect each of them.
 
 A mutant of an operation replaces its backward in the engine that runs a case (`Engine.with_operations`); one of a layer
-or model replaces a function of it for a while. Both run over the plain operations and are compared with finite
+or model replaces one of its functions temporarily. Both run on the plain operations and are compared with finite
 differences. A mutant of a kernel replaces the kernel and is compared with the plain operation.
 
-`suspects` names the subjects, or the beginnings of the names, of the cases that are run. A mutant that they let pass
-has survived, and that fails the check. `harmless` mutants are right gradients written in another way: flagging one of
-them is a mistake of the checker.
+`suspects` are the subjects, or the prefixes of the names, of the cases to run. If none of them detects the mutant, the
+check fails. `harmless` mutants are correct gradients written in another way; they must not be detected.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Plant = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
 class Mutant(NamedTuple):
-    """A wrong gradient, how to plant it, and where it should be noticed."""
+    """A planted fault: how to plant it, and the cases that should detect it."""
 
     name: str
     suspects: tuple[str, ...]
@@ -36,7 +35,7 @@ class Mutant(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether a mutant was caught, and by which case; for a harmless one, whether anybody flagged it."""
+    """Whether a mutant was detected, and by which case."""
 
     name: str
     caught: bool
@@ -52,13 +51,14 @@ _MUTANTS: dict[str, Mutant] = {}
 
 
 def enter(mutant: Mutant) -> None:
+    """Add a mutant to the table."""
     if mutant.name in _MUTANTS:
-        raise ValueError(f"there is a mutant {mutant.name!r} already")
+        raise ValueError(f"there is already a mutant {mutant.name!r}")
     _MUTANTS[mutant.name] = mutant
 
 
 def wrong(operation: str, name: str, *suspects: str, harmless: bool = False) -> Callable[[Any], Any]:
-    """Enter a function that answers for `operation`, whose own cases are always suspects, after those named here."""
+    """Register a function that replaces `operation`. Its own cases are run after those of `suspects`."""
 
     def register(function: Any) -> Any:
         subjects = (*suspects, operation.removesuffix("_backward"))
@@ -69,7 +69,7 @@ def wrong(operation: str, name: str, *suspects: str, harmless: bool = False) -> 
 
 
 def wrong_kernel(engine: str, operation: str, name: str, *suspects: str) -> Callable[[Any], Any]:
-    """Enter a function that answers for the kernel of `operation` on `engine`."""
+    """Register a function that replaces the kernel of `operation` on `engine`."""
 
     def register(function: Any) -> Any:
         subjects = (*suspects, operation.removesuffix("_backward"))
@@ -80,7 +80,7 @@ def wrong_kernel(engine: str, operation: str, name: str, *suspects: str) -> Call
 
 
 def wrong_in(places: dict[Any, str], name: str, *suspects: str, harmless: bool = False) -> Callable[[Any], Any]:
-    """Enter a function that stands in for the attribute of every module or class in `places`."""
+    """Register a function that replaces the attribute of every module or class in `places`."""
 
     def plant_function(function: Any) -> contextlib.ExitStack:
         stack = contextlib.ExitStack()
@@ -101,8 +101,7 @@ def all_mutants() -> dict[str, Mutant]:
         "op_mutants",
         "loss_mutants",
         "layer_mutants",
-        "series_mutants",
-        "low_rank_mutants",
+        "model_mutants",
         "kernel_mutants",
     ):
         import_module(f"glassbert.proof.{module}")
@@ -110,14 +109,14 @@ def all_mutants() -> dict[str, Mutant]:
 
 
 def suspected(mutant: Mutant) -> list[Case]:
-    """The cases that should notice a mutant, in the order of its suspects."""
+    """The cases that should detect a mutant, in the order of its suspects."""
     cases = all_cases().values()
     found = [c for s in mutant.suspects for c in cases if c.subject == s or (":" in s and c.name.startswith(s))]
     return list(dict.fromkeys(found))
 
 
 def judge(mutant: Mutant) -> Verdict:
-    """Plant the mutant and run one case after another until it is caught."""
+    """Plant the mutant and run its cases until one detects it."""
     for case in suspected(mutant):
         fixture = case.build()
         with mutant.plant(), fixture.around():

@@ -19,13 +19,13 @@ PLAIN, FAST = "plain", "fast"
 TOLERANCE = 1e-6  # float64 against finite differences
 KERNEL_TOLERANCE = {"float64": 1e-10, "float32": 2e-5}  # a kernel against the plain operations, same precision
 FLOAT32_TOLERANCE = 1e-4  # float32, on either engine, against float64
-EVERY_ENTRY = 4_096  # larger tensors than this are sampled even where every entry is asked for
+EVERY_ENTRY = 4_096  # larger tensors are sampled even with --every-entry
 NEGLIGIBLE = 1e-2  # gradients so much smaller than the largest of their case are compared on its scale
 
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What became of one case. Every number is the largest relative error over its tensors; None: not applicable.
+    """The result of one case. Every number is the largest relative error over its tensors; None: not applicable.
 
     error         float64 gradient of the plain operations against finite differences or a complex step
     plain         output and gradients by NumPy's kernels against the plain operations, both float64
@@ -49,7 +49,7 @@ class CaseResult:
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, which knows no infinity."""
+        """As JSON values; infinities become None."""
         values = asdict(self)
         return {k: (None if isinstance(v, float) and not np.isfinite(v) else v) for k, v in values.items()}
 
@@ -104,7 +104,7 @@ def _check(case: Case, use_mlx: bool, every_entry: bool, started: float) -> Case
 
 
 def kernel_fault(fixture: Fixture, engine: Engine) -> str:
-    """What is wrong with the kernels of an engine in this case, beside the plain operations; "" for nothing."""
+    """The difference between the kernels of an engine and the plain operations in this case; "" if they agree."""
     difference = _kernel_difference(engine, fixture)
     if not difference <= KERNEL_TOLERANCE["float32"]:
         return f"kernels and plain operations differ by {difference:.1e}"
@@ -168,7 +168,7 @@ def results_on(engine: Engine, fixture: Fixture) -> dict[str, np.ndarray]:
 
 def gradients_on_mlx(fixture: Fixture) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The case's gradients on MLX: by our backward, and by MLX's own differentiation of our forward."""
-    os.environ.setdefault("MLX_ENABLE_TF32", "0")  # on NVIDIA: products of float32 with all their digits
+    os.environ.setdefault("MLX_ENABLE_TF32", "0")  # on NVIDIA: float32 products in full precision
     import mlx.core as mx
 
     engine = get_engine("mlx")
@@ -185,7 +185,7 @@ def gradients_on_mlx(fixture: Fixture) -> tuple[dict[str, np.ndarray], dict[str,
 
 
 def _largest(found: Mapping[str, np.ndarray], right: Mapping[str, np.ndarray]) -> float:
-    """The largest relative difference of any tensor; infinite where one has the wrong shape or is not finite."""
+    """The largest relative difference of any tensor; infinite if one has the wrong shape or is not finite."""
     norms = {name: float(np.linalg.norm(values)) for name, values in right.items()}
     floor = max(NEGLIGIBLE * max(norms.values()), 1e-30)
     largest = 0.0

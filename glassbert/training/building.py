@@ -68,7 +68,7 @@ class TrainingComponents:
         return inputs, self.step.prepare(**inputs)
 
     def compile_step(self, batch: Any) -> None:
-        """Run a step with and without `watch`, so that the engine compiles both, and restore the previous state.
+        """Run a step with and without `detailed`, so that the engine compiles both, and restore the previous state.
 
         Otherwise the time to compile would shorten the warm-up of a run with a budget in minutes.
         """
@@ -76,7 +76,7 @@ class TrainingComponents:
         parameters, state, steps = model.parameters, optimizer.state, optimizer.steps
         attempts, seed = optimizer.attempts, model.dropout_seed
         averaged = average.parameters if average is not None else None
-        for step.watch in (True, False):
+        for step.detailed in (True, False):
             float(step(**self.inputs(batch)).loss)
         model.parameters, optimizer.state, optimizer.steps = parameters, state, steps
         optimizer.attempts, model.dropout_seed = attempts, seed

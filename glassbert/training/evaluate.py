@@ -1,6 +1,6 @@
-"""Losses and accuracies of a model over many batches, each target counted once.
+"""Losses and accuracies of a model over many batches, averaged over all targets.
 
-Nothing is kept for a backward and dropout is off. On MLX the pass is compiled, and a few batches are submitted ahead.
+Dropout is off and nothing is saved for a backward. On MLX the pass is compiled, and a few batches are submitted ahead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from glassbert.models.heads import pad_rows
 from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
-from glassbert.training.objectives import Measured, Objectives
+from glassbert.training.objectives import ObjectiveResult, Objectives
 
 LABELS = ("labels", "pair_labels")
 IN_FLIGHT = 4  # batches submitted to a device before the first result is read
@@ -29,7 +29,7 @@ IN_FLIGHT = 4  # batches submitted to a device before the first result is read
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`loss` is the weighted sum that was trained on; `losses`, `accuracies` and `counts` are by objective."""
+    """`loss` is the weighted sum of the objectives; `losses`, `accuracies` and `counts` are by objective."""
 
     loss: float
     losses: Mapping[str, float]
@@ -38,12 +38,12 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """That of the first objective; NaN where it has none."""
+        """The accuracy of the first objective that has one, or NaN."""
         return next(iter(self.accuracies.values()), math.nan)
 
     @property
     def perplexity(self) -> float:
-        """exp of the first objective's loss."""
+        """exp of the loss of the first objective."""
         return math.exp(min(next(iter(self.losses.values())), 700.0))
 
     def as_dict(self) -> dict[str, float]:
@@ -55,19 +55,19 @@ class Evaluation:
 def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objectives | None = None) -> Evaluation:
     """Losses and accuracies over all batches together.
 
-    A batch is a mapping of what `model.loss` takes, or an object with these as attributes.
+    A batch is a mapping of arguments of `model.loss`, or an object with these attributes.
     """
     objectives = Objectives.of(model.head, objective)
     head: Any = model.head
-    run = _on_device(model, objectives) if model.engine.compiles else partial(_with_threads, model, objectives)
+    run = _on_device(model, objectives) if model.engine.compiles else partial(_on_numpy, model, objectives)
     counts = np.zeros(len(objectives.names))
     losses = np.zeros(len(objectives.names))
     right: dict[str, float] = {}
-    waiting: list[tuple[np.ndarray, Any]] = []
+    pending: list[tuple[np.ndarray, Any]] = []
 
-    def settle(count: int) -> None:
-        while len(waiting) > count:
-            number, results = waiting.pop(0)
+    def collect(count: int) -> None:
+        while len(pending) > count:
+            number, results = pending.pop(0)
             losses[:] += number * [float(one.loss) for one in results]
             for name, one in zip(objectives.names, results, strict=True):
                 if "accuracy" in one.sums:
@@ -81,11 +81,11 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
             prepared = objectives.prepare(head, labels, shape_of(checked))
             number = objectives.counts(prepared)
             counts += number
-            waiting.append((number, run(checked, prepared)))
-            settle(IN_FLIGHT)
-        settle(0)
+            pending.append((number, run(checked, prepared)))
+            collect(IN_FLIGHT)
+        collect(0)
     if not counts.any():
-        raise InputError("there is nothing to evaluate: no batch has a target")
+        raise InputError("nothing to evaluate: no batch has a target")
     mean = losses / np.maximum(counts, 1)
     of = dict(zip(objectives.names, counts.tolist(), strict=True))
     return Evaluation(
@@ -98,7 +98,7 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
 
 @contextmanager
 def evaluation_mode(model: Model) -> Iterator[None]:
-    """Dropout off; the seed of the next training step's dropout stays as it was."""
+    """Turn dropout off; the training mode and the dropout seed are restored at the end."""
     training, seed = model.training, model.dropout_seed
     model.set_training(False)
     try:
@@ -108,7 +108,6 @@ def evaluation_mode(model: Model) -> Iterator[None]:
         model.dropout_seed = seed
 
 
-quietly = evaluation_mode
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids")
 
 
@@ -117,11 +116,11 @@ def _fields(batch: Any) -> dict[str, Any]:
     found = batch if isinstance(batch, Mapping) else {name: getattr(batch, name, None) for name in names}
     for name in found:
         if name not in names:
-            raise InputError(f"a batch has {name!r}; known are {', '.join(names)}")
+            raise InputError(f"a batch has {name!r}; known fields are {', '.join(names)}")
     return dict(found)
 
 
-def _with_threads(model: Model, objectives: Objectives, checked: dict[str, Any], prepared: Mapping[str, Any]) -> Any:
+def _on_numpy(model: Model, objectives: Objectives, checked: dict[str, Any], prepared: Mapping[str, Any]) -> Any:
     run = model.run(checked, inference=True, skip_padding=True)
     targets = {name: model.on_engine(one) for name, one in prepared.items()}
     return run.loss(objectives, targets, measure=True)
@@ -133,7 +132,7 @@ _COMPILED: weakref.WeakKeyDictionary[Model, dict[str, Any]] = weakref.WeakKeyDic
 def _on_device(model: Model, objectives: Objectives) -> Any:
     import mlx.core as mx
 
-    network = model.network  # not the model: the compiled function outlives it
+    network = model.network  # not the model, which the compiled function would keep alive
 
     def forward(computing: Any, arrays: dict[str, Any], targets: Mapping[str, Any]) -> Any:
         run = Pass(network, Batch(**arrays), computing, inference=True)
@@ -142,11 +141,11 @@ def _on_device(model: Model, objectives: Objectives) -> Any:
     compiled = _COMPILED.setdefault(model, {})
     function = compiled.setdefault(str(objectives), mx.compile(forward))
 
-    def run(checked: dict[str, Any], prepared: Mapping[str, Any]) -> list[Measured]:
+    def run(checked: dict[str, Any], prepared: Mapping[str, Any]) -> list[ObjectiveResult]:
         targets = {name: model.on_engine(pad_rows(one)) for name, one in prepared.items()}
         arrays = {name: value for name, value in vars(model.batch_of(checked)).items() if value is not None}
         found = function(model.computing(model.parameters), arrays, targets)
         mx.async_eval(found)
-        return [Measured(loss, sums) for loss, sums in found]
+        return [ObjectiveResult(loss, sums) for loss, sums in found]
 
     return run

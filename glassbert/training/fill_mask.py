@@ -10,7 +10,7 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.models.model import Model
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 MASK = "[MASK]"
 
@@ -45,7 +45,7 @@ def encode_masked(tokenizer: Any, sentence: str) -> np.ndarray:
 
 def fill_ids(model: Model, tokenizer: Any, ids: np.ndarray, top: int = 5) -> list[list[Answer]]:
     """`fill_mask` for the ids [1, T] of a sentence. Special tokens are never predicted."""
-    with quietly(model):
+    with evaluation_mode(model):
         output = model.predict(ids)
         mlm_output = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head has two outputs
         logits = model.engine.to_numpy(mlm_output)[0].astype(np.float64)  # [T, V]

@@ -14,11 +14,11 @@ from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.training.budget import Allowance, Clock, Interval
 from glassbert.training.display import Display, Status
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 from glassbert.training.fill_mask import encode_masked, fill_ids
 from glassbert.training.history import FORECAST_FROM, forecast_final_loss
 from glassbert.training.log import RunLog
-from glassbert.training.step_results import Watched
+from glassbert.training.step_results import ParameterNorms
 
 LINES = 1_000  # "train" lines in the log of a whole run
 SMOOTHING = 0.97
@@ -111,11 +111,11 @@ class Monitor:
     def inspection_due(self) -> bool:
         return self.inspecting.permits(self.clock.elapsed)
 
-    def inspect(self, inputs: Mapping[str, Any], watched: Watched, metrics: Mapping[str, Any]) -> None:
+    def inspect(self, inputs: Mapping[str, Any], norms: ParameterNorms, metrics: Mapping[str, Any]) -> None:
         """Log gradient norm and update ratio by module, attention entropy by layer, and the metrics of the step."""
         self.log.write(
             "inside", self.status.step, self.clock.elapsed, progress=self.status.progress,
-            gradient_norm=watched.gradient_norms(), update_ratio=watched.update_ratios(),
+            gradient_norm=norms.gradient_norms(), update_ratio=norms.update_ratios(),
             attention_entropy=attention_entropies(self.model, inputs),
             metrics={name: float(value) for name, value in metrics.items()},
         )  # fmt: skip
@@ -178,7 +178,7 @@ def attention_entropies(model: Model, inputs: Mapping[str, Any]) -> dict[str, fl
     Dropout is off, and the random state of the run is not changed.
     """
     few = {name: value[:ENTROPY_ROWS] for name, value in inputs.items() if value is not None and name not in NOT_INPUTS}
-    with quietly(model):
+    with evaluation_mode(model):
         cache = model.run(check_inputs(model.config, **few))
         cache.encode()
         names = [f"layers.{i}" for i in range(model.config.num_hidden_layers)]

@@ -1,12 +1,12 @@
-"""Objectives: what a model is trained on.
+"""Training objectives.
 
 An objective names the targets that it needs, computes a loss from hidden states, and the gradient of the loss at the
-hidden states. Several of them are trained at once as a weighted sum:
+hidden states. Several objectives are trained together as a weighted sum:
 
     loss = Σ wₜ · lossₜ          lossₜ: the mean over the targets of objective t in the whole batch
 
-"mlm+0.5*sop" is such a sum. Because every lossₜ is a mean, a batch that is computed in parts (to save memory, or by
-several workers) must weigh each part by its number of targets: Σⱼ (nₜⱼ / nₜ) lossₜⱼ. `count` gives that number.
+"mlm+0.5*sop" is such a sum. Because every lossₜ is a mean, the parts of a batch that is computed in parts (to save
+memory, or by several workers) are weighted by their number of targets: Σⱼ (nₜⱼ / nₜ) lossₜⱼ. `count` gives that number.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from glassbert.models.passes import head_loss, head_loss_backward, part_scope
 from glassbert.ops import IGNORED
 from glassbert.ops.losses import softplus
 
-Draw = Callable[[str, Array, Array], Array]  # (name of the loss, output, targets) -> targets to use instead
+SampleTargets = Callable[[str, Array, Array], Array]  # (name of the loss, output, targets) -> sampled targets
 
 
-class Measured(NamedTuple):
-    """The result of one objective: its mean loss, and sums over its targets, such as how many were predicted right."""
+class ObjectiveResult(NamedTuple):
+    """The mean loss of one objective, and sums over its targets, such as the number of correct predictions."""
 
     loss: Array
     sums: dict[str, Array]
@@ -74,9 +74,9 @@ class Objective(ABC):
         targets: Mapping[str, Array],
         scope: Scope,
         measure: bool = False,
-        draw: Draw | None = None,
-    ) -> Measured:
-        """`measure` computes the sums as well; `draw` replaces the targets by sampled ones."""
+        sample: SampleTargets | None = None,
+    ) -> ObjectiveResult:
+        """`measure` computes the sums as well; `sample` replaces the targets by sampled ones."""
 
     @abstractmethod
     def backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
@@ -111,8 +111,8 @@ class HeadObjective(Objective):
         targets: Mapping[str, Array],
         scope: Scope,
         measure: bool = False,
-        draw: Draw | None = None,
-    ) -> Measured:
+        sample: SampleTargets | None = None,
+    ) -> ObjectiveResult:
         part, sums = self._part(head), {}
         loss_name = part.head.loss_name
 
@@ -120,10 +120,10 @@ class HeadObjective(Objective):
             if measure and loss_name in MEASURES:  # before the loss, which may overwrite the output
                 name, function = MEASURES[loss_name]
                 sums[name] = function(output, given)
-            return given if draw is None else draw(loss_name, output, given)
+            return given if sample is None else sample(loss_name, output, given)
 
         loss = head_loss(part.head, hidden, batch, targets, part_scope(part, scope), on_output)
-        return Measured(loss, sums)
+        return ObjectiveResult(loss, sums)
 
     def backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
         part = self._part(head)
@@ -134,18 +134,18 @@ class HeadObjective(Objective):
 
 
 def right_choices(output: Array, targets: Array) -> Array:
-    """How many rows have their highest score at the target; an ignored target is below every index."""
+    """The number of rows with the highest score at the target; an ignored target (-100) equals no index."""
     best = output.reshape(-1, output.shape[-1]).argmax(-1)
     return (best == targets).sum()
 
 
 def right_signs(output: Array, targets: Array) -> Array:
-    """How many yes-or-no labels are predicted right."""
+    """The number of binary labels that are predicted correctly."""
     return (((output > 0) == (targets > 0.5)) & (targets != IGNORED)).sum()
 
 
 def right_ranks(output: Array, targets: Array) -> Array:
-    """How many rows have the right rank: the number of steps k with P(rank > k) above one half."""
+    """The number of rows with the correct rank. The predicted rank is the number of k with P(rank > k) > 1/2."""
     log_passed = -softplus(-output).cumsum(-1)
     return ((log_passed > math.log(0.5)).sum(-1) == targets).sum()
 
@@ -160,11 +160,11 @@ OBJECTIVES: Registry[Objective] = Registry("objective", holds_objects=True)
 for _objective in (
     HeadObjective("mlm", "mlm", "labels"),
     HeadObjective("nsp", "pair", "pair_labels"),  # whether the second sentence follows the first
-    HeadObjective("sop", "pair", "pair_labels"),  # whether the two are in their order: the data decide which
+    HeadObjective("sop", "pair", "pair_labels"),  # whether the two are in order; same head as nsp, other data
     *(HeadObjective(name, name, "labels") for name in ("sequence", "token", "span", "embedding", "forecast")),
 ):
     OBJECTIVES.register(_objective.name)(_objective)
-NATURAL = {"pretraining": "mlm+nsp"}  # other heads are trained on the objective of their own name
+DEFAULT_OBJECTIVES = {"pretraining": "mlm+nsp"}  # the default of other heads is the objective of the same name
 
 
 class Objectives:
@@ -183,7 +183,7 @@ class Objectives:
             found = re.fullmatch(r"\s*(?:([0-9.eE-]+)\s*\*)?\s*([a-z_]+)\s*", term)
             if found is None or found[2] not in OBJECTIVES:
                 raise TrainingError(
-                    f"{term.strip()!r} is no objective; write a sum such as 'mlm' or 'mlm+0.5*nsp' "
+                    f"{term.strip()!r} is not an objective; write a sum such as 'mlm' or 'mlm+0.5*nsp' "
                     f"of {', '.join(OBJECTIVES)}"
                 )
             terms.append((OBJECTIVES[found[2]], _weight(found[1], text)))
@@ -193,13 +193,14 @@ class Objectives:
         return cls(terms)
 
     @classmethod
-    def of(cls, head: Head | None, wanted: str | Objectives | None = None) -> Objectives:
-        """What is wanted, or what such a head is trained on by default; checked against the head."""
+    def of(cls, head: Head | None, given: str | Objectives | None = None) -> Objectives:
+        """The given objectives, or the default of the head; raises if they do not fit the head."""
         if head is None:
             raise InputError("this model has no head, so it has no loss to train on")
-        if wanted is None and head.kind not in OBJECTIVES and head.kind not in NATURAL:  # a head of an extension
+        default = DEFAULT_OBJECTIVES.get(head.kind, head.kind)
+        if given is None and default not in OBJECTIVES and head.kind not in DEFAULT_OBJECTIVES:  # of an extension
             return cls([(HeadObjective(head.kind, head.kind, head.needs[0]), 1.0)])
-        found = wanted if isinstance(wanted, Objectives) else cls.parse(wanted or NATURAL.get(head.kind, head.kind))
+        found = given if isinstance(given, Objectives) else cls.parse(given or default)
         for objective, _ in found.terms:
             objective.check(head)
         return found
@@ -223,8 +224,8 @@ class Objectives:
 
     def loss(
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
-    ) -> list[Measured]:
-        """The unweighted result of every objective."""
+    ) -> list[ObjectiveResult]:
+        """The result of every objective, with unweighted losses."""
         return [o.loss(head, hidden, batch, targets[o.name], scope, **options) for o, _ in self.terms]
 
     def backward(self, head: Head, dlosses: Sequence[Array], scope: Scope) -> Array:
@@ -245,5 +246,5 @@ def _weight(written: str | None, text: str) -> float:
     except ValueError:
         weight = 0.0
     if not 0 < weight < float("inf"):
-        raise TrainingError(f"{written!r} in {text!r} is no weight; it must be a number above 0")
+        raise TrainingError(f"{written!r} in {text!r} is not a weight; it must be a number above 0")
     return weight

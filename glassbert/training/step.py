@@ -1,8 +1,8 @@
 """One training step: forward, backward, clip, update.
 
-A logical batch may be larger than what fits into memory: it is cut into micro-batches of `physical_batch` rows whose
-gradients are added up, each weighted by its share of the targets, so that the sum is the gradient of the whole batch.
-Several workers do the same with their shares. NumPy runs a step over threads, in place; MLX compiles it
+A logical batch that does not fit into memory is cut into micro-batches of `physical_batch` rows. Their gradients are
+weighted by their share of the targets and added up, so that the sum is the gradient of the whole batch. Several workers
+do the same with their parts of a batch. NumPy runs a step on threads, in place; MLX compiles it
 (`glassbert.training.compiled_step`).
 
 A step whose loss or gradient is not finite updates nothing; its result has `skipped` set.
@@ -11,7 +11,7 @@ A step whose loss or gradient is not finite updates nothing; its result has `ski
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,12 +22,13 @@ from glassbert.errors import TrainingError
 from glassbert.models.heads import Head
 from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.model import Model
-from glassbert.training.curvature import drawing
+from glassbert.training.curvature import target_sampler
 from glassbert.training.ema import EMA
-from glassbert.training.objectives import Draw, Objectives
+from glassbert.training.objectives import Objectives, SampleTargets
+from glassbert.training.optimizers import AdamW
 from glassbert.training.optimizers.base import Optimizer
-from glassbert.training.step_results import StepResult, Watched
-from glassbert.training.workers import Alone, Workers
+from glassbert.training.step_results import ParameterNorms, StepResult
+from glassbert.training.workers import SingleWorker, Workers
 
 
 class MicroBatch(NamedTuple):
@@ -40,7 +41,7 @@ class MicroBatch(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A batch checked and cut, still in NumPy's memory."""
+    """A batch as checked micro-batches of NumPy arrays."""
 
     micro_batches: list[MicroBatch]
     skip_padding: bool
@@ -54,8 +55,8 @@ class TrainingStep:
 
     objective       a weighted sum such as "mlm+0.5*nsp"; by default that of the head
     physical_batch  rows computed at a time; by default the whole batch
-    workers         the other processes that train this model
-    ema             a moving average of the weights to update
+    workers         the processes that train this model
+    ema             a moving average of the weights, which the step updates
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class TrainingStep:
         self.objectives = Objectives.of(model.head, objective)
         self.head: Head = model.head  # type: ignore[assignment]
         self.physical_batch = physical_batch
-        self.workers = workers or Alone()
+        self.workers = workers or SingleWorker()
         self.ema = ema
-        self.watch = False  # whether steps also report metrics and norms by parameter
+        self.detailed = False  # whether steps also report metrics and norms by parameter
         self._gradients: Any = None
         self._compiled: Any = None
         if model.engine.compiles:
@@ -88,7 +89,7 @@ class TrainingStep:
             self._compiled = CompiledStep(self)
 
     def __call__(self, input_ids: Any, labels: Any = None, attention_mask: Any = None, **more: Any) -> StepResult:
-        """Train on a batch, given as to `prepare`."""
+        """Train on a batch; the arguments are those of `prepare`."""
         return self.run(self.prepare(input_ids, labels, attention_mask, **more))
 
     def prepare(
@@ -103,22 +104,24 @@ class TrainingStep:
         pair_labels: Any = None,
         skip_padding: bool = False,
     ) -> Prepared:
-        """Check and cut a batch; another thread may do this ahead of the step."""
+        """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step."""
         checked = check_inputs(self.model.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         return Prepared(self._cut(checked, {"labels": labels, "pair_labels": pair_labels}), skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:
+        """Train on a prepared batch."""
         self.optimizer.attempts += 1
         if self._compiled is not None:
             return self._compiled(prepared.micro_batches)
         return self._in_place(prepared.micro_batches, prepared.skip_padding)
 
     def wants_curvature(self) -> bool:
+        """Whether this step also gives the optimizer a gradient of sampled labels (`Optimizer.observe`)."""
         every = self.optimizer.curvature_every
         return bool(every) and (self.optimizer.attempts - 1) % every == 0
 
     def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> list[MicroBatch]:
-        """The micro-batches of a batch; what all rows share stays whole."""
+        """The micro-batches of a batch; arrays without a row for every example are not cut."""
         count, length = shape_of(checked)
         size = self.physical_batch or count
         micro_batches = []
@@ -136,20 +139,20 @@ class TrainingStep:
         model, optimizer, workers = self.model, self.optimizer, self.workers
         if self._gradients is None:
             self._gradients = model.new_gradients()
-        counts = workers.sum_(np.sum([one.counts for one in micro_batches], 0))
+        counts = workers.all_reduce(np.sum([one.counts for one in micro_batches], 0))
         dropout = model.draw_dropout()
         if self.wants_curvature():
             scale = np.sqrt(self.objectives.weights * counts)
-            draw = drawing(model.engine, [model.dropout_seed, optimizer.attempts, workers.rank])
-            self._gradients_of(micro_batches, counts, scale, dropout, skip_padding, draw)
+            sample = target_sampler(model.engine, [model.dropout_seed, optimizer.attempts, workers.rank])
+            self._gradients_of(micro_batches, counts, scale, dropout, skip_padding, sample)
             optimizer.observe(self._gradients)
         sums, measured = self._gradients_of(micro_batches, counts, self.objectives.weights, dropout, skip_padding)
-        losses = workers.sum_(sums)
+        losses = workers.all_reduce(sums)
         loss = float(self.objectives.weights @ losses)
         norm = optimizer.gradient_norm(self._gradients)
         skipped = not (math.isfinite(loss) and math.isfinite(norm))
-        before = model.parameters.flat.copy() if self.watch else None
-        metrics = self._metrics(measured, counts)  # the last call that may fail: a lost worker leaves all unchanged
+        before = model.parameters.flat.copy() if self.detailed else None
+        metrics = self._metrics(measured, counts)  # the last call that may fail, before anything changes
         if not skipped:
             optimizer.move(model.parameters, self._gradients, norm)
             if self.ema is not None:
@@ -160,7 +163,7 @@ class TrainingStep:
             skipped,
             dict(zip(self.objectives.names, losses.tolist(), strict=True)),
             metrics,
-            None if before is None else self._watched(before),
+            None if before is None else self._norms(before),
         )
 
     def _gradients_of(
@@ -170,11 +173,11 @@ class TrainingStep:
         weights: np.ndarray,
         dropout: DropoutSource | None,
         skip_padding: bool,
-        draw: Draw | None = None,
+        sample: SampleTargets | None = None,
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """Leave the gradient of Σ weightsₜ · lossₜ in `self._gradients`; returns the losses and what was measured."""
+        """Compute the gradient of Σ weightsₜ · lossₜ into `self._gradients`; returns the losses and the metric sums."""
         model, gradients = self.model, self._gradients
-        gradients.train_only(self.optimizer.learning)
+        gradients.train_only(self.optimizer.trainable)
         gradients.clear()
         losses = np.zeros(len(counts))
         measured: dict[str, float] = {}
@@ -184,13 +187,13 @@ class TrainingStep:
 
             def on_complete(group: str, last: bool = last) -> None:
                 if last:
-                    self.workers.finished(group, gradients)
+                    self.workers.on_complete(group, gradients)
 
             share = one.counts / np.maximum(counts, 1)
             masks = dropout and dropout.from_row(first_row + one.rows.start)
             run = model.run(one.checked, dropout=masks, skip_padding=skip_padding)
             targets = {name: model.on_engine(arrays) for name, arrays in one.targets.items()}
-            results = run.loss(self.objectives, targets, measure=self.watch, draw=draw)
+            results = run.loss(self.objectives, targets, measure=self.detailed, sample=sample)
             dlosses = [model.engine.array(value) for value in weights * share]
             model.backward_into(gradients, run, dloss=dlosses, on_complete=on_complete)
             losses += share * [float(result.loss) for result in results]
@@ -204,11 +207,11 @@ class TrainingStep:
     def _metrics(self, measured: dict[str, float], counts: np.ndarray) -> dict[str, float]:
         if not measured:
             return {}
-        totals = self.workers.sum_(np.array(list(measured.values())))
+        totals = self.workers.all_reduce(np.array(list(measured.values())))
         of = dict(zip(self.objectives.names, np.maximum(counts, 1), strict=True))
         return {name: total / of[name.partition("_")[0]] for name, total in zip(measured, totals.tolist(), strict=True)}
 
-    def _watched(self, before: np.ndarray) -> Watched:
+    def _norms(self, before: np.ndarray) -> ParameterNorms:
         model, names = self.model, tuple(self.model.layout.shapes)
 
         def squares(name: str) -> tuple[float, float, float]:
@@ -218,4 +221,18 @@ class TrainingStep:
             return float(gradient @ gradient), float(update @ update), float(old @ old)
 
         found = np.array(run_together(lambda part: [squares(name) for name in part], [names])[0])
-        return Watched(names, *found.T)
+        return ParameterNorms(names, *found.T)
+
+
+def overfit_one_batch(
+    model: Model, ids: np.ndarray, labels: np.ndarray, mask: np.ndarray, steps: int = 300, learning_rate: float = 1e-3
+) -> Iterator[float]:
+    """Train on the same batch at every step and yield the losses.
+
+    A model with correct gradients reaches a loss near 0. One with a wrong sign, a lost gradient or a leaking mask does
+    not.
+    """
+    step = TrainingStep(model, AdamW(model, learning_rate, weight_decay=0.0))
+    for done in range(steps):
+        step.optimizer.learning_rate = learning_rate * min(1.0, (done + 1) / 20)  # post-norm needs a warm-up
+        yield float(step(ids, labels, mask).loss)

@@ -26,7 +26,7 @@ EXPLAINED = 3  # skipped steps of a run whose cause is searched; later ones are 
 
 
 @dataclass(frozen=True)
-class Watched:
+class ParameterNorms:
     """Sums of squares of a step's gradient, its update and the weights: one value per parameter, ordered as `names`."""
 
     names: tuple[str, ...]
@@ -63,8 +63,8 @@ def module_of(name: str) -> str:
 class StepResult:
     """The loss of the whole batch, the gradient norm before clipping, and whether the update was skipped.
 
-    `losses` has the unweighted loss of every objective. A step with `step.watch = True` also fills `metrics`
-    ("mlm_accuracy") and `watched`.
+    `losses` has the unweighted loss of every objective. A step with `step.detailed = True` also fills `metrics`
+    ("mlm_accuracy") and `norms`.
     """
 
     loss: Any
@@ -72,7 +72,7 @@ class StepResult:
     skipped: Any  # the loss or the norm was not finite: parameters, buffers and counters are unchanged
     losses: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    watched: Watched | None = None
+    norms: ParameterNorms | None = None
 
 
 # ---- steps that are not finite --------------------------------------------------------------------------------------

@@ -223,7 +223,7 @@ class Trainer:
         tokens = self.data.tokens_of(length)
         middle = self.budget.middle_of_step(before, state.step, state.tokens, tokens, self._stride)
         rate = components.optimizer.learning_rate = self.settings.learning_rate * components.schedule(middle)
-        inspecting = components.step.watch = self._inspect_next
+        inspecting = components.step.detailed = self._inspect_next
         with components.costs.measuring("step"), self._save_if_worker_lost():
             result = components.step.run(prepared)
         state.step += 1
@@ -233,9 +233,9 @@ class Trainer:
         self._stride = self.progress - before
         self._pending.append(Pending(state.step, state.tokens, before, self.progress, rate, inputs, result))
         self._read_losses(READ_DELAY if self.model.engine.compiles else 0)
-        if self.leads and inspecting and result.watched is not None:
+        if self.leads and inspecting and result.norms is not None:
             with monitor.inspecting.spending(self.clock):
-                monitor.inspect(inputs, result.watched, result.metrics)
+                monitor.inspect(inputs, result.norms, result.metrics)
         if self.leads and monitor.filling_due():
             monitor.fill_sentence()
         if self.evaluations.due(state.step, before, self.progress) and self.progress < 1:

@@ -1,8 +1,8 @@
 """Workers: several processes that train one model, each on its share of every batch.
 
 The training step needs sums over all workers. A run needs to know which worker writes files (the leader, rank 0), and
-needs the same decisions on all workers. `Alone` implements this for a single process; `glassbert.training.distributed`
-implements it for MPI and for MLX's distributed backends.
+needs the same decisions on all workers. `SingleWorker` implements this for a single process;
+`glassbert.training.distributed` implements it for MPI and for MLX's distributed backends.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Workers(ABC):
     # ---- sums for the training step -------------------------------------------------------------------------------
 
     @abstractmethod
-    def sum_(self, array: Array) -> Array:
+    def all_reduce(self, array: Array) -> Array:
         """The sum over all workers: in place on NumPy, a new lazy array on MLX."""
 
-    def finished(self, module: str, gradients: Gradients) -> None:
+    def on_complete(self, module: str, gradients: Gradients) -> None:
         """Called when the gradients of a module ("layers.3", "head") are complete, so their sum may begin.
 
         The calls come in the order of backward; `sum_gradients` follows when all gradients are complete.
@@ -72,10 +72,10 @@ class Workers(ABC):
     def sum_gradients(self, gradients: Any) -> Any:
         """The gradients summed over all workers: in place on NumPy (one flat buffer), new lazy arrays on MLX."""
         if isinstance(gradients, FlatGradients):
-            self.sum_(gradients.flat)
+            self.all_reduce(gradients.flat)
             gradients.mark_all_full()
             return gradients
-        return {name: self.sum_(gradient) for name, gradient in gradients.items()}
+        return {name: self.all_reduce(gradient) for name, gradient in gradients.items()}
 
     # ---- decisions of the run -------------------------------------------------------------------------------------
 
@@ -148,14 +148,14 @@ def fingerprint(model: Model) -> bytes:
     return digest.digest()
 
 
-class Alone(Workers):
+class SingleWorker(Workers):
     """A single process: every sum is its own array."""
 
     rank = 0
     size = 1
     name = "one process"
 
-    def sum_(self, array: Array) -> Array:
+    def all_reduce(self, array: Array) -> Array:
         return array
 
     def sum_gradients(self, gradients: Any) -> Any:

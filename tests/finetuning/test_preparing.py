@@ -24,7 +24,7 @@ def test_pretrained_encoder_and_new_head(encoder, reviews):
         if not name.startswith("head."):
             np.testing.assert_array_equal(one.parameters[name], values)
     assert not np.array_equal(one.parameters["head.classifier.weight"], two.parameters["head.classifier.weight"])
-    assert any("begin at random" in note for note in ready.notes)
+    assert any("initialised at random" in note for note in ready.notes)
     assert one.config.classifier_pooling == "mean" and one.config.classifier_dropout == 0.1
     assert one.config.hidden_dropout == saved.config.hidden_dropout == 0.0
     assert one.carried_fields["id2label"] == {"0": "good"}

@@ -1,4 +1,4 @@
-"""Configs: the presets' sizes, and sentences for what cannot be."""
+"""Configs: the sizes of the presets, and errors for invalid values."""
 
 import dataclasses
 import math
@@ -115,7 +115,7 @@ def test_a_config_is_frozen_and_goes_into_a_dictionary_and_back():
         ({"skip_first_norm": True}, "skip_first_norm"),
     ],
 )
-def test_an_impossible_config_is_an_error_that_names_the_culprit(changes, sentence):
+def test_an_invalid_config_is_an_error_that_names_the_field(changes, sentence):
     with pytest.raises(ConfigError, match=sentence):
         BERT.replace(**changes)
     with pytest.raises(ConfigError, match=sentence):
@@ -128,7 +128,7 @@ def test_a_numpy_integer_is_an_integer():
 
 
 @pytest.mark.parametrize("initializer", ["normal", "truncated", "depth_scaled"])
-def test_parameters_begin_as_the_config_says(initializer):
+def test_initial_values(initializer):
     config = BERT.replace(hidden_size=48, vocab_size=400, initializer=initializer, initializer_range=0.05)
     model = make(config, spread=False, dtype="float32")
     table = model.parameters["embeddings.token"]

@@ -1,4 +1,4 @@
-"""A pass is freed as soon as nobody holds it: nothing in it may refer back to its cache."""
+"""A pass is freed when its last reference is dropped: it contains no reference cycle."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""What `describe` says a pass keeps, against what a real cache holds."""
+"""The predicted memory of a forward pass against that of a real cache."""
 
 import numpy as np
 import pytest

@@ -6,7 +6,7 @@ import pytest
 import glassbert
 from glassbert import AdamW, Model, TrainingStep
 from glassbert.errors import ConfigError
-from glassbert.proof.model_cases import MLM_LABELS, PADDED, Situation, model_fixture
+from glassbert.proof.model_cases import MLM_LABELS, PADDED, ModelSetup, model_fixture
 from glassbert.proof.referee import check_case
 from tests.models import toy_family
 
@@ -32,9 +32,9 @@ def test_its_gradients_are_right(checkpointing):
         vocab_size=11, hidden_size=8, embedding_size=4, num_hidden_layers=3, num_attention_heads=2, intermediate_size=7,
         max_position_embeddings=8, pad_token_id=None,
     )  # fmt: skip
-    situation = Situation(config, "mlm", labels=MLM_LABELS, inputs=PADDED, checkpointing=checkpointing)
+    setup = ModelSetup(config, "mlm", labels=MLM_LABELS, inputs=PADDED, checkpointing=checkpointing)
     case = glassbert.proof.cases.Case(
-        "toy", "model", "toy", lambda: model_fixture(np.random.default_rng(0), situation, threads=2)
+        "toy", "model", "toy", lambda: model_fixture(np.random.default_rng(0), setup, threads=2)
     )
     result = check_case(case)
     assert result.ok, result.reason

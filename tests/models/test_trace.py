@@ -1,4 +1,4 @@
-"""Names: every activation under one dotted name, its gradient under the same with `d_`, and both of them right."""
+"""Names of traced values: activations, and their gradients with `d_`, are complete and correct."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_without_a_trace_only_what_backward_needs_is_kept():
 
 
 @EVERY
-def test_what_one_block_gives_the_next_one_takes(config):
+def test_the_output_of_a_block_is_the_input_of_the_next(config):
     _, _, cache, _ = traced(config)
     np.testing.assert_array_equal(cache["embeddings.output"], cache["layers.0.input"])
     np.testing.assert_array_equal(cache["embeddings.d_output"], cache["layers.0.d_input"])
@@ -123,7 +123,7 @@ def test_the_gradient_under_a_name_is_the_derivative_of_the_loss_by_that_activat
             for method in ("store", "record"):
                 original = getattr(Cache, method)
                 if method == "store" and not name.endswith((".q", ".k", ".v", ".activated")):
-                    continue  # a recorded value would be moved twice
+                    continue  # a recorded value would be changed twice
 
                 def moving(self, at, value, token_axes=(1,), original=original):
                     return original(self, at, value + shift * direction if at == name else value, token_axes)
@@ -155,7 +155,7 @@ def test_every_name_in_a_cache_can_be_looked_up():
                 cache[name]
 
 
-def test_the_pooled_output_of_an_encoder_is_computed_when_asked_for():
+def test_the_pooled_output_of_an_encoder_is_computed_on_request():
     ids, mask, _ = batch()
     model = make(head=None)
     hidden, cache = model.forward(ids, mask)

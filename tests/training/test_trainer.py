@@ -447,7 +447,7 @@ def test_compiling_a_step_changes_nothing(corpus, tmp_path):
     assert numbers == numbers_after and before.keys() == after.keys()
     for name, array in before.items():
         np.testing.assert_array_equal(array, after[name], err_msg=name)
-    assert not components.step.watch
+    assert not components.step.detailed
 
 
 def test_a_resumed_run_logs_what_has_changed(corpus, tmp_path, monkeypatch):

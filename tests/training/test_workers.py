@@ -10,7 +10,7 @@ from glassbert.families.bert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.training.distributed import find_launch, find_workers
 from glassbert.training.optimizers import AdamW
 from glassbert.training.step import TrainingStep
-from glassbert.training.workers import Alone, Workers
+from glassbert.training.workers import SingleWorker, Workers
 from tests.training.workers_in_threads import together
 
 ROWS, LENGTH, VOCABULARY = 8, 12, 40
@@ -49,7 +49,7 @@ def train(workers: Workers) -> tuple[list[float], np.ndarray]:
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_shares_of_different_weight_give_the_gradient_of_the_batch(size):
-    losses, weights = train(Alone())
+    losses, weights = train(SingleWorker())
     for found in together(size, train):
         np.testing.assert_allclose(found[0], losses, rtol=1e-12)
         np.testing.assert_allclose(found[1], weights, rtol=0, atol=1e-12)
@@ -58,13 +58,13 @@ def test_shares_of_different_weight_give_the_gradient_of_the_batch(size):
 def test_broadcast_gives_everyone_the_leaders_text():
     assert together(3, lambda workers: workers.broadcast(f"runs/mini-{workers.rank} é")) == ["runs/mini-0 é"] * 3
     assert together(2, lambda workers: workers.broadcast("")) == ["", ""]
-    assert Alone().broadcast("runs/mini") == "runs/mini"
+    assert SingleWorker().broadcast("runs/mini") == "runs/mini"
 
 
 def test_decide_returns_the_leaders_exact_values_and_any_flag():
     decided = together(3, lambda w: w.decide([0.1 + w.rank, -1e300], [w.rank == 2, False]))
     assert decided == [([0.1, -1e300], [True, False])] * 3
-    assert Alone().decide([1 / 3], [True]) == ([1 / 3], [True])
+    assert SingleWorker().decide([1 / 3], [True]) == ([1 / 3], [True])
 
 
 def test_the_leader_works_first():
@@ -91,7 +91,7 @@ def test_different_weights_are_detected():
 
 
 def test_a_single_process():
-    with Alone() as workers:
+    with SingleWorker() as workers:
         assert workers.leads and workers.size == 1
         workers.wait_for_all()
         workers.check_weights(make_model(), "now")
@@ -130,7 +130,7 @@ def test_launchers_are_detected(environment, expected):
 )
 def test_a_single_process_has_no_other_workers(environment):
     assert find_launch(environment) is None
-    assert isinstance(find_workers("numpy", environment=environment), Alone)
+    assert isinstance(find_workers("numpy", environment=environment), SingleWorker)
 
 
 def test_numpy_under_mlx_launch_is_refused():

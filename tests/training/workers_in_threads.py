@@ -31,7 +31,7 @@ class ThreadWorkers(Workers):
     def __init__(self, summing: ThreadSum, rank: int):
         self.summing, self.rank, self.size = summing, rank, summing.size
 
-    def sum_(self, array: np.ndarray) -> np.ndarray:
+    def all_reduce(self, array: np.ndarray) -> np.ndarray:
         array[...] = self.summing.sum(self.rank, array)
         return array
 

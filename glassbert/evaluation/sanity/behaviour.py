@@ -13,7 +13,7 @@ from glassbert.evaluation.encoding import LONG, SHORT, encoder_output, in_float6
 from glassbert.evaluation.measures import Check, failed
 from glassbert.evaluation.subject import Subject
 from glassbert.models.model import Model
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 TOLERANCE = 1e-6  # relative, in float64, where rounding is about 1e-15
 MIN_CHANGE = 1e-9  # smaller changes count as none
@@ -67,13 +67,13 @@ def check_tokenizer(subject: Subject) -> Check:
 def check_behaviour(subject: Subject) -> Iterator[Check]:
     """Dropout, determinism, padding, batch, packing, attention. Stops if the output is not deterministic."""
     yield check_dropout(subject)
-    with quietly(subject.model):
+    with evaluation_mode(subject.model):
         repeats = check_repeats(subject, subject.model)
     yield repeats
     if not repeats.passed:
         return
     exact = in_float64(subject.model)
-    with quietly(exact):
+    with evaluation_mode(exact):
         yield check_padding(subject, exact)
         yield check_batch_independence(subject, exact)
         yield check_packing(subject, exact)

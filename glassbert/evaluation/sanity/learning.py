@@ -12,8 +12,8 @@ from glassbert.evaluation.encoding import in_float64, masked_rows
 from glassbert.evaluation.measures import Check, failed
 from glassbert.evaluation.subject import Subject
 from glassbert.models.model import Model
-from glassbert.training.evaluate import quietly
-from glassbert.training.overfit import overfit_one_batch
+from glassbert.training.evaluate import evaluation_mode
+from glassbert.training.step import overfit_one_batch
 from glassbert.training.step_results import module_of
 
 FIRST_LOSS_TOLERANCE = 0.15  # of ln V
@@ -48,7 +48,7 @@ def check_learning(subject: Subject, progress: Callable[..., None] = lambda *_: 
 
 
 def gradients_of(model: Model, batch: dict[str, Any]) -> dict[str, np.ndarray]:
-    with quietly(model):
+    with evaluation_mode(model):
         _, cache = model.loss(**batch, **_pair_labels(model, batch))
         gradients = model.backward(cache)
     return {name: np.array(model.engine.to_numpy(gradients[name]), np.float64) for name in gradients}
@@ -56,7 +56,7 @@ def gradients_of(model: Model, batch: dict[str, Any]) -> dict[str, np.ndarray]:
 
 def check_first_loss(fresh: Model, batch: dict[str, Any], name: str) -> Check:
     expected = math.log(fresh.config.vocab_size)
-    with quietly(fresh):
+    with evaluation_mode(fresh):
         loss = _mlm_loss(fresh, batch)
     if not abs(loss - expected) < FIRST_LOSS_TOLERANCE * expected:
         return failed(
@@ -104,7 +104,7 @@ def check_directions(model: Model, batch: dict[str, Any], name: str) -> Check:
     parts: dict[str, list[str]] = {}
     for parameter in gradients:
         parts.setdefault(module_of(parameter), []).append(parameter)
-    with quietly(exact):
+    with evaluation_mode(exact):
         for part, names in parts.items():
             error = _direction_error(exact, batch, gradients, names, generator)
             if error > MAX_ERROR:
@@ -146,7 +146,7 @@ def _direction_error(
 
 def check_scale(model: Model, batch: dict[str, Any], name: str) -> Check:
     """Activations and gradients of all layers should be of one order of magnitude."""
-    with quietly(model):
+    with evaluation_mode(model):
         _, cache = model.loss(**batch, **_pair_labels(model, batch), trace=True)
         gradients = model.backward(cache)
     layers = range(model.config.num_hidden_layers)

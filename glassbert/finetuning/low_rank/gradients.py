@@ -1,8 +1,8 @@
-"""Gradients of a model whose matrices are W' = W + s B A: what would be the gradient of W' becomes that of A and B.
+"""Gradients of A and B in a model whose matrices are W' = W + s B A.
 
-The encoder knows nothing of A and B. Where it would form the gradient dyᵀ x of a matrix, it hands dy and x over instead
-(`add_factors`), and the chain rule takes one step more. Everything else of the encoder stands still: its gradients are
-not wanted, so they are not computed.
+The encoder computes with W' only. Instead of the gradient dyᵀ x of a matrix it passes dy and x (`add_factors`), from
+which the gradients of A and B follow by the chain rule. The other parameters of the encoder are frozen: their gradients
+are not computed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from glassbert.ops import low_rank_backward
 
 
 class Adapter(NamedTuple):
-    """The change of some rows of one matrix: which, how large, and the names of A and B."""
+    """A low-rank change of some rows of the matrix `weight`; `a` and `b` are the names of A and B."""
 
     target: str
     weight: str
@@ -34,8 +34,8 @@ else:
     Base = object
 
 
-class PassedOn(Base):
-    """Over any kind of gradients."""
+class AdapterGradients(Base):
+    """Mixin for any kind of gradients: collects those of A and B instead of those of the adapted matrices."""
 
     adapters: Adapters
 
@@ -57,19 +57,19 @@ class PassedOn(Base):
         return True
 
 
-class LowRankGradients(PassedOn, Gradients):
+class LowRankGradients(AdapterGradients, Gradients):
     def __init__(self, layout: Layout, adapters: Adapters):
         super().__init__(layout.shapes)
         self.adapters = adapters
 
 
-class FlatLowRankGradients(PassedOn, FlatGradients):
+class FlatLowRankGradients(AdapterGradients, FlatGradients):
     def __init__(self, layout: Layout, dtype: Any, adapters: Adapters):
         self.adapters = adapters
         super().__init__(layout, dtype)
 
 
-class ThreadLowRankGradients(PassedOn, ThreadGradients):
+class ThreadLowRankGradients(AdapterGradients, ThreadGradients):
     def __init__(self, layout: Layout, dtype: Any, adapters: Adapters):
         self.adapters = adapters
         super().__init__(layout, dtype)

@@ -1,10 +1,10 @@
-"""Forecasts: from a window of a series to the values that come next.
+"""Forecasts: from a window of a series to the next values.
 
-    out = dense(tokens side by side, or pooled) [+ shortcut · window in its frame]        [B, horizon]
-    forecast = out · spread + centre                                                      out of the frame again
+    out = dense(concatenated or pooled tokens) [+ shortcut · normalised window]        [B, horizon]
+    forecast = out · spread + centre                                                   undoes the normalisation
 
-The loss is taken on the forecast, not in the frame: there a window that hardly moves would count as much as one that
-moves a lot.
+The loss is computed on the forecast and not on the normalised values, where a nearly constant window would count as
+much as one with large changes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from glassbert.arrays import Array
 from glassbert.errors import ConfigError
 from glassbert.layers.embeddings import frame
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
-from glassbert.models.heads.head import Head
-from glassbert.models.heads.labels import number_labels
+from glassbert.models.heads.head import Head, number_labels
 from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters
 from glassbert.models.series import SeriesConfig
 from glassbert.ops import IGNORED
@@ -27,7 +26,7 @@ FLATTEN = "flatten"
 
 
 class ForecastHead(Head):
-    """The next `num_labels` values of a series."""
+    """Predicts the next `num_labels` values of a series."""
 
     kind = "forecast"
     labelled = True
@@ -40,11 +39,13 @@ class ForecastHead(Head):
         super().__init__(config, num_labels, loss, loss_options)
         if config.series is None:
             raise ConfigError(
-                "a forecast head reads a series, and this encoder reads words; give the window: "
+                "a forecast head reads a series, but this encoder reads words; give a window: "
                 'create_model("bert_with_head", head_type="forecast", horizon=12, window=36)'
             )
         if self.loss_options.target_mean or self.loss_options.target_scale:
-            raise ConfigError("a forecast is scaled as its series is (mean, scale); leave target_mean and -scale out")
+            raise ConfigError(
+                "a forecast is scaled by the mean and scale of its series; leave target_mean and target_scale out"
+            )
 
     @property
     def series(self) -> SeriesConfig:
@@ -60,12 +61,12 @@ class ForecastHead(Head):
         size = self.config.hidden_size * (self.series.tokens if flat else 1)
         parameters = [] if flat else pool_parameters(self.config, self.pooling)
         parameters += linear_parameters("output", size, self.num_labels, True)
-        if self.series.shortcut:  # beginning with zeros: the encoder is heard first
+        if self.series.shortcut:  # initialised with zeros
             parameters += linear_parameters("shortcut", self.series.window, self.num_labels, False, "zeros")
         return parameters
 
     def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        """The values that came next, [B, horizon]; all of them count, also one that happens to be -100."""
+        """The next values, [B, horizon]. All of them count, also one that is equal to -100."""
         targets = self.series.scaled(number_labels(labels, shape[0], self.num_labels), "label")
         targets[targets == IGNORED] = np.nextafter(np.float32(IGNORED), np.float32(0))
         return {"targets": targets}

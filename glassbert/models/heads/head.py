@@ -1,4 +1,4 @@
-"""The base class of heads, the transform that many heads begin with, and heads made of several parts."""
+"""The base class of heads, the transform of many heads, heads made of several parts, and the checks of labels."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ from glassbert.layers.scope import Parameter, Scope, linear_parameters, norm_par
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads.losses import DECODERS, LossOptions, criterion
 from glassbert.models.inputs import as_array
+from glassbert.ops import IGNORED
+
+SMALLEST_MULTIPLE = 64
+PADDING_BITS = 5  # rows are padded by at most 1/32, or to a multiple of SMALLEST_MULTIPLE
 
 
 class Head(ABC):
-    """From hidden states to an output, and from the gradient of the output back to the hidden states.
+    """Computes an output from hidden states, and the gradient at the hidden states from that of the output.
 
-    A head of one's own overrides `parameters`, `prepare_labels`, `forward` and `backward`.
+    A custom head overrides `parameters`, `prepare_labels`, `forward` and `backward`.
     """
 
     kind: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ("labels",)  # the targets that a batch must have
-    pools: ClassVar[bool] = False  # whether it uses the pooler, where the config has one
-    labelled: ClassVar[bool] = False  # whether the user gives the number of labels
-    own_labels: ClassVar[int] = 0  # the number of labels where the user does not
-    losses: ClassVar[tuple[str, ...]] = ("cross_entropy",)  # the losses it can be trained with, the default first
+    pools: ClassVar[bool] = False  # whether it uses the pooler, if the config has one
+    labelled: ClassVar[bool] = False  # whether `num_labels` is given by the user
+    own_labels: ClassVar[int] = 0  # `num_labels` otherwise
+    losses: ClassVar[tuple[str, ...]] = ("cross_entropy",)  # possible losses, the default first
     takes_loss_options: ClassVar[bool] = False
-    flattens: ClassVar[bool] = False  # whether it may read all tokens side by side instead of one pooled vector
-    default_pooling: ClassVar[str | None] = None  # of a new head, where it has one
-    pairs: ClassVar[bool] = False  # whether the loss takes two consecutive rows as a pair
-    task: ClassVar[str] = ""  # the kind of prediction of a head of one's own: "multiclass", "regression", ...
+    flattens: ClassVar[bool] = False  # whether it may use all tokens concatenated instead of pooling
+    default_pooling: ClassVar[str | None] = None  # pooling of a new head; None: no pooling, or that of the config
+    pairs: ClassVar[bool] = False  # whether the loss treats consecutive rows as pairs
+    task: ClassVar[str] = ""  # the kind of prediction of a head of an extension: "multiclass", "regression", ...
     donates_output: ClassVar[bool] = False  # whether the loss may overwrite the output
 
     def __init__(
@@ -44,17 +48,17 @@ class Head(ABC):
     ):
         self.config = config
         self.num_labels = num_labels
-        self.loss_name = loss or self.usual_loss
+        self.loss_name = loss or self.default_loss
         if self.loss_name not in self.losses:
             raise ConfigError(f"unknown loss {loss!r} of a {self.kind} head; choose one of {', '.join(self.losses)}")
         if loss_options and not self.takes_loss_options:
             raise ConfigError(f"the loss of a {self.kind} head has no options, so leave {', '.join(loss_options)} out")
         self.loss_options = LossOptions.of(loss_options or {}, self.loss_name, self.outputs)
         self.criterion = criterion(self.loss_name, self.loss_options)
-        self.parts: dict[str, HeadPart] = {self.kind: HeadPart(self, "")}  # most heads are one part
+        self.parts: dict[str, HeadPart] = {self.kind: HeadPart(self, "")}  # one part, unless a subclass replaces it
 
     @property
-    def usual_loss(self) -> str:
+    def default_loss(self) -> str:
         return self.losses[0]
 
     @property
@@ -66,7 +70,7 @@ class Head(ABC):
     def parameters(self) -> list[Parameter]: ...
 
     def prepare(self, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        """Checked targets as arrays; `given` maps each kind of labels to what the caller gave, or None."""
+        """Checked targets as arrays; `given` maps "labels" and "pair_labels" to the caller's arrays, or None."""
         for name, labels in given.items():
             if labels is not None and name not in self.needs:
                 raise InputError(f"a {self.kind} head takes {' and '.join(self.needs)}, so leave {name} out")
@@ -74,11 +78,11 @@ class Head(ABC):
 
     @abstractmethod
     def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        """Checked labels as arrays: "targets", and "rows" where only some rows are scored."""
+        """Checked labels as arrays: "targets", and "rows" if only some rows are scored."""
 
     @abstractmethod
     def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
-        """The output. `batch` has the mask and other inputs; `rows` chooses the rows to score."""
+        """The output. `batch` has the mask and other inputs; `rows` selects the rows to score."""
 
     @abstractmethod
     def backward(self, doutput: Array, scope: Scope) -> Array:
@@ -86,7 +90,7 @@ class Head(ABC):
 
     @staticmethod
     def join_pairs(first: Array, second: Array) -> Array:
-        """The gradients of the two rows of every pair, side by side as the rows were."""
+        """The gradients of the rows, from those of the first and second rows of all pairs."""
         return namespace(first).stack([first, second], 1)
 
     def decode(self, output: np.ndarray) -> np.ndarray:
@@ -95,7 +99,7 @@ class Head(ABC):
 
 
 class HeadPart(NamedTuple):
-    """A head inside a head; `name` is the part of its names that the others have not, "" for none."""
+    """A head inside a head; `name` is the prefix of its parameters and targets, or ""."""
 
     head: Head
     name: str
@@ -103,15 +107,15 @@ class HeadPart(NamedTuple):
     def parameters(self) -> list[Parameter]:
         return with_prefix(self.name, self.head.parameters()) if self.name else self.head.parameters()
 
-    def own(self, targets: Mapping[str, Any]) -> dict[str, Any]:
-        """The targets that were prepared for this part, under the names that the part uses."""
-        start = f"{self.name}." if self.name else ""
-        mine = [name for name in targets if name.startswith(start) and ("." in name) == bool(start)]
-        return {name.removeprefix(start): targets[name] for name in mine}
+    def select_targets(self, targets: Mapping[str, Any]) -> dict[str, Any]:
+        """The targets of this part, without its prefix."""
+        prefix = f"{self.name}." if self.name else ""
+        names = [name for name in targets if name.startswith(prefix) and ("." in name) == bool(prefix)]
+        return {name.removeprefix(prefix): targets[name] for name in names}
 
 
 class TransformedHead(Head):
-    """Heads that begin with dense, activation and norm: BERT's MLM head and all heads of ModernBERT."""
+    """A head that starts with dense, activation and norm: BERT's MLM head and all heads of ModernBERT."""
 
     @property
     def transformed(self) -> bool:
@@ -141,3 +145,55 @@ class TransformedHead(Head):
             return dx
         dx = scope.run_backward("transform.activation", scope.norm_backward(dx, "norm"))
         return scope.linear_backward(dx, "transform")
+
+
+# ---- checks of labels ------------------------------------------------------------------------------------------------
+
+
+def integer_labels(labels: np.ndarray, shape: tuple[int, ...], limit: int, of_what: str) -> np.ndarray:
+    """Check integers of this shape, from 0 to `limit` - 1 or -100; `of_what` names the range in the error."""
+    labels = np.asarray(labels)
+    if labels.shape != shape:
+        raise InputError(f"labels must have the shape {shape}, got {labels.shape}")
+    if labels.dtype.kind not in "iu":
+        raise InputError(f"labels must be integers, got {labels.dtype}")
+    wrong = (labels != IGNORED) & ((labels < 0) | (labels >= limit))
+    if wrong.any():
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise InputError(
+            f"label {int(labels[index])} at {index} is outside {of_what} (0 to {limit - 1}; -100 means ignored)"
+        )
+    return labels
+
+
+def number_labels(labels: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Check finite numbers [rows, columns] and return float64; a single column may be given as [rows]."""
+    labels = np.asarray(labels)
+    if labels.shape == (rows,) and columns == 1:
+        labels = labels[:, None]
+    if labels.shape != (rows, columns):
+        raise InputError(f"labels must have the shape {(rows, columns)}, got {labels.shape}")
+    if labels.dtype.kind not in "biuf":
+        raise InputError(f"labels must be numbers, got {labels.dtype}")
+    numbers = labels.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        row = int(np.argwhere(~np.isfinite(numbers))[0][0])
+        raise InputError(f"the label of row {row} is not a finite number")
+    return numbers
+
+
+def pad_rows(prepared: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Pad the scored rows with ignored ones to a multiple of a power of two.
+
+    A step is compiled once for each number of rows. The multiple grows with the number of rows, so that a changing
+    masking rate causes few compilations.
+    """
+    if "rows" not in prepared:
+        return prepared
+    count = len(prepared["rows"])
+    multiple = max(SMALLEST_MULTIPLE, 1 << max(0, (count - 1).bit_length() - 1 - PADDING_BITS))
+    wanted = max(1, -(-count // multiple)) * multiple
+    rows = np.zeros(wanted, prepared["rows"].dtype)
+    targets = np.full(wanted, IGNORED, prepared["targets"].dtype)
+    rows[:count], targets[:count] = prepared["rows"], prepared["targets"]
+    return {**prepared, "rows": rows, "targets": targets}

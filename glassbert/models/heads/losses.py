@@ -23,16 +23,16 @@ Weights = tuple[float, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class LossOptions:
-    """What may be set about a loss; each belongs to some of them (`TAKES`).
+    """Options of losses; `OPTIONS_OF_LOSS` lists those of each loss.
 
-    class_weights     how much each class counts                                  one number a class
-    positive_weights  how much a yes counts against a no                          one number a label
-    label_smoothing   the share of every answer that is spread over all classes   in [0, 1)
-    focal_gamma       how little counts what is known already; 0: all the same    at least 0
-    temperature       of the contrastive loss: small ones listen to near misses   above 0
-    huber_delta       from which error on a Huber loss grows in a straight line   above 0
-    target_mean       what is taken from the targets before they are learned,     one number an output
-    target_scale      and by what the rest is divided: small, even targets are learned best
+    class_weights     weight of each class                                        one number per class
+    positive_weights  weight of positive targets                                  one number per label
+    label_smoothing   share of every target that is spread over all classes       in [0, 1)
+    focal_gamma       exponent of the focal loss; 0: cross-entropy                at least 0
+    temperature       of the contrastive loss; small: hard negatives count more   above 0
+    huber_delta       error above which a Huber loss is linear                    above 0
+    target_mean       subtracted from the targets before training                 one number per output
+    target_scale      divides the targets after that                              one number per output
     """
 
     class_weights: Weights | None = None
@@ -46,7 +46,7 @@ class LossOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], loss: str, outputs: int) -> Self:
-        """Checked options of `loss` for a head with so many outputs."""
+        """The checked options of `loss` for a head with so many outputs."""
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in LOSS_OPTIONS:
@@ -55,23 +55,23 @@ class LossOptions:
                 raise ConfigError(f"no loss has an option {name!r}{hint}")
             if value is None:
                 continue
-            if name not in TAKES[loss]:
-                fits = ", ".join(other for other, names in TAKES.items() if name in names)
+            if name not in OPTIONS_OF_LOSS[loss]:
+                fits = ", ".join(other for other, names in OPTIONS_OF_LOSS.items() if name in names)
                 raise ConfigError(f"{name} belongs to {fits}; the loss of this head is {loss}")
             values[name] = _numbers(name, value, outputs) if name in PER_OUTPUT else _number(name, value)
         if values.get("label_smoothing") and values.get("focal_gamma"):
-            raise ConfigError("label_smoothing and focal_gamma work against each other; choose one of them")
+            raise ConfigError("label_smoothing and focal_gamma cannot be combined; choose one of them")
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """What differs from the defaults, as JSON has it."""
-        set_here = {name: getattr(self, name) for name, usual in LOSS_OPTIONS.items() if getattr(self, name) != usual}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in set_here.items()}
+        """The options that differ from the defaults, as JSON values."""
+        changed = {name: getattr(self, name) for name, value in LOSS_OPTIONS.items() if getattr(self, name) != value}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
 
 LOSS_OPTIONS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(LossOptions)}
 PER_OUTPUT = ("class_weights", "positive_weights", "target_mean", "target_scale")
-TAKES: dict[str, tuple[str, ...]] = {
+OPTIONS_OF_LOSS: dict[str, tuple[str, ...]] = {
     "cross_entropy": ("class_weights", "label_smoothing", "focal_gamma"),
     "binary_cross_entropy": ("positive_weights", "focal_gamma"),
     "mean_squared_error": ("target_mean", "target_scale"),
@@ -97,12 +97,12 @@ Criterion = tuple[str, dict[str, Any]]  # the operation that computes a loss, an
 
 
 def criterion(loss: str, options: LossOptions) -> Criterion:
-    """The operation behind the name of a loss."""
+    """The operation that computes a loss, and its options."""
     operation, names = (FOCAL if options.focal_gamma else CRITERIA)[loss]
     return operation, {name: getattr(options, field) for name, field in names.items()}
 
 
-# loss -> operation, and for each of its options the field that sets it
+# loss -> operation, and the field of LossOptions for each of its options
 CRITERIA: dict[str, tuple[str, dict[str, str]]] = {
     "cross_entropy": ("cross_entropy", {"weights": "class_weights", "smoothing": "label_smoothing"}),
     "binary_cross_entropy": ("binary_cross_entropy", {"positive_weights": "positive_weights"}),
@@ -118,7 +118,7 @@ FOCAL: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-# ---- from scores to what the user asked for, in float64 --------------------------------------------------------------
+# ---- decoding outputs, in float64 ------------------------------------------------------------------------------------
 
 
 def _values(output: np.ndarray, options: LossOptions) -> np.ndarray:

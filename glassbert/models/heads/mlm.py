@@ -1,4 +1,4 @@
-"""The masked language model. In training it scores only the masked rows, which doubles the speed of a step."""
+"""The head of masked language models. Training scores only the masked rows, which doubles the speed of a step."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import numpy as np
 
 from glassbert.arrays import Array
 from glassbert.layers.scope import Parameter, Scope
-from glassbert.models.heads.head import TransformedHead
-from glassbert.models.heads.labels import integer_labels
+from glassbert.models.heads.head import TransformedHead, integer_labels
 from glassbert.ops import IGNORED
 
 
 class MaskedLanguageHead(TransformedHead):
-    """A score for every entry of the vocabulary, by a table that may be the embeddings' own."""
+    """Scores for the whole vocabulary; the decoder weight may be tied to the token embeddings."""
 
     kind = "mlm"
     donates_output = True

@@ -1,11 +1,17 @@
-"""One vector for a whole sequence: which tokens it is made of, and BERT's last step before a classifier."""
+"""One vector for a sequence: pooling, BERT's pooler, and the head for sentence embeddings."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from glassbert.arrays import Array
-from glassbert.errors import ConfigError
+from glassbert.errors import ConfigError, InputError
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.models.config import CHOICES, EncoderConfig
+from glassbert.models.heads.head import Head, number_labels
+from glassbert.ops import IGNORED
 
 POOLINGS = {"cls": "cls_pool", "mean": "mean_pool", "max": "max_pool", "attention": "attention_pool"}
 
@@ -21,7 +27,7 @@ def with_pooling(config: EncoderConfig, pooling: str) -> EncoderConfig:
 
 
 def pool_parameters(config: EncoderConfig, pooling: str) -> list[Parameter]:
-    """A query of zeros weighs all tokens alike: attention begins as the mean."""
+    """The query of attention pooling; it is initialised with zeros, which gives the mean."""
     return [Parameter("pool.query", (config.hidden_size,), "zeros")] if pooling == "attention" else []
 
 
@@ -41,7 +47,7 @@ def pool_backward(dy: Array, scope: Scope, pooling: str) -> Array:
 
 
 def pooler(x: Array, scope: Scope, config: EncoderConfig) -> Array:
-    """BERT's last step before a classifier: tanh(x Wᵀ + b)."""
+    """BERT's dense layer before a classifier: tanh(x Wᵀ + b)."""
     outer = scope.without_prefix()  # the pooler belongs to the encoder
     hidden = outer.linear(x, "pooler")
     return outer.record("pooler.output", outer.run(config.pooler_activation, "pooler.activation", hidden))
@@ -55,3 +61,48 @@ def pooler_backward(dy: Array, scope: Scope) -> Array:
 
 def pooler_parameters(config: EncoderConfig) -> list[Parameter]:
     return linear_parameters("pooler", config.hidden_size, config.hidden_size, True)
+
+
+class EmbeddingHead(Head):
+    """Sentence embeddings: the output is the pooled vector, and the loss compares pairs of rows (0 and 1, ...).
+
+    Both rows of a pair have the same label: for the loss "cosine" their similarity in [-1, 1], for "contrastive" 1,
+    with the rows of other pairs as negatives. A pair with the label -100 is ignored.
+    """
+
+    kind = "embedding"
+    pairs = True
+    losses = ("cosine", "contrastive")
+    takes_loss_options = True
+    default_pooling = "mean"
+
+    @property
+    def pooling(self) -> str:
+        return self.config.classifier_pooling
+
+    def parameters(self) -> list[Parameter]:
+        return pool_parameters(self.config, self.pooling)
+
+    def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
+        rows = shape[0]
+        if rows % 2:
+            raise InputError(f"an embedding head is trained on pairs of rows, but {rows} rows are an odd number")
+        numbers = number_labels(labels, rows, 1)[:, 0]
+        targets, others = numbers[0::2], numbers[1::2]
+        if (targets != others).any():
+            pair = int(np.argmax(targets != others))
+            raise InputError(f"rows {2 * pair} and {2 * pair + 1} are a pair, so they must have the same label")
+        known = targets[targets != IGNORED]
+        if self.loss_name == "contrastive" and (known != 1).any():
+            raise InputError("a contrastive loss takes only pairs that belong together: labels must be 1 (or -100)")
+        if known.size and np.abs(known).max() > 1:
+            raise InputError(
+                f"a cosine lies in [-1, 1], but a label is {known[np.argmax(np.abs(known))]:g}; scale the labels first"
+            )
+        return {"targets": targets}
+
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
+        return scope.record("embedding", pool(hidden, batch.real_tokens, scope, self.pooling))  # [B, H]
+
+    def backward(self, doutput: Array, scope: Scope) -> Array:
+        return pool_backward(scope.record("d_embedding", doutput), scope, self.pooling)

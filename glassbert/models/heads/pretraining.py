@@ -1,4 +1,4 @@
-"""The head of BERT's pretraining: masked words and sentence pairs over the same hidden states."""
+"""The head of BERT's pretraining: masked words and sentence pairs on the same hidden states."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from glassbert.models.inputs import as_array
 
 
 class PretrainingHead(Head):
-    """The masked words, and whether two sentences belong together.
+    """Predicts masked words, and whether two sentences belong together.
 
-    Its output maps the kind of each part to its scores, and its loss is the sum of the two losses. Training with
-    weights takes the parts one by one (`glassbert.training.objectives`).
+    The output maps the kind of each part to its scores, and the loss is the sum of the two losses. Weighted sums are
+    computed part by part in training (`glassbert.training.objectives`).
     """
 
     kind = "pretraining"

@@ -10,14 +10,13 @@ from glassbert.arrays import Array
 from glassbert.errors import ConfigError, InputError
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.models.config import EncoderConfig
-from glassbert.models.heads.head import TransformedHead
-from glassbert.models.heads.labels import integer_labels, number_labels
+from glassbert.models.heads.head import TransformedHead, integer_labels, number_labels
 from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters, pooler, pooler_backward
 from glassbert.ops import IGNORED
 
 
 class SequenceHead(TransformedHead):
-    """A label, several labels, a rank or numbers for the whole sequence; the loss says which."""
+    """A label, several labels, a rank or numbers for the whole sequence, depending on the loss."""
 
     kind = "sequence"
     pools = True
@@ -26,16 +25,16 @@ class SequenceHead(TransformedHead):
     losses = ("cross_entropy", "binary_cross_entropy", "mean_squared_error", "ordinal")
 
     @property
-    def usual_loss(self) -> str:
+    def default_loss(self) -> str:
         return "mean_squared_error" if self.num_labels == 1 else "cross_entropy"
 
     @property
     def outputs(self) -> int:
-        """K ranks have K - 1 steps between them."""
+        """The number of labels; K - 1 for K ranks."""
         if self.loss_name != "ordinal":
             return self.num_labels
         if self.num_labels < 2:
-            raise ConfigError(f"an ordinal head needs num_labels of at least 2, the ranks; got {self.num_labels}")
+            raise ConfigError(f"an ordinal head needs num_labels (ranks) of at least 2, got {self.num_labels}")
         return self.num_labels - 1
 
     @property
@@ -81,9 +80,9 @@ class SequenceHead(TransformedHead):
 
 
 class PairHead(SequenceHead):
-    """Whether two sentences belong together, BERT's second objective: [CLS] through the pooler, and two scores.
+    """BERT's second objective: whether two sentences belong together. Two scores from [CLS] through the pooler.
 
-    Label 0 means that they do: the second follows the first, and (for sentence order) in this order.
+    Label 0 means yes: the second sentence follows the first, and (for sentence order) they are in this order.
     """
 
     kind = "pair"

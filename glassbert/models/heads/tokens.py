@@ -1,4 +1,4 @@
-"""Heads for tokens: a label for each, or the first and last token of a span."""
+"""Heads for tokens: a label for every token, or the first and last token of a span."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 
 from glassbert.arrays import Array, namespace
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
-from glassbert.models.heads.head import TransformedHead
-from glassbert.models.heads.labels import integer_labels
+from glassbert.models.heads.head import TransformedHead, integer_labels
 
-NOWHERE = -1e4  # the score of padding: never chosen, and a label that points there costs much, not infinitely much
+PADDING_SCORE = (
+    -1e4
+)  # the score of padding: never chosen, and a label that points there costs much, not infinitely much
 
 
 class TokenHead(TransformedHead):
@@ -43,11 +44,11 @@ class TokenHead(TransformedHead):
 
 
 class SpanHead(TokenHead):
-    """The first and the last token of an answer: two scores for every token, and a choice of one token each.
+    """The first and the last token of an answer span: two scores for every token.
 
-    The output is [B, 2, T], so that a row of scores is a choice among tokens; labels are [B, 2], the first and the last
-    token of the span, counted from 0. Padding cannot be chosen. In transformers it can, and must be learned away: there
-    the scores of real tokens are these, while the loss of a padded batch is a little higher.
+    The output is [B, 2, T]: a softmax over the tokens for the first and for the last token. Labels are [B, 2], the
+    positions of the two, from 0. The scores of padding are masked. transformers does not mask them: its scores of real
+    tokens are the same, and its loss of a padded batch is slightly higher.
     """
 
     kind = "span"
@@ -57,7 +58,7 @@ class SpanHead(TokenHead):
 
     @property
     def dropout(self) -> float:
-        """BERT's head for questions has none."""
+        """0 for BERT, which has no dropout in this head."""
         return self.config.classifier_dropout if self.config.span_dropout else 0.0
 
     def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
@@ -71,7 +72,7 @@ class SpanHead(TokenHead):
         xp = namespace(scores)
         real = (mask != 0)[:, None]  # [B, 1, T]
         scope.save("real", real)
-        return xp.where(real, scores, xp.array(NOWHERE, dtype=scores.dtype))
+        return xp.where(real, scores, xp.array(PADDING_SCORE, dtype=scores.dtype))
 
     def backward(self, doutput: Array, scope: Scope) -> Array:
         real = scope.saved("real")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from glassbert.engines.machine import recommended_engine
 from glassbert.errors import TrainingError
-from glassbert.training.workers import Alone, Workers
+from glassbert.training.workers import SingleWorker, Workers
 
 
 class Launch(NamedTuple):
@@ -43,10 +43,10 @@ MLX_BACKENDS = (  # a variable that mlx.launch sets for this backend only
 def find_workers(
     engine: str = "auto", *, precision: str = "float32", environment: Mapping[str, str] = os.environ
 ) -> Workers:
-    """The workers of this process: `Alone` without a launcher, else those of the launcher and the engine."""
+    """The workers of this process: `SingleWorker` without a launcher, else those of the launcher and the engine."""
     launch = find_launch(environment)
     if launch is None:
-        return Alone()
+        return SingleWorker()
     if engine == "auto":
         engine = "numpy" if precision == "float64" else recommended_engine()
     if engine == "mlx":

@@ -32,7 +32,7 @@ class MlxWorkers(Workers):
         self.rank, self.size = self._group.rank(), self._group.size()
         self.name = f"{self.size} processes over MLX ({backend})"
 
-    def sum_(self, array: Any) -> Any:
+    def all_reduce(self, array: Any) -> Any:
         return mx.distributed.all_sum(array, group=self._group)
 
     def sum_gradients(self, gradients: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,12 +40,12 @@ class MlxWorkers(Workers):
         for names in buckets({name: gradient.nbytes for name, gradient in gradients.items()}):
             flat = mx.concatenate([gradients[name].reshape(-1) for name in names])
             ends = np.cumsum([gradients[name].size for name in names])[:-1].tolist()
-            for name, part in zip(names, mx.split(self.sum_(flat), ends), strict=True):
+            for name, part in zip(names, mx.split(self.all_reduce(flat), ends), strict=True):
                 summed[name] = part.reshape(gradients[name].shape)
         return {name: summed[name] for name in gradients}
 
     def total(self, numbers: np.ndarray) -> np.ndarray:
-        return np.array(self.sum_(mx.array(numbers)))
+        return np.array(self.all_reduce(mx.array(numbers)))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -101,19 +101,19 @@ class MpiWorkers(Workers):
 
     # ---- sums -----------------------------------------------------------------------------------------------------
 
-    def sum_(self, array: np.ndarray) -> np.ndarray:
+    def all_reduce(self, array: np.ndarray) -> np.ndarray:
         self._start_sum(array)
         self._requests.wait(self._check_wait)
         return array
 
     def total(self, numbers: np.ndarray) -> np.ndarray:
-        return self.sum_(numbers.copy())
+        return self.all_reduce(numbers.copy())
 
     def wait_for_all(self) -> None:
         self._start_sum(np.zeros(1, np.int32))
         self._requests.wait(lambda waited: None)
 
-    def finished(self, module: str, gradients: Gradients) -> None:
+    def on_complete(self, module: str, gradients: Gradients) -> None:
         if self.overlap and isinstance(gradients, FlatGradients):
             self._sum_from(_offset_of(module, gradients), gradients, at_least=self.bucket)
 

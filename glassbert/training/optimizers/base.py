@@ -53,7 +53,7 @@ class Rates:
         if not self.groups:
             raise TrainingError("every rate is 0, so nothing would be trained; give some parameter a rate above 0")
         self.group_of = {name: self.groups.index(factor) for name, factor in factors.items() if factor > 0}
-        self.learning = None if len(self.group_of) == len(factors) else frozenset(self.group_of)
+        self.trainable = None if len(self.group_of) == len(factors) else frozenset(self.group_of)
 
 
 class Optimizer(ABC):
@@ -105,9 +105,9 @@ class Optimizer(ABC):
         self._rates = Rates(self.layout.shapes, given)
 
     @property
-    def learning(self) -> frozenset[str] | None:
+    def trainable(self) -> frozenset[str] | None:
         """The parameters that are not frozen; None if none is."""
-        return self._rates.learning
+        return self._rates.trainable
 
     @property
     def learning_rates(self) -> float | list[float]:
@@ -158,7 +158,7 @@ class Optimizer(ABC):
 
     def gradient_norm(self, gradients: FlatGradients) -> float:
         """√Σ g² over all parameters that are not frozen."""
-        parts = gradients.nonzero_parts(self.learning)
+        parts = gradients.nonzero_parts(self.trainable)
         pieces = [part[i : i + CHUNK] for part in parts for i in range(0, len(part), CHUNK)]
         threads = self.engine.threads
         return math.sqrt(sum(run_together(_sum_of_squares, [pieces[i::threads] for i in range(threads)])))

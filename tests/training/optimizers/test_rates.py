@@ -31,7 +31,7 @@ def on_mlx(optimizer, model, steps):
     import mlx.core as mx
 
     def arrays(t):
-        learning = optimizer.learning or model.layout.shapes
+        learning = optimizer.trainable or model.layout.shapes
         return {n: mx.array(g.astype(np.float32)) for n, g in gradients_of(model, t).items() if n in learning}
 
     for t in range(1, steps + 1):
@@ -204,7 +204,7 @@ def test_unfreezing_during_training(engine):
     model = make(BERT, "token", 3, dtype="float32", engine=engine, threads=2)
     optimizer = AdamW(model, 1e-2)
     step = TrainingStep(model, optimizer, ema=EMA(model, 0.5))
-    step.watch = True
+    step.detailed = True
     ids, mask, _ = batch()
     labels = np.where(mask == 1, ids % 3, -100)
     frozen_first = {name: 0.0 for name in model.layout.shapes if not name.startswith("head.")}
@@ -219,7 +219,7 @@ def test_unfreezing_during_training(engine):
         result = step(ids, labels, mask)
         for name, values in model.parameters.items():
             assert (np.array(values) != before[name]).any() == name.startswith(learn), name
-        norms = result.watched.gradient_norms()
+        norms = result.norms.gradient_norms()
         assert all((norm > 0) == f"{place}.".startswith(learn) for place, norm in norms.items())
         total = np.sqrt(sum(norm**2 for norm in norms.values()))
         assert total == pytest.approx(float(result.gradient_norm), rel=1e-4)
