@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from glassbert.finetuning.low_rank import LowRank as LowRank
     from glassbert.finetuning.predictor import Predictor as Predictor
     from glassbert.finetuning.run import finetune as finetune
+    from glassbert.finetuning.run import resume as resume
     from glassbert.finetuning.settings import FineTuningSettings as FineTuningSettings
     from glassbert.forecasting.forecast import forecast as forecast
     from glassbert.insight.prediction import explain as explain
@@ -89,6 +90,7 @@ LATER = {
     "forecast": "forecasting.forecast",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
+    "resume": "finetuning.run",
 }
 
 __all__ = [

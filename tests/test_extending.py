@@ -100,7 +100,7 @@ WRONG = {
     "raises.py": ("x = 1\nraise ValueError('seven')\n", "raises.py, line 2, raised ValueError: seven"),
     "syntax.py": ("x = \n", "syntax.py, line 1, raised SyntaxError"),
     "taken.py": ("from glassbert import operation\n\n@operation\ndef gelu(x):\n    return x, x\n",
-                 "there is an operation 'gelu' already"),
+                 "there is already an operation 'gelu'"),
     "part_taken.py": ("from glassbert import ATTENTIONS\n\n@ATTENTIONS.register('self')\nclass Mine:\n    pass\n",
                       "the attention 'self' exists already"),
 }  # fmt: skip

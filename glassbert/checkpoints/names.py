@@ -7,7 +7,7 @@ The same table is used for reading and writing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,17 +25,20 @@ class Entry(NamedTuple):
     theirs  stacked along the first axis, these tensors are our parameter
     tied    other names of the same parameter: never written, and equal to `theirs` where a file has them
     copies  written in addition, and read only if `theirs` is missing
+    transposed  whether the file stores matrices as [input, output]
     """
 
     theirs: tuple[str, ...]
     tied: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
+    transposed: bool = False
 
     def all_names(self) -> tuple[str, ...]:
         return self.theirs + self.tied + self.copies
 
     def fill(self, **values: str | int) -> Entry:
-        return Entry(*(tuple(name.format(**values) for name in names) for names in self))
+        theirs, tied, copies = (tuple(name.format(**values) for name in names) for names in self[:3])
+        return Entry(theirs, tied, copies, self.transposed)
 
 
 Table = Mapping[str, Entry]
@@ -47,6 +50,24 @@ def one(name: str, tied: tuple[str, ...] = (), copies: tuple[str, ...] = ()) -> 
 
 def stacked(*names: str) -> Entry:
     return Entry(names)
+
+
+def transposed(name: str) -> Entry:
+    """One tensor that the file stores as [input, output]; our matrices are [output, input]."""
+    return Entry((name,), transposed=True)
+
+
+class Transposed:
+    """A stored tensor with its axes reversed. A vector stays as it is."""
+
+    def __init__(self, tensor: StoredTensor):
+        self.tensor, self.name, self.shape = tensor, tensor.name, tensor.shape[::-1]
+
+    def read(self) -> np.ndarray:
+        return np.ascontiguousarray(self.tensor.read().T)
+
+    def require_float(self) -> None:
+        self.tensor.require_float()
 
 
 def fill_names(names: Iterable[str]) -> set[str]:
@@ -70,7 +91,7 @@ def fill_table(table: Table, layers: int, core: str) -> dict[str, Entry]:
 class Match(NamedTuple):
     """The tensors of each parameter in stacking order, the parameters without tensors, and the unused tensors."""
 
-    sources: dict[str, list[StoredTensor]]
+    sources: dict[str, list[StoredTensor | Transposed]]
     missing: list[str]
     unused: list[str]
 
@@ -79,7 +100,7 @@ def match(
     entries: Mapping[str, Entry], shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, StoredTensor]
 ) -> Match:
     """Find the tensors of every parameter; a wrong shape or type raises `CheckpointError`."""
-    sources: dict[str, list[StoredTensor]] = {}
+    sources: dict[str, list[StoredTensor | Transposed]] = {}
     used: set[str] = set()
     for ours, entry in entries.items():
         used.update(entry.all_names())
@@ -87,14 +108,15 @@ def match(
         alternatives = [name for name in entry.copies + entry.tied if name in tensors]
         if complete or alternatives:
             names = entry.theirs if complete else tuple(alternatives[:1])
-            sources[ours] = [tensors[name] for name in names]
+            found = [tensors[name] for name in names]
+            sources[ours] = [Transposed(tensor) for tensor in found] if entry.transposed else list(found)
             _check(sources[ours], shapes[ours])
             _check_tied(sources[ours][0], [tensors[name] for name in entry.tied if name in tensors])
     missing = [ours for ours in shapes if ours not in sources]
     return Match(sources, missing, [name for name in tensors if name not in used])
 
 
-def _check(parts: list[StoredTensor], shape: tuple[int, ...]) -> None:
+def _check(parts: Sequence[StoredTensor | Transposed], shape: tuple[int, ...]) -> None:
     wanted = (shape[0] // len(parts), *shape[1:])
     for part in parts:
         if part.shape != wanted:
@@ -104,7 +126,7 @@ def _check(parts: list[StoredTensor], shape: tuple[int, ...]) -> None:
         part.require_float()
 
 
-def _check_tied(first: StoredTensor, others: list[StoredTensor]) -> None:
+def _check_tied(first: StoredTensor | Transposed, others: list[StoredTensor]) -> None:
     for other in others:
         if other.shape != first.shape or not np.array_equal(other.read(), first.read(), equal_nan=True):
             raise CheckpointError(
@@ -113,7 +135,7 @@ def _check_tied(first: StoredTensor, others: list[StoredTensor]) -> None:
             )
 
 
-def read_values(parts: list[StoredTensor]) -> np.ndarray:
+def read_values(parts: Sequence[StoredTensor | Transposed]) -> np.ndarray:
     """The values of a parameter: its tensors, stacked."""
     values = [part.read() for part in parts]
     return values[0] if len(values) == 1 else np.concatenate(values)

@@ -15,7 +15,7 @@ from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import TrainingError
 from glassbert.finetuning.cross_validation import CrossValidated, cross_validate
-from glassbert.finetuning.run import FineTuned, finetune, resume
+from glassbert.finetuning.run import FineTuned, finetune, resume_finetuning
 from glassbert.finetuning.seeds import Spread
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.training.settings import read_toml
@@ -44,7 +44,7 @@ def _run(
     if resume_run is not None:
         if settings or settings_file or run:
             raise TrainingError("--resume uses the settings of the run; remove the other options")
-        show(resume(resume_run))
+        show(resume_finetuning(resume_run))
         return
     given = FineTuningSettings.from_dict({**(read_toml(settings_file) if settings_file else {}), **settings})
     if given.folds is not None and given.fold is None:

@@ -25,8 +25,8 @@ def run(
     """
     if kind_of_run(run) == FINETUNING:
         from glassbert.cli.finetune import show
-        from glassbert.finetuning.run import resume
+        from glassbert.finetuning.run import resume_finetuning
 
-        show(resume(run))
+        show(resume_finetuning(run))
     else:
         train_and_show(Trainer.resume(run))

@@ -41,7 +41,10 @@ from glassbert.metrics import Scores
 from glassbert.tasks import read_table
 from glassbert.training.budget import Interrupts
 from glassbert.training.display import Display
+from glassbert.training.finishing import Result
 from glassbert.training.run_folder import FINETUNING, RunFolder, kind_of_run, machine_facts, new_run_folder, versions
+from glassbert.training.settings_base import document
+from glassbert.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,14 @@ def finetune(
         return _tune(prepared, folder, display)
 
 
-def resume(run: str | Path, *, display: Display | None = None) -> FineTuned:
+def resume(run: str | Path, *, display: Display | None = None) -> FineTuned | Result:
+    """Resume an interrupted or killed run, pretraining or fine-tuning, from its last checkpoint."""
+    if kind_of_run(run) != FINETUNING:
+        return Trainer.resume(run, display=display).train()
+    return resume_finetuning(run, display=display)
+
+
+def resume_finetuning(run: str | Path, *, display: Display | None = None) -> FineTuned:
     """Resume an interrupted or killed fine-tuning. The final weights are the same as without the interruption."""
     folder = RunFolder.existing(run)
     content = folder.read_settings()
@@ -142,7 +152,7 @@ def finetune_or_go_on(settings: FineTuningSettings, run: str | Path, *, display:
     if (folder / RESULT).exists():
         return reopen(folder)
     if (folder / "settings.json").exists():
-        return resume(folder, display=display)
+        return resume_finetuning(folder, display=display)
     return finetune(settings, folder, display=display)
 
 
@@ -238,3 +248,6 @@ def _changed(content: dict[str, Any], now: dict[str, str]) -> list[str]:
     return [
         f"{name} was {before[name]} and is {now[name]}" for name in now if name in before and before[name] != now[name]
     ]
+
+
+document(finetune, FineTuningSettings)

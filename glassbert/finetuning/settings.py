@@ -25,6 +25,7 @@ from glassbert.training.settings_base import (
     Settings,
     about,
     check_fields,
+    document,
     is_between,
     is_flag,
     is_integer,
@@ -203,3 +204,5 @@ CHECKS: dict[str, Check] = {
     ),
 }  # fmt: skip
 OPTIONAL = {name for name, f in FineTuningSettings.fields().items() if "None" in str(f.type)}
+
+document(FineTuningSettings, FineTuningSettings)

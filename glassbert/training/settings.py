@@ -23,6 +23,7 @@ from glassbert.training.settings_base import (
     about,
     check_fields,
     check_known,
+    document,
     is_between,
     is_flag,
     is_integer,
@@ -215,3 +216,5 @@ CHECKS: dict[str, Check] = {
 }  # fmt: skip
 _FIELDS = {f.name: f for f in dataclasses.fields(TrainingSettings)}
 OPTIONAL = {name for name, f in _FIELDS.items() if "None" in str(f.type)}
+
+document(TrainingSettings, TrainingSettings)

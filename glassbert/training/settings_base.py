@@ -82,6 +82,21 @@ def unknown_name(problem: str, name: Any, known: Collection[str]) -> str:
     return f"{problem}{hint} There are {', '.join(known)}."
 
 
+def document(target: Any, settings: Any) -> None:
+    """Append the fields of a settings class, with their help texts and defaults, to a docstring."""
+    lines = [target.__doc__.rstrip() if target.__doc__ else "", ""]
+    panel = None
+    for one in dataclasses.fields(settings):
+        if "help" not in one.metadata:
+            continue
+        if one.metadata["panel"] != panel:
+            panel = one.metadata["panel"]
+            lines += ["", f"    {panel}"]
+        default = "" if one.default in (None, "", ()) else f" (default: {one.default})"
+        lines.append(f"        {one.name}: {one.metadata['help']}{default}")
+    target.__doc__ = "\n".join(lines) + "\n"
+
+
 class Settings:
     """The base class of settings dataclasses."""
 

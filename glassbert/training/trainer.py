@@ -42,6 +42,7 @@ from glassbert.training.log import NoLog, RunLog, Sink, read_log, require_sinks,
 from glassbert.training.monitor import Monitor
 from glassbert.training.run_folder import RunFolder, changed_since, check_same_run, new_run_folder, run_info
 from glassbert.training.settings import TrainingSettings
+from glassbert.training.settings_base import document
 from glassbert.training.step_results import count_bad_step, stop_if_too_many
 from glassbert.training.workers import WorkerLost, Workers, digest_of
 
@@ -62,7 +63,12 @@ class Pending(NamedTuple):
 
 
 class Trainer:
-    """A pretraining run. `train` starts it, or continues it if the trainer was made with `Trainer.resume`."""
+    """A pretraining run. `train` starts it, or continues it if the trainer was made with `Trainer.resume`.
+
+    Trainer(preset="mini", corpus="corpus", minutes=30, run="runs/mine").train()
+
+    `run` is the folder of the run; all other arguments are fields of `TrainingSettings`:
+    """
 
     preset = "mini"
 
@@ -348,3 +354,6 @@ class LargerBERTTrainer(Trainer):
     """A trainer with the preset "larger" and its defaults."""
 
     preset = "larger"
+
+
+document(Trainer, TrainingSettings)
