@@ -106,6 +106,7 @@ class NumpyEngine:
         self.limits_blas = kernels == "fast" or threads is not None
         self.threads = threads or (usable_cores() if kernels == "fast" else 1)
         self.ops = Operations(KERNELS if kernels == "fast" else {})
+        self.gradients = functools.partial(FlatGradients, dtype=self.dtype)
 
     def with_kernels(self, kernels: str) -> NumpyEngine:
         """This engine with other kernels."""
@@ -134,9 +135,6 @@ class NumpyEngine:
 
     def parameters(self, layout: Layout) -> FlatArrays:
         return FlatArrays(layout, self.dtype)
-
-    def gradients(self, layout: Layout) -> FlatGradients:
-        return FlatGradients(layout, self.dtype)
 
     def for_computing(self, parameters: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         return parameters

@@ -75,15 +75,19 @@ class Encoder:
         self.config, self.prefix = config, prefix
         self.positions = POSITIONS[config.positions](config)
         self.embeddings = EMBEDDINGS[config.embeddings](config, self.positions)
-        self.blocks = [BLOCKS[config.norm_position](config, i) for i in range(config.num_hidden_layers)]
+        layers = range(config.num_hidden_layers)
+        self.blocks = [BLOCKS[config.norm_position](config, i) for i in layers]
+        self.windows = [config.window_of(i) for i in layers]
+        self.groups = [config.group_of(i) for i in layers]
+        self.first_of_group = [config.first_of_group(i) for i in layers]
         self.levels = {parameter.name: self._level(parameter.name) for parameter in self.parameters()}
 
     def parameters(self) -> list[Parameter]:
         parameters = with_prefix("embeddings", self.embeddings.parameters())
         parameters += with_prefix("positions", self.positions.parameters())
         for i, block in enumerate(self.blocks):
-            if self.config.first_of_group(i):  # layers that share parameters have one set
-                parameters += with_prefix(f"layers.{self.config.group_of(i)}", block.parameters())
+            if self.first_of_group[i]:  # layers that share parameters have one set
+                parameters += with_prefix(f"layers.{self.groups[i]}", block.parameters())
         if self.config.final_norm:
             parameters += norm_parameters("final_norm", self.config.hidden_size, self.config.norm_bias)
         return [parameter._replace(name=self.prefix + parameter.name) for parameter in parameters]
@@ -91,20 +95,20 @@ class Encoder:
     def forward(self, batch: Batch, scope: Scope, checkpointing: bool = False) -> Array:
         """ids [B, T] or windows [B, W] -> hidden states [B, T, H]"""
         bias = self.positions.begin(batch, scope.inside("positions"))
+        contexts = [self.context(i, batch, bias) for i in range(len(self.blocks))]
+        scope.save("contexts", contexts)
         x = self.embeddings.forward(batch, scope.inside("embeddings"))
         for i, block in enumerate(self.blocks):
-            context, inner = self.context(i, batch, bias), self.layer_scope(i, scope)
+            inner = self.layer_scope(i, scope)
             if checkpointing:
                 scope.cache.store(inner.name("input"), x)
-                scope.cache.recompute_region(
-                    inner.prefix, partial(self.recompute, i, batch, bias, _without_cache(scope))
-                )
-                x = block.forward(x, inner.with_cache(NullCache()), context)
+                without_cache = scope.with_cache(NullCache())  # a reference to the cache would keep both alive
+                scope.cache.recompute_region(inner.prefix, partial(self.recompute, i, contexts[i], without_cache))
+                x = block.forward(x, inner.with_cache(NullCache()), contexts[i])
             else:
-                x = block.forward(x, inner, context)
+                x = block.forward(x, inner, contexts[i])
         if self.config.final_norm:
             x = scope.norm(x, "final_norm", self.config.layer_norm_eps)
-        scope.save("position_bias", bias)
         return scope.record("output", x)
 
     def backward(
@@ -117,47 +121,48 @@ class Encoder:
     ) -> None:
         """`forward` from its last line to its first. It ends at the lowest layer with a trained parameter."""
         scope.record("d_output", dx)
-        lowest, bias = self.lowest_trained(scope.gradients), scope.saved("position_bias")
-        scope.cache.stored.pop(scope.name("positions.d_bias"), None)  # of an earlier backward over this cache
+        lowest, contexts = self.lowest_trained(scope.gradients), scope.saved("contexts")
+        d_bias = scope.name("positions.d_bias")
+        scope.cache.stored.pop(d_bias, None)  # of an earlier backward over this cache
         if self.config.final_norm and lowest <= len(self.blocks):
             dx = scope.norm_backward(dx, "final_norm")
             on_complete(f"{self.prefix}final_norm")
         for i in reversed(range(max(lowest, 0), len(self.blocks))):
             inner = self.layer_scope(i, scope)
             if checkpointing:  # the forward kept only the input of the block
-                inner = inner.with_cache(self.recompute(i, batch, bias, _without_cache(scope), scope.cache))
-            dx = self.blocks[i].backward(dx, inner, self.context(i, batch, bias))
-            if checkpointing and bias is not None:
-                scope.cache.accumulate(f"{self.prefix}positions.d_bias", inner.cache[f"{self.prefix}positions.d_bias"])
-            if self.config.first_of_group(i):
-                on_complete(f"{self.prefix}layers.{self.config.group_of(i)}")
+                inner = inner.with_cache(self.recompute(i, contexts[i], scope, scope.cache))
+            dx = self.blocks[i].backward(dx, inner, contexts[i])
+            if checkpointing and d_bias in inner.cache.stored:
+                scope.cache.accumulate(d_bias, inner.cache.stored[d_bias])
+            if self.first_of_group[i]:
+                on_complete(f"{self.prefix}layers.{self.groups[i]}")
         if lowest >= 0:
             return
         self.embeddings.backward(dx, batch, scope.inside("embeddings"))
-        if bias is not None:
-            self.positions.backward(scope["positions.d_bias"], batch, scope.inside("positions"))
+        if d_bias in scope.cache.stored:
+            self.positions.backward(scope.cache.stored[d_bias], batch, scope.inside("positions"))
         on_complete(f"{self.prefix}embeddings")
         on_complete(f"{self.prefix}positions")
 
     def layer_scope(self, i: int, scope: Scope) -> Scope:
         """Activations have the name of the layer, parameters that of the group that shares them."""
-        return scope.inside(f"layers.{i}", parameters=f"layers.{self.config.group_of(i)}")
+        return scope.inside(f"layers.{i}", parameters=f"layers.{self.groups[i]}")
 
     def context(self, i: int, batch: Batch, bias: Array | None) -> AttentionContext:
         memory = None if batch.memory is None else batch.memory[i]
         pattern = AttentionPattern(
-            batch.mask, batch.segments, self.config.window_of(i), self.config.causal, batch.pairs,
+            batch.mask, batch.segments, self.windows[i], self.config.causal, batch.pairs,
             0 if memory is None else memory[0].shape[2],
         )  # fmt: skip
         return AttentionContext(
             pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory
         )
 
-    def recompute(self, i: int, batch: Batch, bias: Array | None, scope: Scope, cache: Cache) -> Cache:
+    def recompute(self, i: int, context: AttentionContext, scope: Scope, cache: Cache) -> Cache:
         """Run block i again from its input, this time with a cache."""
         again = cache.like()
         inner = self.layer_scope(i, scope).with_cache(again)
-        self.blocks[i].forward(cache[inner.name("input")], inner, self.context(i, batch, bias))
+        self.blocks[i].forward(cache[inner.name("input")], inner, context)
         return again
 
     def lowest_trained(self, gradients: Gradients) -> int:
@@ -176,14 +181,9 @@ class Encoder:
 
     def backward_order(self) -> list[str]:
         """The groups of parameters in the order in which their gradients become complete."""
-        groups = [f"layers.{self.config.group_of(i)}" for i in range(len(self.blocks)) if self.config.first_of_group(i)]
+        groups = [f"layers.{group}" for group, first in zip(self.groups, self.first_of_group, strict=True) if first]
         order = [*(["final_norm"] if self.config.final_norm else []), *reversed(groups), "embeddings", "positions"]
         return [self.prefix + group for group in order]
-
-
-def _without_cache(scope: Scope) -> Scope:
-    """The scope without its cache: a region that is recomputed must not keep the cache alive that holds it."""
-    return scope.with_cache(NullCache())
 
 
 def host_terms(positions: np.ndarray, encoder: Encoder, engine: Any) -> Any:

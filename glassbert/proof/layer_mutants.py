@@ -290,11 +290,11 @@ def _(dy, scope, how):
     "checkpointing: the second run of a block draws another dropout mask",
     "bert: mlm, dropout, checkpointing",
 )
-def _(self, i, batch, bias, scope, cache):
+def _(self, i, context, scope, cache):
     if scope.dropout_source is not None:
         scope = scope.with_cache(scope.cache)
         scope.dropout_source = scope.dropout_source.from_row(1)
-    return right_recompute(self, i, batch, bias, scope, cache)
+    return right_recompute(self, i, context, scope, cache)
 
 
 @wrong_in({ThreadGradients: "add_to"}, "threads: the second thread's gradients are lost", "bert: mlm, two threads")
