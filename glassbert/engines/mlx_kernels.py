@@ -63,6 +63,9 @@ def linear_backward(dy, state):
 
 @kernel
 def layer_norm(x, gamma, beta, eps):
+    if mlx_cuda.on_cuda() and x.shape[-1] % 64:  # MLX 0.32 reads beyond rows of other widths on CUDA
+        y, values = ops.layer_norm(x, gamma, beta, eps)
+        return y, plain_state("layer_norm", values)
     return mx.fast.layer_norm(x, gamma, beta, eps), (x, gamma, beta is not None, eps)
 
 
@@ -328,4 +331,6 @@ def tiled_attention_backward(dcontext, state):
     if plan.has_keys is not None:
         d = d * plan.has_keys
     dq, dk, dv = _backward(d, q, k, v, plan.mask, factor)
+    if q.shape[2] % BLOCK:  # MLX then returns transposed arrays, which the rotary kernel for CUDA must not get
+        dq, dk, dv = mx.contiguous(dq), mx.contiguous(dk), mx.contiguous(dv)
     return plan.from_queries(dq), plan.from_keys(dk), plan.from_keys(dv), None
