@@ -1,4 +1,4 @@
-"""Batches for everybody: token ids as often as words are in real text, 15 % of them masked."""
+"""Random batches for all contenders: token ids with word-like frequencies, 15 % of them masked."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassbert.ops import IGNORED
+
 CLS, SEP, MASK, SPECIAL = 2, 3, 4, 5  # the first five ids are [PAD] [UNK] [CLS] [SEP] [MASK]
-IGNORED = -100
 MASKED_SHARE = 0.15
 
 
 class MaskedBatch(NamedTuple):
     input_ids: np.ndarray  # [B, T] int64
-    labels: np.ndarray  # [B, T] int64, -100 where nothing is asked
+    labels: np.ndarray  # [B, T] int64, -100 except at masked tokens
 
     @property
     def masked(self) -> int:
+        """The number of masked tokens."""
         return int((self.labels != IGNORED).sum())
 
 
 def zipf_ids(vocab_size: int, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Ids whose frequency falls with their rank r like 1 / (r + 2.7), the law of Zipf and Mandelbrot."""
+    """Ids with a frequency of 1 / (rank + 2.7), up to a factor (Zipf-Mandelbrot)."""
     weights = 1.0 / (np.arange(vocab_size - SPECIAL) + 2.7)
-    reached = np.cumsum(weights / weights.sum())
-    return SPECIAL + np.minimum(np.searchsorted(reached, rng.random(shape)), vocab_size - SPECIAL - 1)
+    cumulative = np.cumsum(weights / weights.sum())
+    return SPECIAL + np.minimum(np.searchsorted(cumulative, rng.random(shape)), vocab_size - SPECIAL - 1)
 
 
 def masked_batches(vocab_size: int, batch: int, length: int, count: int, seed: int = 0) -> list[MaskedBatch]:
-    """Full rows from [CLS] to [SEP]. Of the chosen 15 %: 80 % become [MASK], 10 % any word, 10 % stay."""
+    """Rows without padding from [CLS] to [SEP]. Of the masked 15 %: 80 % become [MASK], 10 % a random token."""
     rng = np.random.default_rng(seed)
     batches = []
     for _ in range(count):
@@ -36,11 +38,11 @@ def masked_batches(vocab_size: int, batch: int, length: int, count: int, seed: i
         ids[:, 0], ids[:, -1] = CLS, SEP
         chosen = rng.random(ids.shape) < MASKED_SHARE
         chosen[:, 0] = chosen[:, -1] = False
-        chosen[0, 1] = True  # never a batch without a question
+        chosen[0, 1] = True  # at least one masked token
         labels = np.where(chosen, ids, IGNORED)
-        fate = rng.random(ids.shape)
-        ids = np.where(chosen & (fate < 0.8), MASK, ids)
-        anything = rng.integers(SPECIAL, vocab_size, ids.shape)
-        ids = np.where(chosen & (fate >= 0.8) & (fate < 0.9), anything, ids)
+        draw = rng.random(ids.shape)
+        ids = np.where(chosen & (draw < 0.8), MASK, ids)
+        random_ids = rng.integers(SPECIAL, vocab_size, ids.shape)
+        ids = np.where(chosen & (draw >= 0.8) & (draw < 0.9), random_ids, ids)
         batches.append(MaskedBatch(ids, labels))
     return batches

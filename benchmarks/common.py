@@ -1,4 +1,4 @@
-"""What all benchmarks share: contenders in processes, rounds in turns, medians, memory, one table, one line of JSON."""
+"""Shared by all benchmarks: contenders in processes, interleaved rounds, medians, memory, tables and JSON."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from typing import Any, Self
 from glassbert.engines import machine
 
 MIB = 2**20
-SETTLE = 0.05  # seconds between two contenders, in which the threads of the first stop spinning
+SETTLE = 0.05  # seconds between two contenders, so that threads of the first stop spinning
 
-# What our NumPy engine asks of glibc, for peers: freed memory is kept instead of given back page by page.
+# Settings of glibc for peers. "kept": freed memory is kept, as our NumPy engine requests, not returned to the system.
 ALLOCATORS: dict[str, dict[str, str]] = {
     "default": {},
     "kept": {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1)},
@@ -36,7 +36,7 @@ ALLOCATORS: dict[str, dict[str, str]] = {
 
 
 class ContenderError(RuntimeError):
-    """A contender failed, died or took too long; the message is one line, `details` the traceback."""
+    """A contender failed, its process ended, or it timed out. The message is one line; `details` is the traceback."""
 
     def __init__(self, message: str, details: str = ""):
         super().__init__(message)
@@ -51,7 +51,7 @@ class Local:
         self._instance, self._baseline = _build(contender, options)
 
     def ready(self, timeout: float | None = None) -> None:
-        """Nothing to wait for."""
+        """Does nothing: the contender is built by the constructor."""
 
     def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Any:
         if method == "memory":
@@ -67,10 +67,10 @@ class Local:
 
 
 class Worker:
-    """A contender in a process of its own: `Worker("benchmarks.train_step:Ours", preset="mini")`.
+    """A contender in its own process: `Worker("benchmarks.train_step:Ours", preset="mini")`.
 
-    The process imports the class, calls its `imports()`, notes its memory, builds it with the options, and then runs
-    its methods on demand; `call("memory")` is the peak since the imports.
+    The process imports the class, calls its `imports()`, records its memory, creates an instance with the options, and
+    then runs methods by `call`. `call("memory")` returns the peak memory above that after the imports.
     """
 
     def __init__(self, contender: str, environment: Mapping[str, str] | None = None, **options: Any):
@@ -84,7 +84,7 @@ class Worker:
         self._is_ready = False
 
     def ready(self, timeout: float | None = None) -> None:
-        """Wait until it is built."""
+        """Wait until the instance is created."""
         if not self._is_ready:
             self._receive(timeout)
             self._is_ready = True
@@ -94,14 +94,14 @@ class Worker:
         try:
             self._connection.send((method, arguments))
         except OSError as error:
-            raise ContenderError(f"{self.contender} is gone") from error
+            raise ContenderError(f"the process of {self.contender} has ended") from error
         return self._receive(timeout)
 
     def _receive(self, timeout: float | None) -> Any:
         try:
             if timeout is not None and not self._connection.poll(timeout):
                 self.kill()
-                raise ContenderError(f"no answer within {timeout:.0f} s")
+                raise ContenderError(f"no result within {timeout:.0f} s")
             status, value = self._connection.recv()
         except (EOFError, OSError) as error:
             self._process.join(5)
@@ -116,7 +116,7 @@ class Worker:
         self._connection.close()
 
     def close(self) -> None:
-        """Let the process end; it does when nobody can ask it anything any more."""
+        """Close the connection, which ends the process; kill it after 10 s."""
         self._connection.close()
         self._process.join(10)
         if self._process.is_alive():
@@ -124,17 +124,14 @@ class Worker:
             self._process.join()
 
 
-class Team:
-    """Contenders by name, closed together whatever happens."""
+class Contenders:
+    """Context manager: contenders by name, closed at the end."""
 
     def __init__(self) -> None:
         self.members: dict[str, Worker | Local] = {}
 
     def add(self, name: str, member: Worker | Local) -> None:
         self.members[name] = member
-
-    def remove(self, name: str) -> None:
-        self.members.pop(name).close()
 
     def __getitem__(self, name: str) -> Worker | Local:
         return self.members[name]
@@ -159,7 +156,7 @@ def _build(contender: str, options: Mapping[str, Any]) -> tuple[Any, int]:
 
 
 def _serve(connection: Any, contender: str, options: Mapping[str, Any]) -> None:
-    os.dup2(2, 1)  # whatever a library prints must not come after the last line of the program
+    os.dup2(2, 1)  # output of libraries must not follow the JSON line
     try:
         instance, baseline = _build(contender, options)
         connection.send(("ok", None))
@@ -200,9 +197,9 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
 def interleave(
     turns: Mapping[str, Callable[[], float]], rounds: int, settle: float = SETTLE, deadline: float | None = None
 ) -> dict[str, list[float]]:
-    """Let everybody have a turn in every round; gives what the turns returned.
+    """Call every function once in each round; returns their results by name.
 
-    After `deadline` (of `time.monotonic`) no further round begins, but three are always played.
+    After `deadline` (of `time.monotonic`) no further round begins, but there are always at least three.
     """
     results: dict[str, list[float]] = {name: [] for name in turns}
     for i in range(rounds):
@@ -219,7 +216,7 @@ def interleave(
 def timed(
     step: Callable[[int], object], steps: int, finish: Callable[[], object] = lambda: None, warmup: int = 1
 ) -> float:
-    """Seconds a step: `step(i)` is called `warmup` times untimed, then `steps` times; `finish` waits for a device."""
+    """Seconds per step over `steps` calls of `step(i)`, after `warmup` calls; `finish` waits for the device."""
     for i in range(warmup):
         step(i)
     finish()
@@ -256,7 +253,7 @@ class Spread:
 
 
 def rounded(value: float) -> float:
-    """Four significant digits: more would be noise."""
+    """Rounded to four significant digits."""
     return float(f"{value:.4g}")
 
 
@@ -264,14 +261,14 @@ def rounded(value: float) -> float:
 
 
 def current_memory() -> int:
-    """Bytes of this process that are in memory now."""
+    """The resident memory of this process in bytes."""
     return _status("VmRSS") or peak_memory()
 
 
 def peak_memory() -> int:
-    """The most bytes of this process that were ever in memory.
+    """The peak resident memory of this process in bytes.
 
-    Not `ru_maxrss` on Linux: a new process inherits that from its parent.
+    Not `ru_maxrss` on Linux: a new process inherits it from its parent.
     """
     from_status = _status("VmHWM")
     if from_status:
@@ -281,10 +278,10 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def begin_anew() -> int:
-    """Hand back what the allocator hoards and let `peak_memory` begin anew, where the system can; gives the memory now.
+def reset_peak_memory() -> int:
+    """Return free memory to the system and reset `peak_memory`, where possible; returns the current memory.
 
-    Otherwise whatever was freed before would hide the first allocations of what is to be measured.
+    Otherwise memory freed earlier would be reused and hide the first allocations of the measurement.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
@@ -301,20 +298,21 @@ def _status(name: str) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
-# ---- what is shown -------------------------------------------------------------------------------------------------
+# ---- output ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Table:
-    """One table. The first column is aligned left, the others right; None in place of a row draws a line."""
+    """A table. The first `left` columns are left-aligned, the others right; a row of None draws a line."""
 
     title: str
     columns: list[str]
     rows: list[list[str] | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    left: int = 1  # how many columns are aligned left
+    left: int = 1
 
     def plain(self) -> str:
+        """The table as text."""
         cells = [row for row in self.rows if row is not None]
         widths = [max(len(row[i]) for row in [self.columns, *cells]) for i in range(len(self.columns))]
         rule = "  ".join("-" * width for width in widths)
@@ -327,10 +325,11 @@ class Table:
         return "  ".join(f"{c:<{w}}" if i < self.left else f"{c:>{w}}" for i, (c, w) in pairs).rstrip()
 
     def show(self) -> None:
+        """Print the table."""
         try:
             from rich.console import Console
             from rich.table import Table as RichTable
-        except ImportError:  # a lent machine may not have it
+        except ImportError:  # not installed
             print(self.plain(), flush=True)
             return
         console = Console()
@@ -350,13 +349,13 @@ class Table:
 
 
 def show_json(report: Mapping[str, Any]) -> None:
-    """One object on one line, and nothing after it."""
+    """Print the report as JSON in one line; it must be the last output."""
     sys.stderr.flush()
     print(json.dumps(report, allow_nan=False), flush=True)
 
 
 def progress(text: str) -> None:
-    """What is going on, on a line that the next one overwrites; only where somebody is looking."""
+    """Show a status line, which the next one overwrites; only on a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
@@ -366,7 +365,7 @@ def mib(size: float) -> str:
 
 
 def describe_machine(*packages: str) -> tuple[str, dict[str, Any]]:
-    """A line about this machine and the versions of `packages`, and the same as a mapping."""
+    """This machine and the versions of `packages`: as a line of text, and as a dictionary."""
     facts = machine.inspect_machine()
     versions = {"python": facts.python, "numpy": facts.numpy}
     for name in packages:

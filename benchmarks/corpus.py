@@ -1,13 +1,13 @@
-"""How fast a corpus is built, beside `tokenizers` alone, and whether memory stays flat.
+"""Speed and memory of building a corpus, compared with `tokenizers` alone.
 
     python -m benchmarks.corpus FILE_OR_FOLDER...
 
-`tokenizers` has the text in memory already and only has to encode it, with all cores (`encode_batch_fast`). The build
-reads and decompresses files, cleans, cuts into sentences, tokenises, removes exact and near-duplicates, splits and
-writes shards, workers started and stopped included. Both use the same vocabulary. Memory is the peak of all processes
-together, once for the text and once for four times as much: copies in which every fourth word is followed by another
-word, so that none is a duplicate. "CPU seconds" are those of all threads and processes together: on a machine that is
-busy with other things they tell more than the clock.
+`tokenizers` encodes text that is already in memory, with all cores (`encode_batch_fast`). The build reads and
+decompresses files, cleans, splits into sentences, tokenises, removes exact and near-duplicates, splits and writes
+shards, including the start and stop of worker processes. Both use the same vocabulary. Memory is the peak of all
+processes together, for the text and for four copies of it in which every fourth word is followed by an added word, so
+that no copy is a duplicate. "CPU seconds" are the sum over all threads and processes; on a busy machine they are more
+reliable than the wall-clock time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Any
 
 from benchmarks.common import Spread, Table, Worker, describe_machine, interleave, mib, progress, rounded, show_json
 
-BATCH = 10_000  # lines a call of tokenizers
+BATCH = 10_000  # lines per call of tokenizers
 TOKENIZER_SAMPLE = 20 << 20
 COPIES = 4
 
 
 class TokenizersAlone:
-    """Lines that wait in memory, encoded."""
+    """Encodes lines that are in memory."""
 
     def __init__(self, sources: list[str], tokenizer: str):
         import tokenizers
@@ -53,7 +53,7 @@ class TokenizersAlone:
 
 
 class Build:
-    """A whole build with everything on."""
+    """A complete corpus build with default settings."""
 
     def __init__(self, sources: list[str], tokenizer: str, folder: str):
         self.sources, self.tokenizer, self.folder = sources, tokenizer, Path(folder)
@@ -74,39 +74,39 @@ class Build:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of those it started that have ended."""
+    """CPU seconds of this process and of its children that have ended."""
     return sum(os.times()[:4])
 
 
-class TreeMemory:
-    """The peak memory of a process and all its children, looked at every 50 ms while inside."""
+class ProcessTreeMemory:
+    """Context manager: the peak memory of a process and its children, sampled every 50 ms."""
 
     def __init__(self, process: int):
         self.process, self.peak = process, 0
-        self._over = threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
-    def __enter__(self) -> TreeMemory:
+    def __enter__(self) -> ProcessTreeMemory:
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._over.set()
+        self._stop.set()
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._over.wait(0.05):
-            self.peak = max(self.peak, sum(_resident(process) for process in _family(self.process)))
+        while not self._stop.wait(0.05):
+            self.peak = max(self.peak, sum(_resident(process) for process in _process_tree(self.process)))
 
 
-def _family(process: int) -> Iterator[int]:
+def _process_tree(process: int) -> Iterator[int]:
     yield process
     try:
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
         return
     for child in children:
-        yield from _family(int(child))
+        yield from _process_tree(int(child))
 
 
 def _resident(process: int) -> int:
@@ -116,8 +116,8 @@ def _resident(process: int) -> int:
         return 0
 
 
-def salted_copies(sources: list[str], folder: Path) -> list[str]:
-    """Plain files with the same text, each made different from the others."""
+def modified_copies(sources: list[str], folder: Path) -> list[str]:
+    """Text files with copies of the text, each with different added words."""
     from glassbert.text.corpus import read_documents
 
     paths = [folder / f"copy-{copy}.txt" for copy in range(COPIES)]
@@ -171,13 +171,13 @@ def measure(sources: list[str], vocab_size: int, rounds: int, with_memory: bool)
             report[f"rounds_{kind}"] = {name: [rounded(value) for value in values] for name, values in times.items()}
         if with_memory:
             progress("four copies")
-            copies = salted_copies(sources, folder)
-            for times_the_text in (1, COPIES):
-                progress(f"memory at {times_the_text}x")
-                with TreeMemory(ours.call("process")) as memory:
-                    seconds, cpu = ours.call("run", copies[:times_the_text])
+            copies = modified_copies(sources, folder)
+            for factor in (1, COPIES):
+                progress(f"memory at {factor}x")
+                with ProcessTreeMemory(ours.call("process")) as memory:
+                    seconds, cpu = ours.call("run", copies[:factor])
                 documents, characters = ours.call("documents_and_characters")
-                report[f"memory_{times_the_text}x"] = {
+                report[f"memory_{factor}x"] = {
                     "peak": memory.peak,
                     "seconds": rounded(seconds),
                     "cpu_seconds": rounded(cpu),

@@ -1,10 +1,10 @@
-"""Batches: how full the rows are, whether masking keeps to its definition, and how fast batches are made.
+"""Batches: fill of packed rows, masking statistics, and speed of batch creation.
 
     python -m benchmarks.data CORPUS [--texts FILE] [--tokens N] [--threads N] [--json]
 
-CORPUS is a folder made by `glassbert corpus build`. `--texts` names a file of texts to fine-tune on, one a line up to
-the first tab, for the padding of batches by length. Batches are made by one thread where nothing else is said; the
-training step of Mini-BERT beside them uses all cores. Times are medians over rounds.
+CORPUS is a folder made by `glassbert corpus build`. `--texts` is a file with one text a line, up to the first tab, to
+measure the padding of batches by length. Batches are made by one thread unless stated otherwise; the training step of
+Mini-BERT for comparison uses all cores. Times are medians over rounds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from benchmarks.common import Spread, Table, describe_machine, interleave, progr
 from glassbert.engines.threads import usable_cores
 from glassbert.text.buckets import batches_by_length, padding_share
 from glassbert.text.corpus.reader import Corpus
-from glassbert.text.generator import MLMDataGenerator
-from glassbert.text.masking import NOT_ASKED, Masking
+from glassbert.text.generator import MLMDataGenerator, prefetch
+from glassbert.text.masking import IGNORED, Masking
 from glassbert.text.packing import PACKINGS, plan_rows
 from glassbert.text.pairs import TASKS, PairDataGenerator
-from glassbert.text.prefetch import prefetch
 
 ROUNDS = 5
 LENGTHS = (64, 128, 512)
@@ -42,8 +41,8 @@ FILL, TIMES_FASTER, H200_TOKENS = 0.99, 20, 9.3e6
 
 
 @dataclass(frozen=True)
-class Line:
-    """One measured number and what it should be."""
+class Measurement:
+    """A measured number and its target value."""
 
     name: str
     value: float
@@ -54,7 +53,7 @@ class Line:
 # ---- packing --------------------------------------------------------------------------------------------------------
 
 
-def packing(corpus: Corpus) -> list[Line]:
+def packing(corpus: Corpus) -> list[Measurement]:
     lines = []
     for length in LENGTHS:
         for kind in PACKINGS:
@@ -64,9 +63,9 @@ def packing(corpus: Corpus) -> list[Line]:
             seconds = time.perf_counter() - begin
             name = f"packing by {kind}, T {length}"
             lines += [
-                Line(f"{name}: fill", plan.fill, f"{plan.fill:.2%}", f">= {FILL:.0%}"),
-                Line(f"{name}: mean context of a token", plan.mean_context, f"{plan.mean_context:.1f} tokens"),
-                Line(f"{name}: planned in", seconds, f"{seconds:.2f} s"),
+                Measurement(f"{name}: fill", plan.fill, f"{plan.fill:.2%}", f">= {FILL:.0%}"),
+                Measurement(f"{name}: mean context of a token", plan.mean_context, f"{plan.mean_context:.1f} tokens"),
+                Measurement(f"{name}: planned in", seconds, f"{seconds:.2f} s"),
             ]
     return lines
 
@@ -76,40 +75,40 @@ def packing(corpus: Corpus) -> list[Line]:
 
 @dataclass
 class Counts:
-    """What masking did, summed over batches."""
+    """Statistics of masking, summed over batches."""
 
     maskable: int = 0
-    asked: int = 0
-    hidden: int = 0
-    changed: int = 0
-    special: int = 0  # special tokens that were asked for
-    empty: int = 0  # rows that ask for nothing
-    broken: int = 0  # words asked for in part
+    masked: int = 0
+    hidden: int = 0  # replaced by [MASK]
+    changed: int = 0  # replaced by another token
+    special: int = 0  # masked special tokens
+    empty: int = 0  # rows without a masked token
+    broken: int = 0  # words masked in part
     replacements: Any = 0
 
     def add(self, batch: Any, tokenizer: Any, special: np.ndarray) -> None:
-        asked = batch.labels != NOT_ASKED
-        ids = np.where(asked, batch.labels, batch.input_ids)
-        hidden = asked & (batch.input_ids == tokenizer.mask_id)
-        changed = asked & ~hidden & (batch.input_ids != ids)
+        masked = batch.labels != IGNORED
+        ids = np.where(masked, batch.labels, batch.input_ids)
+        hidden = masked & (batch.input_ids == tokenizer.mask_id)
+        changed = masked & ~hidden & (batch.input_ids != ids)
         self.maskable += int((~special[ids]).sum())
-        self.asked += int(asked.sum())
+        self.masked += int(masked.sum())
         self.hidden += int(hidden.sum())
         self.changed += int(changed.sum())
-        self.special += int((special[ids] & asked).sum())
-        self.empty += int((~asked.any(1)).sum())
+        self.special += int((special[ids] & masked).sum())
+        self.empty += int((~masked.any(1)).sum())
         inside = tokenizer.continues_word[ids]
         inside[:, 1:] &= ~special[ids[:, :-1]]
-        self.broken += int((inside[:, 1:] & (asked[:, 1:] != asked[:, :-1])).sum())
+        self.broken += int((inside[:, 1:] & (masked[:, 1:] != masked[:, :-1])).sum())
         self.replacements = self.replacements + np.bincount(batch.input_ids[changed], minlength=len(special))
 
 
-def masking(corpus: Corpus, tokens: int) -> list[Line]:
+def masking(corpus: Corpus, tokens: int) -> list[Measurement]:
     tokenizer, lines = corpus.tokenizer, []
     special = np.zeros(tokenizer.vocab_size, bool)
     special[list(tokenizer.special_ids)] = True
     ordinary = int((~special).sum())
-    for seed, (name, kind) in enumerate(MASKINGS.items()):  # with one seed, all would share their random numbers
+    for seed, (name, kind) in enumerate(MASKINGS.items()):  # different seeds, so that random numbers are independent
         stream = MLMDataGenerator(corpus, tokenizer, 128, 512, masking=kind, seed=seed)
         counts, step = Counts(), 0
         while counts.maskable < tokens:
@@ -117,30 +116,30 @@ def masking(corpus: Corpus, tokens: int) -> list[Line]:
             counts.add(stream.at(step), tokenizer, special)
             step += 1
         rate, hidden, changed = (
-            counts.asked / counts.maskable,
-            counts.hidden / counts.asked,
-            counts.changed / counts.asked,
+            counts.masked / counts.maskable,
+            counts.hidden / counts.masked,
+            counts.changed / counts.masked,
         )
         expected = counts.changed / ordinary
         spread = float(((counts.replacements[~special] - expected) ** 2 / expected).sum() / (ordinary - 1))
-        wanted = kind.random_share * (1 - 1 / ordinary)  # by chance a random token is the right one
+        wanted = kind.random_share * (1 - 1 / ordinary)  # a random token may equal the original
         lines += [
-            Line(f"masking {name}: rate", rate, f"{rate:.5f}", f"{kind.rate:.3f}"),
-            Line(f"masking {name}: [MASK]", hidden, f"{hidden:.5f}", f"{kind.mask_share:.3f}"),
-            Line(f"masking {name}: another token", changed, f"{changed:.5f}", f"{wanted:.5f}"),
-            Line(f"masking {name}: replacements, chi² / dof", spread, f"{spread:.3f}", "about 1"),
-            Line(f"masking {name}: special tokens", counts.special, f"{counts.special}", "0"),
-            Line(f"masking {name}: rows without", counts.empty, f"{counts.empty}", "0"),
+            Measurement(f"masking {name}: rate", rate, f"{rate:.5f}", f"{kind.rate:.3f}"),
+            Measurement(f"masking {name}: [MASK]", hidden, f"{hidden:.5f}", f"{kind.mask_share:.3f}"),
+            Measurement(f"masking {name}: another token", changed, f"{changed:.5f}", f"{wanted:.5f}"),
+            Measurement(f"masking {name}: replacements, chi² / dof", spread, f"{spread:.3f}", "about 1"),
+            Measurement(f"masking {name}: special tokens", counts.special, f"{counts.special}", "0"),
+            Measurement(f"masking {name}: rows without", counts.empty, f"{counts.empty}", "0"),
         ]
         if kind.whole_words:
-            lines.append(Line(f"masking {name}: words broken", counts.broken, f"{counts.broken}", "0"))
+            lines.append(Measurement(f"masking {name}: words broken", counts.broken, f"{counts.broken}", "0"))
     return lines
 
 
 # ---- speed ----------------------------------------------------------------------------------------------------------
 
 
-def speed(corpus: Corpus, threads: int) -> list[Line]:
+def speed(corpus: Corpus, threads: int) -> list[Measurement]:
     tokenizer = corpus.tokenizer
     mini = MLMDataGenerator(corpus, tokenizer, 64, 32)
     model = train_step.Ours("mini")
@@ -148,9 +147,9 @@ def speed(corpus: Corpus, threads: int) -> list[Line]:
     seconds, step = (Spread.of(turns[name]).median for name in ("batch", "step"))
     faster = Spread.of_ratio(turns["step"], turns["batch"]).median
     lines = [
-        Line("a batch of 32 x 64 on one core", seconds, f"{1e3 * seconds:.2f} ms"),
-        Line("a training step of Mini-BERT on 32 x 64", step, f"{1e3 * step:.0f} ms"),
-        Line("batches are made faster by", faster, f"{faster:,.0f} times", f">= {TIMES_FASTER} times"),
+        Measurement("a batch of 32 x 64 on one core", seconds, f"{1e3 * seconds:.2f} ms"),
+        Measurement("a training step of Mini-BERT on 32 x 64", step, f"{1e3 * step:.0f} ms"),
+        Measurement("batches are made faster by", faster, f"{faster:,.0f} times", f">= {TIMES_FASTER} times"),
     ]
     makers: dict[str, Callable[[int], Any]] = {
         name: MLMDataGenerator(corpus, tokenizer, 128, 512, masking=kind).at for name, kind in MASKINGS.items()
@@ -159,25 +158,27 @@ def speed(corpus: Corpus, threads: int) -> list[Line]:
     for name, make in makers.items():
         turns = interleave({name: lambda make=make: timed(make, 20)}, ROUNDS)  # type: ignore[misc]
         rate = 512 * 128 / Spread.of(turns[name]).median
-        lines.append(Line(f"512 x 128, {name}, one thread", rate, f"{rate / 1e6:.1f} M tokens/s"))
+        lines.append(Measurement(f"512 x 128, {name}, one thread", rate, f"{rate / 1e6:.1f} M tokens/s"))
     steps = 200
     begin = time.perf_counter()
     for _ in prefetch(makers["tokens"], range(steps), threads):
         pass
     rate = steps * 512 * 128 / (time.perf_counter() - begin)
     wanted = f">= {H200_TOKENS / 1e6:.1f} M tokens/s"
-    lines.append(Line(f"512 x 128, prefetched by {threads} threads", rate, f"{rate / 1e6:.1f} M tokens/s", wanted))
+    lines.append(
+        Measurement(f"512 x 128, prefetched by {threads} threads", rate, f"{rate / 1e6:.1f} M tokens/s", wanted)
+    )
     return lines
 
 
-def padding(corpus: Corpus, texts: Path) -> list[Line]:
+def padding(corpus: Corpus, texts: Path) -> list[Measurement]:
     chosen = [line.split("\t")[0] for line in texts.read_text(encoding="utf-8").splitlines()]
     lengths = corpus.tokenizer.encode_ids(chosen)[1] + 2
     lines = []
     for max_rows in (None, 32):
         share = padding_share(lengths, batches_by_length(lengths, 2048, max_rows))
         name = f"{texts.name}, budget 2,048 tokens" + (f", at most {max_rows} rows" if max_rows else "")
-        lines.append(Line(f"padding in {name}", share, f"{share:.1%}"))
+        lines.append(Measurement(f"padding in {name}", share, f"{share:.1%}"))
     return lines
 
 
@@ -185,8 +186,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--texts", type=Path)
-    parser.add_argument("--tokens", type=int, default=10_000_000, help="over how many tokens masking is counted")
-    parser.add_argument("--threads", type=int, default=usable_cores(), help="that make batches ahead")
+    parser.add_argument("--tokens", type=int, default=10_000_000, help="number of tokens for the masking statistics")
+    parser.add_argument("--threads", type=int, default=usable_cores(), help="threads that prepare batches")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     corpus = Corpus.open(options.corpus)

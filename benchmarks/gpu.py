@@ -1,17 +1,16 @@
-"""A training step in bfloat16 on a GPU: GlassBERT through MLX beside `transformers` on PyTorch, eager and compiled.
+"""A training step in bfloat16 on a GPU: GlassBERT on MLX and `transformers` on PyTorch, eager and compiled.
 
     python3 -m benchmarks.gpu [--only NAME,...] [--contenders mlx,eager,compiled] [--quick] [--json]
 
-Forward, backward, clip and AdamW over float32 master weights; everybody gets the same batches, of text-like token
-statistics, 15 % masked, no padding, no dropout; batches are prepared on the host beforehand and uploaded inside the
-step. PyTorch uses autocast, TF32 for what stays in float32, its fused attention and its fused AdamW. The share of the
-matrix rate counts the arithmetic that the step needs (masked rows of the head only, local windows as their window),
-the same for all contenders, over the larger of MLX's and PyTorch's rate for a product of 8192 x 8192 x 8192 in
-bfloat16.
+Forward, backward, clip and AdamW over float32 master weights. All contenders get the same batches, with word-like token
+frequencies, 15 % masked, no padding, no dropout; batches are prepared on the host and uploaded inside the step.
+PyTorch uses autocast, TF32 for what stays in float32, its fused attention and its fused AdamW. The share of the matrix
+rate is the arithmetic that the step needs (masked rows of the head only, local attention within its window), the same
+for all contenders, divided by the larger of MLX's and PyTorch's rate for a product of 8192 x 8192 x 8192 in bfloat16.
 
-Each contender has a process of its own; a group of models is prepared (compiled) side by side, then measured one by
-one, contenders in turns. A contender that fails leaves its reason in the table. `--in-process --together 1` does
-without further processes. `--smoke` tries everything with tiny models, also without a GPU.
+Each contender has its own process. A group of models is prepared (compiled) in parallel, then measured one after the
+other, with contenders in turns. The table shows the error of a contender that fails. `--in-process --together 1` uses
+no further processes. `--smoke` tests everything with tiny models, also without a GPU.
 """
 
 from __future__ import annotations
@@ -61,45 +60,45 @@ class Plan:
 
 
 class TurnError(Exception):
-    """Whose turn failed, and how."""
+    """The contender whose turn failed, and its error."""
 
     def __init__(self, name: str, error: Exception):
         super().__init__(name)
         self.name, self.error = name, error
 
 
-def home_of(name: str) -> str:
-    """The process in which a contender lives: PyTorch's eager and compiled model are one model."""
+def process_of(name: str) -> str:
+    """The process of a contender; PyTorch's eager and compiled contenders share one model and process."""
     return "mlx" if name == "mlx" else "torch-sparse" if name.endswith("-sparse") else "torch"
 
 
-class Stage:
-    """One workload and those who compete at it."""
+class WorkloadRun:
+    """One workload and the processes of its contenders."""
 
     def __init__(self, workload: Workload, plan: Plan):
         self.workload = workload
         self.plan = plan
-        self.members: dict[str, Worker | Local] = {}  # by home
-        self.facts: dict[str, dict[str, Any]] = {}  # of the contenders that are prepared
+        self.members: dict[str, Worker | Local] = {}  # by process
+        self.facts: dict[str, dict[str, Any]] = {}  # of the prepared contenders
         self.errors: dict[str, str] = {}
         if not plan.in_process:
-            for name in plan.contenders:  # let all processes begin to import
+            for name in plan.contenders:  # start all processes, so that imports run in parallel
                 self.member(name)
 
     def member(self, name: str) -> Worker | Local:
-        """The process of a contender, started when first asked for."""
-        home = home_of(name)
-        if home not in self.members:
+        """The process of a contender, started on first use."""
+        process = process_of(name)
+        if process not in self.members:
             options: dict[str, Any] = {"workload": self.workload}
-            if home != "mlx":
-                options["sparse"] = home == "torch-sparse"
-            contender = "benchmarks.gpu_contenders:Mlx" if home == "mlx" else "benchmarks.gpu_contenders:Torch"
+            if process != "mlx":
+                options["sparse"] = process == "torch-sparse"
+            contender = "benchmarks.gpu_contenders:Mlx" if process == "mlx" else "benchmarks.gpu_contenders:Torch"
             if self.plan.in_process:
-                self.members[home] = Local(contender, **options)
+                self.members[process] = Local(contender, **options)
             else:
                 cores = str(max(1, (os.cpu_count() or 1) // self.plan.together))
-                self.members[home] = Worker(contender, {"TORCHINDUCTOR_COMPILE_THREADS": cores}, **options)
-        return self.members[home]
+                self.members[process] = Worker(contender, {"TORCHINDUCTOR_COMPILE_THREADS": cores}, **options)
+        return self.members[process]
 
     def prepare_all(self, deadline: float) -> None:
         for name in self.plan.contenders:
@@ -113,26 +112,26 @@ class Stage:
             self.exclude(name, error, deadline)
 
     def exclude(self, name: str, error: Exception, deadline: float) -> None:
-        """Write down why a contender failed; those who shared its process get a new one."""
+        """Record the error of a contender; prepare the others of its process again in a new one."""
         self.errors[name] = str(error)
         self.facts.pop(name, None)
         details = getattr(error, "details", "")
         print(f"{self.workload.name}: {NAMES[name]} failed: {error}\n{details}", file=sys.stderr, flush=True)
-        member = self.members.pop(home_of(name), None)
+        member = self.members.pop(process_of(name), None)
         if member is not None:
             member.close()
-        for other in [other for other in self.facts if home_of(other) == home_of(name)]:
+        for other in [other for other in self.facts if process_of(other) == process_of(name)]:
             self.prepare(other, deadline)
 
     def measure(self) -> dict[str, Any]:
-        """Rounds in turns. Who fails is excluded, and the rounds of the others begin again."""
+        """Measure in interleaved rounds. A contender that fails is excluded, and the rounds start again."""
         deadline = time.monotonic() + self.plan.seconds_per_model
         while True:
             memory: dict[str, float] = {}
-            playing = [name for name in self.plan.contenders if name in self.facts]
-            turns = {name: lambda name=name, memory=memory: self.turn(name, memory) for name in playing}
-            homes = {home_of(name): name for name in playing}
-            rates = {f"matmul {home}": lambda name=name: self.rate(name) for home, name in homes.items()}
+            active = [name for name in self.plan.contenders if name in self.facts]
+            turns = {name: lambda name=name, memory=memory: self.turn(name, memory) for name in active}
+            processes = {process_of(name): name for name in active}
+            rates = {f"matmul {process}": lambda name=name: self.rate(name) for process, name in processes.items()}
             try:
                 times = interleave({**rates, **turns}, self.plan.rounds, deadline=deadline)
             except TurnError as failure:
@@ -167,7 +166,7 @@ def summarise(
     facts: dict[str, dict[str, Any]],
     errors: dict[str, str],
 ) -> dict[str, Any]:
-    """Times a step and matrix rates by round -> the report of one workload."""
+    """The report of one workload from seconds per step and matrix rates of all rounds."""
     batches = workload.batches()
     masked = sum(batch.masked for batch in batches) / len(batches)
     flops = training_flops(workload.config, workload.batch, workload.length, scored_rows=round(masked))
@@ -243,7 +242,7 @@ def groups(workloads: list[Workload], size: int) -> list[list[Workload]]:
     return [workloads[i : i + size] for i in range(0, len(workloads), size)]
 
 
-def contest(workloads: list[Workload], plan: Plan, total_seconds: float) -> list[dict[str, Any]]:
+def run_workloads(workloads: list[Workload], plan: Plan, total_seconds: float) -> list[dict[str, Any]]:
     from concurrent.futures import ThreadPoolExecutor
 
     end = time.monotonic() + total_seconds
@@ -252,22 +251,22 @@ def contest(workloads: list[Workload], plan: Plan, total_seconds: float) -> list
         if time.monotonic() > end:
             print(f"out of time: {', '.join(workload.name for workload in group)} left out", flush=True)
             continue
-        stages = [Stage(workload, plan) for workload in group]
+        runs = [WorkloadRun(workload, plan) for workload in group]
         try:
             progress(f"preparing {', '.join(workload.name for workload in group)}")
-            with ThreadPoolExecutor(len(stages)) as pool:
-                list(pool.map(lambda stage: stage.prepare_all(end), stages))
-            for stage in stages:
+            with ThreadPoolExecutor(len(runs)) as pool:
+                list(pool.map(lambda run: run.prepare_all(end), runs))
+            for run in runs:
                 if time.monotonic() > end:
-                    print(f"out of time: {stage.workload.name} left out", flush=True)
+                    print(f"out of time: {run.workload.name} left out", flush=True)
                     continue
-                reports.append(stage.measure())
+                reports.append(run.measure())
                 for row in rows_of(reports[-1]):
                     print("  ".join(filter(None, row)), flush=True)
-                stage.close()
+                run.close()
         finally:
-            for stage in stages:
-                stage.close()
+            for run in runs:
+                run.close()
     return reports
 
 
@@ -275,13 +274,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(WORKLOADS), help=f"some of {', '.join(WORKLOADS)}")
     parser.add_argument("--contenders", default=",".join(DEFAULT), help=f"some of {', '.join(NAMES)}")
-    parser.add_argument("--batch", type=int, help="another batch size than the one chosen for the model")
+    parser.add_argument("--batch", type=int, help="batch size (default: that of the model's workload)")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds-per-model", type=float, default=45.0, help="no round begins later (default 45)")
-    parser.add_argument("--prepare-seconds", type=float, default=300.0, help="longest preparation of one contender")
-    parser.add_argument("--total-seconds", type=float, default=520.0, help="no model begins later (default 520)")
-    parser.add_argument("--together", type=int, default=3, help="models prepared side by side (default 3)")
+    parser.add_argument(
+        "--seconds-per-model", type=float, default=45.0, help="no round begins after this time (default 45)"
+    )
+    parser.add_argument(
+        "--prepare-seconds", type=float, default=300.0, help="time limit for the preparation of a contender"
+    )
+    parser.add_argument(
+        "--total-seconds", type=float, default=520.0, help="no model begins after this time (default 520)"
+    )
+    parser.add_argument("--together", type=int, default=3, help="models prepared in parallel (default 3)")
     parser.add_argument("--in-process", action="store_true", help="everything in this process")
     parser.add_argument("--quick", action="store_true", help="3 rounds of a third of a second")
     parser.add_argument("--smoke", action="store_true", help="tiny models, also without a GPU")
@@ -292,7 +297,7 @@ def main(arguments: list[str] | None = None) -> None:
         if unknown := [name for name in given if name not in known]:
             parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(known)}")
     if "mlx" in contenders and importlib.util.find_spec("mlx") is None:
-        parser.error("MLX is not installed here; --contenders eager,compiled does without")
+        parser.error("MLX is not installed; install it, or use --contenders eager,compiled")
     workloads = [replace(WORKLOADS[name], dropout=options.dropout) for name in chosen]
     if options.batch:
         workloads = [replace(workload, batch=options.batch) for workload in workloads]
@@ -308,7 +313,7 @@ def main(arguments: list[str] | None = None) -> None:
         in_process=options.in_process,
     )
     machine, described = describe_machine("mlx", "torch", "transformers")
-    reports = contest(workloads, plan, options.total_seconds)
+    reports = run_workloads(workloads, plan, options.total_seconds)
     table_of(reports, machine).show()
     if options.json:
         show_json({"models": {report["model"]: report for report in reports}, "machine": described})

@@ -1,4 +1,4 @@
-"""Who competes in `benchmarks.gpu`, and at what: workloads, a model of this package on MLX, and its peer on PyTorch."""
+"""Workloads and contenders of `benchmarks.gpu`: a GlassBERT model on MLX and a `transformers` model on PyTorch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from benchmarks import peers
 from benchmarks.batches import masked_batches
 from benchmarks.common import rounded, timed
-from glassbert.models.config import PRESETS, EncoderConfig
+from glassbert.checkpoints.family import PRESETS
+from glassbert.models.config import EncoderConfig
 
 BATCHES = 4
 MATRIX = 8192
@@ -73,7 +74,7 @@ WORKLOADS = {
 
 
 class Mlx:
-    """A model of this package through MLX, the step compiled as a whole."""
+    """A GlassBERT model on MLX, with the whole step compiled."""
 
     def __init__(self, workload: Workload):
         import mlx.core as mx
@@ -99,7 +100,7 @@ class Mlx:
         self.mx.synchronize()
 
     def prepare(self, name: str) -> dict[str, Any]:
-        """Compile for every shape that will occur; gives the seconds a step and the first loss."""
+        """Compile for all shapes; returns the seconds per step and the first loss."""
         start = time.perf_counter()
         self.step(0)
         self.finish()
@@ -113,7 +114,7 @@ class Mlx:
         return {"seconds": seconds, "preparing_seconds": rounded(preparing), "first_loss": rounded(first_loss)}
 
     def run(self, name: str, steps: int) -> tuple[float, float]:
-        """Seconds a step, and the peak of GPU memory in bytes."""
+        """Seconds per step, and the peak GPU memory in bytes."""
         self.mx.reset_peak_memory()
         seconds = timed(self.step, steps, self.finish, warmup=2)
         peak = float(self.mx.get_peak_memory())
@@ -137,7 +138,7 @@ class Mlx:
 
 
 class Torch:
-    """A model of `transformers` on PyTorch, eager and compiled by turns."""
+    """A `transformers` model on PyTorch, eager or compiled."""
 
     def __init__(self, workload: Workload, sparse: bool):
         import torch
@@ -170,7 +171,7 @@ class Torch:
     def prepare(self, name: str) -> dict[str, Any]:
         self.use(name)
         start = time.perf_counter()
-        self.when_there_is_memory()
+        self.first_step()
         first_loss = float(self.result)
         for i in range(1, BATCHES):
             self.step(i)
@@ -186,15 +187,15 @@ class Torch:
             "graph_breaks": breaks,
         }
 
-    def when_there_is_memory(self) -> None:
-        """The first step; while others are being prepared the GPU's memory may be taken for a moment."""
-        for patience in range(12, -1, -1):
+    def first_step(self) -> None:
+        """Run the first step. Retry if the GPU memory is in use by other models that are being prepared."""
+        for retries in range(12, -1, -1):
             try:
                 self.step(0)
                 self.finish()
                 return
             except self.torch.OutOfMemoryError:
-                if not patience:
+                if not retries:
                     raise
             self.release()
             time.sleep(random.uniform(1.0, 3.0))

@@ -1,11 +1,11 @@
-"""Sentence embeddings of all-MiniLM-L6-v2 on the CPU beside PyTorch and ONNX Runtime, in float32.
+"""Sentence embeddings of all-MiniLM-L6-v2 on the CPU, compared with PyTorch and ONNX Runtime, in float32.
 
     python -m benchmarks.inference [--rounds N] [--json]
 
-Two workloads: full rows (B 32, T 128), and real sentences in batches of 32 as they come, which the peers pad to the
-longest of the batch. The sentences are those of STS-B and SST-2 where `../shared/data` has them, else the English of
-Python's own docstrings. The embedding is the mean over the tokens, normalised to length 1. Before anything is timed,
-the embeddings of all three must agree.
+Two workloads: full rows (B 32, T 128), and real sentences in batches of 32 in their given order, which the peers pad to
+the longest of the batch. The sentences are those of STS-B and SST-2 if `../shared/data` has them, else sentences from
+Python's docstrings. The embedding is the mean over the tokens, normalised to length 1. Before timing, the embeddings of
+all three must agree.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import numpy as np
 
 from benchmarks.common import (
     MIB,
+    Contenders,
     Spread,
     Table,
-    Team,
     Worker,
     describe_machine,
     interleave,
@@ -51,7 +51,7 @@ NAMES = {"ours": "GlassBERT (NumPy)", "torch": "transformers on PyTorch", "onnx"
 Batches = list[tuple[np.ndarray, np.ndarray]]  # token ids and attention mask, [B, T] each
 
 
-# ---- what is embedded ----------------------------------------------------------------------------------------------
+# ---- workloads -----------------------------------------------------------------------------------------------------
 
 
 def model_folder() -> Path:
@@ -62,7 +62,7 @@ def model_folder() -> Path:
 
 
 def sentences() -> tuple[str, list[str]]:
-    """Where the sentences come from, and the sentences."""
+    """The source of the sentences, and the sentences."""
     stsb, sst2 = DATA / "stsb" / "sts-dev.csv", DATA / "sst2" / "dev.tsv"
     if not (stsb.exists() and sst2.exists()):
         return "Python's docstrings", list(itertools.islice(docstring_sentences(), 4096))
@@ -109,11 +109,11 @@ def pad(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return ids, mask
 
 
-# ---- who embeds ----------------------------------------------------------------------------------------------------
+# ---- contenders ----------------------------------------------------------------------------------------------------
 
 
 class Embedder(ABC):
-    """What all contenders do; each knows how to embed one batch."""
+    """Base class of contenders; subclasses implement `embed` for one batch."""
 
     facts: dict[str, Any]
 
@@ -128,7 +128,7 @@ class Embedder(ABC):
         return [np.asarray(self.embed(*batch)) for batch in self.batches[workload]]
 
     def run(self, workload: str) -> float:
-        """Seconds a batch."""
+        """Seconds per batch."""
         batches = self.batches[workload]
         return timed(lambda i: self.embed(*batches[i]), len(batches))
 
@@ -142,7 +142,7 @@ class Ours(Embedder):
         import glassbert.checkpoints  # noqa: F401
         from glassbert.engines import numpy_kernels
 
-        numpy_kernels.compiled_loops()  # Numba is a library as PyTorch is: loaded before memory is counted
+        numpy_kernels.compiled_loops()  # import Numba before the memory baseline, like PyTorch
 
     def __init__(self, batches: dict[str, Batches]):
         from glassbert.checkpoints import load
@@ -153,13 +153,13 @@ class Ours(Embedder):
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         hidden = self.model.predict(ids, mask)  # [B, T, H], zeros for padding
-        total = hidden.sum(1)  # normalised it is the same as the mean, normalised
+        total = hidden.sum(1)  # the normalised sum equals the normalised mean
         total /= np.linalg.norm(total, axis=-1, keepdims=True)
         return total
 
 
 def torch_embedder() -> Any:
-    """The encoder of `transformers` with the mean and the normalisation, as one module."""
+    """The encoder of `transformers` with mean pooling and normalisation, as one module."""
     import torch
     from transformers import BertModel
     from transformers.utils import logging
@@ -203,7 +203,7 @@ class Torch(Embedder):
 
 
 class Onnx(Embedder):
-    """Of the exported graph and the one fused by `onnxruntime.transformers`, the faster."""
+    """The faster of the exported graph and the graph fused by `onnxruntime.transformers`."""
 
     @staticmethod
     def imports() -> None:
@@ -238,7 +238,7 @@ def session_of(path: Path) -> Any:
 
 
 class Export:
-    """Writes the graphs for ONNX Runtime into a folder, in a process that then ends."""
+    """Writes the graphs for ONNX Runtime into a folder; runs in its own process."""
 
     def write(self, folder: str) -> None:
         import logging
@@ -247,7 +247,7 @@ class Export:
         import torch
 
         module = torch_embedder()
-        module.encoder.set_attn_implementation("eager")  # the form that ONNX Runtime knows how to fuse
+        module.encoder.set_attn_implementation("eager")  # the form that ONNX Runtime can fuse
         ids = torch.randint(5, 1000, (3, 17))
         mask = torch.ones_like(ids)
         mask[1, 9:] = 0
@@ -260,48 +260,48 @@ class Export:
                 output_names=["sentence_embedding"], dynamic_axes={"input_ids": axes, "attention_mask": axes},
                 opset_version=18, dynamo=False,
             )  # fmt: skip
-        with contextlib.suppress(Exception):  # without the fused graph the exported one does
+        with contextlib.suppress(Exception):  # the exported graph is enough if fusing fails
             from onnxruntime.transformers import optimizer
 
             logging.disable(logging.WARNING)
             config = module.encoder.config
             sizes = {"num_heads": config.num_attention_heads, "hidden_size": config.hidden_size}
-            with contextlib.redirect_stdout(io.StringIO()):  # it complains about shapes that it then infers itself
+            with contextlib.redirect_stdout(io.StringIO()):  # it prints warnings about shapes that it infers afterwards
                 fused = optimizer.optimize_model(exported, model_type="bert", opt_level=1, **sizes)
             fused.save_model_to_file(str(Path(folder) / "fused.onnx"))
 
 
-# ---- the contest ---------------------------------------------------------------------------------------------------
+# ---- measurement ---------------------------------------------------------------------------------------------------
 
 
 def measure(batches: dict[str, Batches], rounds: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder, Team() as team:
+    with tempfile.TemporaryDirectory() as folder, Contenders() as contenders:
         progress("exporting to ONNX")
         exporter = Worker("benchmarks.inference:Export")
         exporter.call("write", folder)
         exporter.close()
-        team.add("ours", Worker("benchmarks.inference:Ours", batches=batches))
-        team.add("torch", Worker("benchmarks.inference:Torch", batches=batches))
+        contenders.add("ours", Worker("benchmarks.inference:Ours", batches=batches))
+        contenders.add("torch", Worker("benchmarks.inference:Torch", batches=batches))
         for name in ("ours", "torch"):
-            team[name].ready()
-        team.add("onnx", Worker("benchmarks.inference:Onnx", batches=batches, folder=folder))
-        differences = check_agreement(team, batches)
+            contenders[name].ready()
+        contenders.add("onnx", Worker("benchmarks.inference:Onnx", batches=batches, folder=folder))
+        differences = check_agreement(contenders, batches)
         times: dict[str, dict[str, list[float]]] = {}
         for workload in batches:
-            turns = {name: lambda name=name, w=workload: team[name].call("run", w) for name in NAMES}
+            turns = {name: lambda name=name, w=workload: contenders[name].call("run", w) for name in NAMES}
             times[workload] = interleave(turns, rounds)
-        memory = {name: team[name].call("memory") for name in NAMES}
-        facts = {name: team[name].call("describe") for name in NAMES}
+        memory = {name: contenders[name].call("memory") for name in NAMES}
+        facts = {name: contenders[name].call("describe") for name in NAMES}
     return summarise(batches, times, differences, memory, facts)
 
 
-def check_agreement(team: Team, batches: dict[str, Batches]) -> dict[str, float]:
-    """The largest difference of any number of any embedding from ours; too large a one ends the program."""
+def check_agreement(contenders: Contenders, batches: dict[str, Batches]) -> dict[str, float]:
+    """The largest absolute difference from our embeddings; exits if it exceeds the tolerance."""
     differences = dict.fromkeys(("torch", "onnx"), 0.0)
     for workload in batches:
-        ours = team["ours"].call("embeddings", workload)
+        ours = contenders["ours"].call("embeddings", workload)
         for name in differences:
-            theirs = team[name].call("embeddings", workload)
+            theirs = contenders[name].call("embeddings", workload)
             far = max(float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True))
             differences[name] = max(differences[name], far)
             if not far <= TOLERANCE:
@@ -333,7 +333,7 @@ def summarise(
             "padding": rounded(1.0 - tokens * len(some) / sum(mask.size for _, mask in some)),
             "rounds": len(times[workload]["ours"]),
         }
-    for name in ("ratio_torch", "ratio_onnx"):  # of the workload that suits us least
+    for name in ("ratio_torch", "ratio_onnx"):  # the lower one of both workloads
         report[name] = min(part[name] for part in report["workloads"].values())
     report["largest_difference"] = {name: rounded(value) for name, value in differences.items()}
     report["peak_memory_mib"] = {name: rounded(value / MIB) for name, value in memory.items()}
@@ -373,7 +373,7 @@ def table_of(report: dict[str, Any], source: str, machine: str) -> Table:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9, help="how often everybody has a turn (default 9)")
+    parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default 9)")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     machine, described = describe_machine("torch", "transformers", "onnxruntime")

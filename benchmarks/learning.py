@@ -1,12 +1,12 @@
-"""What does a Mini-BERT learn in the same minutes, here and with `transformers` on PyTorch?
+"""Held-out loss of a Mini-BERT after the same minutes of training, with GlassBERT and with `transformers` on PyTorch.
 
     python -m benchmarks.learning CORPUS [--minutes 30] [--contenders ours,torch] [--rate 1e-3] [--json]
 
-CORPUS is a folder made by `glassbert corpus build`. Ours is `glassbert pretrain --preset mini` as it comes. The peer
-is stock `BertForMaskedLM` of the same size with PyTorch's fused AdamW, a linear warm-up and decay over the same
-minutes, on the batches of the same corpus with 15 % of the tokens hidden, as BERT has them; packed pieces are kept
-apart by its attention mask, as ours are. Both are evaluated on the same held-out rows with the same masks, about every
-tenth of the time, and that counts as time. They run one after the other, each with all cores.
+CORPUS is a folder made by `glassbert corpus build`. Ours is `glassbert pretrain --preset mini` with its defaults. The
+peer is stock `BertForMaskedLM` of the same size with PyTorch's fused AdamW, a linear warm-up and decay over the same
+minutes, on batches of the same corpus with 15 % of the tokens masked; packed pieces are separated by its attention
+mask, as ours are. Both are evaluated on the same held-out rows with the same masks, about every tenth of the time;
+evaluation counts as time. They run one after the other, each with all cores.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks.common import Table, describe_machine, progress, rounded, show_json
 
-ROWS, LAST_ROWS = 512, 4_096  # held-out rows of an evaluation on the way, and of the last
-BATCH = 32  # the peer's: the batch of `benchmarks.train_step`
+ROWS, LAST_ROWS = 512, 4_096  # held-out rows of an intermediate evaluation, and of the last
+BATCH = 32  # of the peer, as in `benchmarks.train_step`
 WARMUP = 0.05
 POINTS = 10
 
@@ -29,7 +29,7 @@ Curve = list[dict[str, float]]  # seconds, tokens, loss, accuracy
 
 
 def ours(corpus: str, minutes: float, rate: float) -> Curve:
-    """`rate` is the peer's; the trainer has its own."""
+    """Train with GlassBERT. `rate` is ignored: the trainer uses its default learning rate."""
     from glassbert.training.display import NoDisplay
     from glassbert.training.log import read_log
     from glassbert.training.trainer import Trainer
@@ -59,7 +59,7 @@ class Peer:
         import torch
 
         from benchmarks.peers import masked_language_model
-        from glassbert.models.config import PRESETS
+        from glassbert.checkpoints.family import PRESETS
         from glassbert.text import Corpus, MLMDataGenerator
 
         opened = Corpus.open(corpus)
@@ -90,8 +90,8 @@ class Peer:
         return int(batch.input_ids.size)
 
     def evaluate(self, rows: int) -> tuple[float, float]:
-        """Loss and accuracy over all questions of the first held-out rows; here only they are scored."""
-        torch, loss, right, asked = self.torch, 0.0, 0, 0
+        """Loss and accuracy over the masked tokens of the first held-out rows."""
+        torch, loss, right, count = self.torch, 0.0, 0, 0
         self.model.eval()
         with torch.no_grad():
             for index in range(min(-(-rows // self.held_out.batch_size), len(self.held_out))):
@@ -101,9 +101,9 @@ class Peer:
                 logits, labels = self.model.cls(hidden[labels != -100]), labels[labels != -100]
                 loss += float(torch.nn.functional.cross_entropy(logits, labels, reduction="sum"))
                 right += int((logits.argmax(-1) == labels).sum())
-                asked += len(labels)
+                count += len(labels)
         self.model.train()
-        return loss / asked, right / asked
+        return loss / count, right / count
 
 
 def torch(corpus: str, minutes: float, rate: float) -> Curve:
@@ -112,7 +112,7 @@ def torch(corpus: str, minutes: float, rate: float) -> Curve:
     began, budget = time.monotonic(), 60 * minutes
     curve: Curve = []
     tokens = index = 0
-    last_cost = 0.0  # the last evaluation has to fit into the minutes as well
+    last_cost = 0.0  # the last evaluation is part of the time budget
 
     def evaluate(rows: int) -> float:
         start = time.monotonic()
@@ -141,7 +141,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("corpus", help="a folder made by `glassbert corpus build`")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--contenders", default="ours,torch", help=f"some of {', '.join(CONTENDERS)}")
-    parser.add_argument("--rate", type=float, default=1e-3, help="PyTorch's highest learning rate (default 1e-3)")
+    parser.add_argument("--rate", type=float, default=1e-3, help="PyTorch's peak learning rate (default 1e-3)")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     chosen = options.contenders.split(",")

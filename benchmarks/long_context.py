@@ -1,11 +1,11 @@
-"""ModernBERT-base at 8,192 tokens on NumPy: how much memory, how long, and how local attention grows.
+"""ModernBERT-base at 8,192 tokens on NumPy: memory, time, and the growth of local attention with the length.
 
     python -m benchmarks.long_context [--length 8192] [--rounds N] [--json]
 
-Every pass runs in a process of its own; its extra memory is the highest resident memory of that process above that
-with the model built. The backward pass is that of the masked language model's loss, 15 % of the tokens masked, with
-checkpointing, and includes the gradients of all parameters. The local-attention layer (window 64) is timed by itself
-at a quarter of the length and at the whole length: four times the tokens should cost about four times the time.
+Every pass runs in its own process; its extra memory is the peak resident memory above that with the model built. The
+backward pass is that of the masked-language-model loss, 15 % of the tokens masked, with checkpointing, and includes the
+gradients of all parameters. The local-attention layer (window 64) is timed separately at a quarter of the length and at
+the whole length: four times the tokens should take about four times the time.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ import numpy as np
 
 from benchmarks.batches import masked_batches
 from benchmarks.common import (
+    Contenders,
     Spread,
     Table,
-    Team,
     Worker,
-    begin_anew,
     describe_machine,
     interleave,
     peak_memory,
     progress,
+    reset_peak_memory,
     rounded,
     show_json,
     timed,
 )
-from glassbert.models.config import EncoderConfig, ModernBertConfig
+from glassbert.families.modernbert import ModernBertConfig
+from glassbert.models.config import EncoderConfig
 
 GIB = 2**30
 LIMITS = {"forward": 4.0, "forward_backward": 8.0}  # GB of extra memory
@@ -50,7 +51,7 @@ def config_of(layers: int | None) -> EncoderConfig:
 
 
 class Pass:
-    """One pass over one row, once."""
+    """A single pass over one row."""
 
     def __init__(self, name: str, length: int, layers: int | None):
         from glassbert.models.model import Model
@@ -63,7 +64,7 @@ class Pass:
 
     def run(self) -> tuple[float, int]:
         """Seconds and extra bytes."""
-        before = begin_anew()
+        before = reset_peak_memory()
         start = time.perf_counter()
         result = self.work()
         seconds = time.perf_counter() - start
@@ -85,11 +86,11 @@ class Pass:
 
 
 class LocalAttention:
-    """One local-attention layer by itself, forward and backward."""
+    """One local-attention layer, forward and backward."""
 
     def __init__(self, lengths: list[int]):
         from glassbert.layers.attention import attention_parameters
-        from glassbert.layers.parameters import inside
+        from glassbert.layers.scope import inside
         from glassbert.models.initialize import initial_values
 
         self.config = config_of(None)
@@ -109,8 +110,8 @@ class LocalAttention:
         return x, dy, Sight(AttentionPattern(window=self.config.local_window), *angles[1])
 
     def run(self, length: int, backward: bool) -> float:
+        from glassbert.arrays import Gradients
         from glassbert.engines.machine import usable_cores
-        from glassbert.engines.parameters import Gradients
         from glassbert.engines.threads import using_threads
         from glassbert.layers.attention import self_attention, self_attention_backward
         from glassbert.layers.scope import Cache, Scope
@@ -149,10 +150,10 @@ def measure_passes(length: int, layers: int | None, names: list[str]) -> dict[st
 
 def measure_growth(length: int, rounds: int) -> dict[str, Any]:
     lengths = [length // 4, length]
-    with Team() as team:
-        team.add("layer", Worker("benchmarks.long_context:LocalAttention", lengths=lengths))
+    with Contenders() as contenders:
+        contenders.add("layer", Worker("benchmarks.long_context:LocalAttention", lengths=lengths))
         turns = {
-            f"{what} {n}": lambda n=n, b=b: team["layer"].call("run", n, b)
+            f"{what} {n}": lambda n=n, b=b: contenders["layer"].call("run", n, b)
             for what, b in (("forward", False), ("forward_backward", True))
             for n in lengths
         }
@@ -161,7 +162,7 @@ def measure_growth(length: int, rounds: int) -> dict[str, Any]:
 
 
 def growth_of(lengths: list[int], times: dict[str, list[float]]) -> dict[str, Any]:
-    """Times by round -> how much longer the long row takes, for each pass."""
+    """The ratio of the times at both lengths, for each pass."""
     report: dict[str, Any] = {"lengths": lengths}
     for what in ("forward", "forward_backward"):
         short, long = (times[f"{what} {n}"] for n in lengths)
@@ -211,14 +212,14 @@ def table_of(report: dict[str, Any], machine: str) -> Table:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--layers", type=int, default=None, help="fewer layers than the model has, for a quick look")
+    parser.add_argument("--layers", type=int, default=None, help="number of layers, for a quick test (default: all)")
     parser.add_argument("--passes", default=",".join(PASSES), help=f"which of {', '.join(PASSES)} to run")
-    parser.add_argument("--rounds", type=int, default=7, help="of the local-attention layer (default 7)")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds for the local-attention layer (default 7)")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     names = [name for name in options.passes.split(",") if name]
     if unknown := set(names) - set(PASSES):
-        parser.error(f"no pass {', '.join(sorted(unknown))}; choose from {', '.join(PASSES)}")
+        parser.error(f"unknown pass {', '.join(sorted(unknown))}; choose from {', '.join(PASSES)}")
     machine, described = describe_machine()
     report = {
         "length": options.length,

@@ -1,10 +1,9 @@
-"""Does a training step need the memory that `model.describe()` predicts?
+"""Memory of a training step, measured and as predicted by `model.describe()`.
 
     python -m benchmarks.memory [--json]
 
-Each model trains a few steps in a process of its own; measured is the highest resident memory above that before the
-model was made. Predicted are weights, gradients, the optimizer's buffers, what forward keeps and what backward works
-with.
+Each model trains a few steps in its own process. Measured is the peak resident memory above that before the model was
+created. Predicted are weights, gradients, optimizer buffers, stored activations and the buffers of backward.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from benchmarks.common import (
     MIB,
     Table,
     Worker,
-    begin_anew,
     describe_machine,
     peak_memory,
     progress,
+    reset_peak_memory,
     rounded,
     show_json,
 )
 
 STEPS = 4
-# preset, changes of its config, rows, tokens, optimizer, checkpointing
+# preset, config changes, rows, tokens, optimizer, checkpointing
 CASES: dict[str, tuple[str, dict[str, Any], int, int, str, bool]] = {
     "Mini, B 32": ("mini", {}, 32, 64, "adamw", False),
     "Mini, B 128": ("mini", {}, 128, 64, "adamw", False),
@@ -45,12 +44,12 @@ CASES: dict[str, tuple[str, dict[str, Any], int, int, str, bool]] = {
 }  # fmt: skip
 
 
-class Trained:
-    """A model that trains a few steps, and the memory it took."""
+class MemoryMeasurement:
+    """Trains a model for a few steps and measures its memory."""
 
     def measure(self, name: str) -> tuple[float, float]:
         """Bytes predicted and measured."""
-        from glassbert.models.config import PRESETS
+        from glassbert.checkpoints.family import PRESETS
         from glassbert.models.memory import training_numbers
         from glassbert.models.model import Model
         from glassbert.training.optimizers import make_optimizer
@@ -62,13 +61,13 @@ class Trained:
             vocab_size=100, hidden_size=32, num_attention_heads=2, intermediate_size=32, num_hidden_layers=1
         )
         self._train(Model(tiny, "mlm", engine="numpy"), 4, length, optimizer_name, TrainingStep, make_optimizer)
-        before = begin_anew()
+        before = reset_peak_memory()
         model = Model(config, "mlm", engine="numpy")
         model.set_checkpointing(checkpointing)
         optimizer = self._train(model, rows, length, optimizer_name, TrainingStep, make_optimizer)
         measured = peak_memory() - before
         weights = 4 * model.get_parameter_count()
-        buffers = sum(array.nbytes for kept in optimizer.state.values() for array in kept.values())
+        buffers = sum(array.nbytes for arrays in optimizer.state.values() for array in arrays.values())
         working = 4 * training_numbers(config, rows, length, "mlm", checkpointing, model.engine.threads)
         return 2 * weights + buffers + working, measured
 
@@ -91,7 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
     found = {}
     for name in CASES:
         progress(name)
-        worker = Worker("benchmarks.memory:Trained")
+        worker = Worker("benchmarks.memory:MemoryMeasurement")
         try:
             predicted, measured = worker.call("measure", name)
         finally:

@@ -1,14 +1,13 @@
-"""All optimizers on the same text: a small Mini-BERT, the same batches, the learning rate of each from a short sweep.
+"""All optimizers on the same text: a small Mini-BERT, the same batches, learning rates from a short sweep.
 
     python -m benchmarks.optimizers [--corpus FOLDER_OR_TEXT] [--steps N] [--picture docs/optimizers.png] [--json]
 
-Every optimizer first trains for half of the steps with each rate of its grid; the rate with the lowest held-out loss
-then gets the whole run. Rates rise over the first tenth and fall in a straight line. Everybody begins with the same
-weights and sees the same batches in the same order. Without a corpus the text is the built-in one.
+Every optimizer first trains for half of the steps with each rate of its grid; the rate with the lowest held-out loss is
+used for the full run. The schedule is a linear warm-up over the first tenth and a linear decay. All runs have the same
+initial weights and the same batches in the same order. Without a corpus the built-in text is used.
 
-The vocabulary is Mini-BERT's 8,192: most words are rare, so most gradients of the scores are small most of the time,
-and an optimizer that measures each parameter by its own gradients gets ahead of one that does not. With 2,048 words
-SGD kept up with AdamW for the first thousand steps.
+The vocabulary is Mini-BERT's 8,192: most words are rare, so most gradients of the output layer are small, which favours
+optimizers with a step size per parameter. With 2,048 words SGD was as good as AdamW for the first thousand steps.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Table, describe_machine, progress, rounded, show_json
-from glassbert.models.config import MINI_BERT_CONFIG
-from glassbert.models.model import MiniBERT
+from glassbert.families.bert import MINI_BERT_CONFIG, MiniBERT
 from glassbert.training.evaluate import evaluate
 from glassbert.training.optimizers import OPTIMIZERS, make_optimizer
 from glassbert.training.schedules import make_schedule
@@ -45,8 +43,8 @@ RATES = {
     "muon": (5e-3, 1e-2, 2e-2),
     "sgd": (0.1, 0.3, 0.6),
 }
-SWEEP = 0.5  # of the steps
-POINTS = 16  # of a curve
+SWEEP = 0.5  # share of the steps
+POINTS = 16  # evaluations of a run
 
 
 @dataclass
@@ -56,15 +54,15 @@ class Run:
     steps: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # held out
     accuracy: float = 0.0
-    milliseconds: float = 0.0  # a step, evaluation left out
+    milliseconds: float = 0.0  # per step, without evaluation
 
     @property
     def loss(self) -> float:
         return self.losses[-1]
 
 
-class Text:
-    """Batches of a corpus folder, of a text file, or of the built-in text."""
+class Data:
+    """Batches from a corpus folder, a text file, or the built-in text."""
 
     def __init__(self, corpus: str | None, folder: Path):
         from glassbert.text.corpus import Corpus, build_corpus
@@ -80,43 +78,43 @@ class Text:
         self.held_out = [held_out.batch(0, i).as_inputs() for i in range(min(HELD_OUT, len(held_out)))]
 
 
-def train(text: Text, name: str, rate: float, steps: int) -> Run:
-    config = CONFIG.replace(vocab_size=text.corpus.tokenizer.vocab_size)
+def train(data: Data, name: str, rate: float, steps: int) -> Run:
+    config = CONFIG.replace(vocab_size=data.corpus.tokenizer.vocab_size)
     model = MiniBERT(config, seed=1)
     model.set_training(True)
     step = TrainingStep(model, make_optimizer(name, model, learning_rate=rate))
     schedule = make_schedule("linear", warmup=0.1)
     run = Run(name, rate)
-    spent = 0.0
+    seconds = 0.0
     for i in range(steps):
         progress(f"{name} at {rate:g}: step {i + 1} of {steps}")
         step.optimizer.learning_rate = rate * schedule((i + 1) / (steps + 1))
         began = time.perf_counter()
-        result = step(**text.train.at(i).as_inputs())
+        result = step(**data.train.at(i).as_inputs())
         float(result.loss)
-        spent += time.perf_counter() - began
+        seconds += time.perf_counter() - began
         if (i + 1) % max(1, steps // POINTS) == 0 or i + 1 == steps:
-            found = evaluate(model, text.held_out)
+            found = evaluate(model, data.held_out)
             run.steps.append(i + 1)
             run.losses.append(found.loss)
             run.accuracy = found.accuracy
-    run.milliseconds = 1e3 * spent / steps
+    run.milliseconds = 1e3 * seconds / steps
     return run
 
 
-def compare(text: Text, names: list[str], steps: int) -> tuple[list[Run], dict[str, dict[float, float]]]:
-    """The whole run of every optimizer, and what the sweep found."""
+def compare(data: Data, names: list[str], steps: int) -> tuple[list[Run], dict[str, dict[float, float]]]:
+    """The full run of every optimizer, and the losses of the sweep by rate."""
     swept: dict[str, dict[float, float]] = {}
     runs = []
     for name in names:
-        swept[name] = {rate: train(text, name, rate, round(SWEEP * steps)).loss for rate in RATES[name]}
+        swept[name] = {rate: train(data, name, rate, round(SWEEP * steps)).loss for rate in RATES[name]}
         best = min(swept[name], key=lambda rate: swept[name][rate])
-        runs.append(train(text, name, best, steps))
+        runs.append(train(data, name, best, steps))
     progress("")
     return sorted(runs, key=lambda run: run.loss), swept
 
 
-def picture(runs: list[Run], path: Path) -> None:
+def draw(runs: list[Run], path: Path) -> None:
     from glassbert.reports import figures
 
     figure = figures.lines(
@@ -146,7 +144,7 @@ def table_of(runs: list[Run], swept: dict[str, dict[float, float]], steps: int, 
         ]
         table.rows.append(row)
     table.notes = [
-        f"Batches of {BATCH} rows of {LENGTH} tokens; the sweep had {round(SWEEP * steps)} steps a rate.",
+        f"Batches of {BATCH} rows of {LENGTH} tokens; the sweep had {round(SWEEP * steps)} steps per rate.",
         machine,
     ]
     return table
@@ -154,18 +152,18 @@ def table_of(runs: list[Run], swept: dict[str, dict[float, float]], steps: int, 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", help="a corpus folder or a text file; without it the built-in text")
+    parser.add_argument("--corpus", help="a corpus folder or a text file (default: the built-in text)")
     parser.add_argument("--optimizers", nargs="+", choices=list(OPTIMIZERS), default=list(OPTIMIZERS))
     parser.add_argument("--steps", type=int, default=2_000)
-    parser.add_argument("--picture", type=Path, help="where to draw the curves (.png)")
+    parser.add_argument("--picture", type=Path, help="file for the plot of the curves (.png)")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     machine, described = describe_machine()
     with tempfile.TemporaryDirectory() as folder:
-        runs, swept = compare(Text(options.corpus, Path(folder)), options.optimizers, options.steps)
+        runs, swept = compare(Data(options.corpus, Path(folder)), options.optimizers, options.steps)
     table_of(runs, swept, options.steps, machine).show()
     if options.picture:
-        picture(runs, options.picture)
+        draw(runs, options.picture)
     if options.json:
         found: dict[str, Any] = {
             run.optimizer: {

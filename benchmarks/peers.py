@@ -1,4 +1,4 @@
-"""The peers: models of `transformers` on PyTorch, of the sizes of one of our configs, and their training step."""
+"""Peers: `transformers` models on PyTorch with the sizes of a GlassBERT config, and their training step."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import contextlib
 import time
 from typing import Any
 
-from benchmarks.batches import IGNORED, MaskedBatch
+from benchmarks.batches import MaskedBatch
 from glassbert.models.config import EncoderConfig
+from glassbert.ops import IGNORED
 
 LEARNING_RATE = 1e-4
 
 
 def imports() -> None:
-    """What a program that trains such a model imports, so that its memory is not counted as the model's."""
+    """Import everything that training needs, so that it is not counted as memory of the model."""
     import torch  # noqa: F401
     from transformers import BertForMaskedLM, ModernBertForMaskedLM  # noqa: F401
 
@@ -35,7 +36,7 @@ def huggingface_config(config: EncoderConfig) -> Any:
             attention_dropout=config.attention_dropout,
             embedding_dropout=config.embedding_dropout,
             mlp_dropout=config.ffn_dropout,
-            # beginning and end need ids inside a vocabulary that may be small
+            # the special ids must lie inside a vocabulary that may be small
             **{f"{name}_token_id": min(2, config.vocab_size - 1) for name in ("bos", "eos", "cls", "sep")},
         )
     return BertConfig(
@@ -48,25 +49,25 @@ def huggingface_config(config: EncoderConfig) -> Any:
 
 
 def masked_language_model(config: EncoderConfig, attention: str | None = None) -> Any:
-    """`BertForMaskedLM` or `ModernBertForMaskedLM` as it comes, with random weights."""
+    """`BertForMaskedLM` or `ModernBertForMaskedLM` with random weights."""
     import torch
     from transformers import BertForMaskedLM, ModernBertForMaskedLM
 
     torch.manual_seed(0)
     kind = ModernBertForMaskedLM if config.family == "modernbert" else BertForMaskedLM
-    wanted = huggingface_config(config)
+    hf_config = huggingface_config(config)
     if attention is not None:
-        wanted._attn_implementation = attention
-    return kind(wanted)
+        hf_config._attn_implementation = attention
+    return kind(hf_config)
 
 
 def stock_loss(model: Any, ids: Any, labels: Any) -> Any:
-    """Scores of every token, as the class computes them."""
+    """The loss of the unmodified class, which scores every token."""
     return model(input_ids=ids, labels=labels).loss
 
 
 def sparse_loss(model: Any, ids: Any, labels: Any) -> Any:
-    """Scores of the masked tokens only: the encoder, then the head on the gathered rows."""
+    """The loss with scores of the masked tokens only: the encoder, then the head on the gathered rows."""
     import torch
 
     labels = labels.view(-1)
@@ -104,7 +105,7 @@ class TorchTrainer:
         self.optimizer: Any = None
 
     def compile(self) -> None:
-        """From now on forward and backward are compiled, at the first step of every shape."""
+        """Compile forward and backward; this happens at the first step of every shape."""
         if self.sparse:
             self.loss = self.torch.compile(sparse_loss)
         else:
@@ -114,10 +115,10 @@ class TorchTrainer:
     def gradients(self, ids: Any, labels: Any) -> Any:
         for parameter in self.parameters:
             parameter.grad = None
-        arithmetic = (
+        autocast = (
             self.torch.autocast(self.device, dtype=self.torch.bfloat16) if self.bfloat16 else contextlib.nullcontext()
         )
-        with arithmetic:
+        with autocast:
             loss = self.loss(self.model, ids, labels)
         loss.backward()
         self.torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
@@ -142,7 +143,7 @@ class TorchTrainer:
         return self.torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, weight_decay=0.01, **options)
 
     def choose_optimizer(self, ids: Any, labels: Any) -> str:
-        """Take the fused AdamW where it works and is faster than the default one."""
+        """Use the fused AdamW if it works and is faster than the default one; returns the choice."""
         self.gradients(ids, labels)
         seconds = {}
         for fused in (False, True):

@@ -1,10 +1,10 @@
-"""A training step over threads and over processes, on this machine.
+"""A training step with several threads and with several processes, on this machine.
 
     python -m benchmarks.scaling [--preset mini|larger] [--turns N] [--json]
 
-The logical batch is the same for everybody: one process spreads it over threads, or several processes share it over
-MPI with one thread each. Contenders take turns; each turn is a job of its own (`benchmarks.scaling_worker`). What many
-machines would give is predicted by `benchmarks.scaling_model`.
+The logical batch is the same for all: one process distributes it over threads, or several processes with one thread
+each share it over MPI. Contenders take turns; each turn is a separate job (`benchmarks.scaling_worker`). For several
+machines, see the predictions of `benchmarks.scaling_model`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from benchmarks.common import Spread, Table, describe_machine, progress, rounded
 from benchmarks.train_step import WORKLOADS, Workload
 from glassbert.engines.threads import usable_cores
 
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # containers
+ROOT_ALLOWED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # for containers
 
 
 def contenders(cores: int) -> dict[str, tuple[list[str], int]]:
-    """How a job is launched, and its threads in each process."""
+    """The launch command of each job, and its threads per process."""
     scripts = sysconfig.get_path("scripts")
     mpirun = shutil.which("mpirun", path=os.pathsep.join([scripts, os.environ.get("PATH", "")]))
     found: dict[str, tuple[list[str], int]] = {"1 process x 1 thread": ([], 1)}
@@ -39,17 +39,17 @@ def contenders(cores: int) -> dict[str, tuple[list[str], int]]:
 
 
 def one_turn(launch: list[str], threads: int, preset: str, rounds: int) -> dict[str, float]:
-    """Seconds a step of one job, by the way of summing."""
+    """Seconds per step of one job, by the way of summing gradients."""
     command = [*launch, sys.executable, "-m", "benchmarks.scaling_worker"]
     options = ["--preset", preset, "--threads", str(threads), "--rounds", str(rounds)]
-    job = subprocess.run([*command, *options], env={**os.environ, **AS_ROOT}, capture_output=True, text=True)
+    job = subprocess.run([*command, *options], env={**os.environ, **ROOT_ALLOWED}, capture_output=True, text=True)
     if job.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{job.stderr}")
     return json.loads(job.stdout.splitlines()[-1])["seconds"]
 
 
 def measure(preset: str, turns: int, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds a step of every turn, by contender and way."""
+    """Seconds per step of every turn, by contender and way of summing."""
     found: dict[str, dict[str, list[float]]] = {}
     for turn in range(turns):
         for name, (launch, threads) in contenders(usable_cores()).items():
@@ -71,15 +71,15 @@ def table_of(workload: Workload, found: dict[str, dict[str, list[float]]], machi
         speed = Spread.of_ratio(first, ours)
         tokens = workload.batch * workload.length / statistics.median(ours)
         table.rows.append([name, f"{1e3 * statistics.median(ours):.1f}", f"{tokens:,.0f}", speed.text(), *others])
-    table.notes = ["Medians over the turns; 'no sums': what the processes need that compute the same apart.", machine]
+    table.notes = ["Medians over the turns; 'no sums': the same computation without summing gradients.", machine]
     return table
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=list(WORKLOADS), default="mini")
-    parser.add_argument("--turns", type=int, default=3, help="how often everybody has a turn (default 3)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of steps in a turn (default 5)")
+    parser.add_argument("--turns", type=int, default=3, help="number of turns (default 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per turn (default 5)")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     machine, described = describe_machine("mpi4py", "mpich", "openmpi")

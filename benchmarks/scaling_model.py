@@ -1,20 +1,19 @@
-"""What many workers would give on machines that are not here: arithmetic, not a measurement.
+"""Predicted efficiency of data-parallel training with many workers: a calculation, not a measurement.
 
     python -m benchmarks.scaling_model [--workers N] [--markdown]
 
-Every step each worker sends its gradients once around a ring and the sums once around again. With n workers, G bytes
-of gradients, a link of B bytes a second and l seconds before the first byte, in k buckets:
+In every step, a ring all-reduce sums the gradients: one pass to reduce, one pass to distribute. With n workers, G bytes
+of gradients, a link of B bytes per second and a latency of l seconds, in k buckets:
 
     exchange = 2 (n - 1) / n · G / B  +  2 (n - 1) · k · l
 
-The first term hardly grows with n: that is why a ring scales. Backward is two thirds of a step, and what is complete
-travels while the rest is computed; the embeddings are complete last, and nothing hides them. So of a step that computes
-for C seconds at least
+The first term hardly grows with n. Backward is two thirds of a step, and gradients are sent as soon as they are
+complete; those of the embeddings are complete last and cannot overlap. In a step that computes for C seconds, at least
 
     exposed = max(exchange - 2/3 C, exchange of the embeddings)
 
-is spent waiting, and the efficiency is C / (C + exposed); without overlap it is C / (C + exchange). Workers keep their
-batch: n of them have n times the logical batch.
+is spent waiting. The efficiency is C / (C + exposed); without overlap it is C / (C + exchange). The batch per worker is
+constant: n workers have n times the logical batch.
 """
 
 from __future__ import annotations
@@ -24,25 +23,26 @@ import math
 from dataclasses import dataclass
 
 from benchmarks.common import Table
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig, EncoderConfig
+from glassbert.families.bert import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig
+from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
 from glassbert.models.model import Model
 
-BUCKET = 4 * 2**20  # bytes, as glassbert.training.distributed has them
+BUCKET = 4 * 2**20  # bytes, as in glassbert.training.distributed
 BACKWARD = 2 / 3
 MASKED = 0.15
 
 
 @dataclass(frozen=True)
 class Link:
-    """Nominal figures: bits a second in one direction, and seconds until the first byte arrives."""
+    """A network link: nominal bits per second in one direction, and latency in seconds."""
 
     name: str
     bits: float
     latency: float
 
     def exchange(self, workers: int, size: float) -> float:
-        """Seconds for summing `size` bytes over a ring of workers."""
+        """Seconds to sum `size` bytes over a ring of workers."""
         buckets = math.ceil(size / BUCKET)
         turns = 2 * (workers - 1)
         return turns / workers * size / (self.bits / 8) + turns * buckets * self.latency
@@ -59,7 +59,7 @@ LINKS = (
 
 @dataclass(frozen=True)
 class Task:
-    """A model, the batch that one worker computes, and how many seconds a step of it takes alone."""
+    """A model, the batch of one worker, and the seconds per step of one worker alone."""
 
     name: str
     config: EncoderConfig
@@ -68,7 +68,7 @@ class Task:
     seconds: float
 
     def bytes(self) -> tuple[int, int]:
-        """Of all gradients in float32, and of those of the embeddings."""
+        """The bytes of all gradients in float32, and of those of the embeddings."""
         layout = Model(self.config, "mlm", engine="numpy", initialize=False).layout
         sizes = {name: 4 * math.prod(shape) for name, shape in layout.shapes.items()}
         return sum(sizes.values()), sum(size for name, size in sizes.items() if name.startswith("embeddings."))
@@ -76,11 +76,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds of a step's parts, for n workers on a link."""
+    """Seconds of the parts of a step."""
 
     compute: float
     exchange: float
-    last: float  # the exchange of what is complete at the very end
+    last: float  # exchange of the embeddings' gradients, which are complete last
 
     def __str__(self) -> str:
         return f"{1e3 * self.exchange:,.1f}: {self.efficiency:.0%} ({self.efficiency_without_overlap:.0%})"
@@ -95,13 +95,13 @@ class Prediction:
 
 
 def predict(task: Task, link: Link, workers: int) -> Prediction:
-    """What a step would need with so many workers."""
+    """The parts of a step with this number of workers."""
     everything, last = task.bytes()
     return Prediction(task.seconds, link.exchange(workers, everything), link.exchange(workers, last))
 
 
-def at_rate(flops_per_second: float, config: EncoderConfig, rows: int, length: int) -> float:
-    """Seconds of a step that nobody has timed, at the rate of those that were."""
+def seconds_at_rate(flops_per_second: float, config: EncoderConfig, rows: int, length: int) -> float:
+    """The estimated seconds of a step that was not measured, at a given rate of arithmetic."""
     return training_flops(config, rows, length, scored_rows=round(rows * length * MASKED)) / flops_per_second
 
 
@@ -111,7 +111,7 @@ WORKERS: dict[str, tuple[Task, ...]] = {
     "2 CPU cores": (
         Task("Mini", MINI_BERT_CONFIG, 32, 64, 0.1335),
         Task("Larger", LARGER_BERT_CONFIG, 8, 128, 0.5692),
-        Task("BERT-base", BERT_BASE, 8, 128, at_rate(150e9, BERT_BASE, 8, 128)),
+        Task("BERT-base", BERT_BASE, 8, 128, seconds_at_rate(150e9, BERT_BASE, 8, 128)),
     ),
     "H200": (
         Task("Mini", MINI_BERT_CONFIG, 1024, 64, 0.0066),
@@ -131,20 +131,20 @@ def table_of(workers: int) -> Table:
             shape = f"{task.name} ({task.rows} x {task.length})"
             table.rows.append([kind, shape, f"{task.bytes()[0] / 1e6:,.0f}", f"{1e3 * task.seconds:,.1f}", *cells])
         table.rows.append(None)
-    table.notes = ["A model of nominal bandwidth and latency, not a measurement; nobody else uses the network."]
+    table.notes = ["Calculated from nominal bandwidth and latency of an idle network; not a measurement."]
     return table
 
 
 def markdown(table: Table) -> str:
-    """The table as docs/scaling.md has it."""
+    """The table in Markdown, as in docs/scaling.md."""
     rows = [table.columns, ["---"] * len(table.columns), *(row for row in table.rows if row is not None)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=8, help="how many workers (default 8)")
-    parser.add_argument("--markdown", action="store_true", help="print the table as docs/scaling.md has it")
+    parser.add_argument("--workers", type=int, default=8, help="number of workers (default 8)")
+    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown, as in docs/scaling.md")
     options = parser.parse_args(arguments)
     table = table_of(options.workers)
     if options.markdown:

@@ -1,8 +1,7 @@
-"""One worker of `benchmarks.scaling`: trains its share of every batch and, where it leads, prints the times as JSON.
+"""One worker of `benchmarks.scaling`: trains on its share of every batch; rank 0 prints the times as JSON.
 
-Three ways take turns in the same processes: gradients summed while backward goes on ("overlapped"), summed when it has
-ended ("afterwards"), and not at all ("apart", where every process would train a model of its own): the difference to
-the last is what communication costs.
+Three ways of summing gradients take turns in the same processes: during backward ("overlapped"), after backward
+("afterwards"), and not at all ("apart"). The difference from "apart" is the cost of communication.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from glassbert.models.model import Model
 from glassbert.training.distributed import find_workers
 from glassbert.training.optimizers import AdamW
 from glassbert.training.step import TrainingStep
-from glassbert.training.workers import Alone, Workers
+from glassbert.training.workers import SingleWorker, Workers
 
 WAYS = ("overlapped", "afterwards", "apart")
 
 
-def steps_of(way: str, workload: Workload, model: Model, workers: Workers) -> Any:
-    """A function that makes step i, with this worker's share of the batch."""
-    together = workers if way != "apart" else Alone()
-    train = TrainingStep(model, AdamW(model, 1e-4), workers=together)
+def make_step(way: str, workload: Workload, model: Model, workers: Workers) -> Any:
+    """A function that runs step i with this worker's share of the batch."""
+    partners = workers if way != "apart" else SingleWorker()
+    train = TrainingStep(model, AdamW(model, 1e-4), workers=partners)
     share = workload.batch // workers.size
     rows = slice(workers.rank * share, (workers.rank + 1) * share)
     batches = [(batch.input_ids[rows], batch.labels[rows]) for batch in workload.batches()]
@@ -40,11 +39,11 @@ def steps_of(way: str, workload: Workload, model: Model, workers: Workers) -> An
 
 
 def measure(workload: Workload, workers: Workers, engine: str, threads: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds a step of every round, by way."""
+    """Seconds per step of every round, by way of summing."""
     model = Model(workload.config, "mlm", engine=engine, threads=threads)
     model.set_training(True)
     ways = WAYS if workers.size > 1 else WAYS[-1:]
-    steps = {way: steps_of(way, workload, model, workers) for way in ways}
+    steps = {way: make_step(way, workload, model, workers) for way in ways}
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(rounds):
         for way, step in steps.items():

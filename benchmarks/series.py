@@ -1,12 +1,12 @@
-"""How well does the encoder forecast? Three series, the same windows for everybody.
+"""Forecasts of three time series, compared with simple methods on the same windows.
 
     python -m benchmarks.series [--data ../shared/data] [--seeds 3] [--steps 600] [--only sunspots] [--json]
 
 Passengers by month (12 ahead), lowest temperatures by day (7 ahead) and sunspots by month (12 ahead). The last fifth
-of a series judges; nothing in it is seen in training, and nothing is chosen by it. Ours is `glassbert forecast` as it
-comes: a new encoder of two blocks of 32, its recipe and its steps chosen on the part before the test. Beside it the
+of a series is the test part; it is not used in training or for any choice. Ours is `glassbert forecast` with its
+defaults: a new encoder of two blocks of 32, its recipe and steps chosen on the part before the test. The others are the
 last value (naive), the value one period before (seasonal naive), and autoregression by least squares on the same
-windows, with its ridge chosen on the same part (linear).
+windows, with its ridge penalty chosen on the same part (linear).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks.common import Table, describe_machine, progress, show_json
-from glassbert.finetuning.forecasting import Forecasted, ForecastSettings, forecast
+from glassbert.forecasting import Forecasted, ForecastSettings, forecast
 from glassbert.tasks import ready_task
 
 HORIZONS = {"airline": 12, "temperatures": 7, "sunspots": 12}
@@ -26,13 +26,13 @@ METRICS = ("mase", "rmse", "smape")
 
 def measure(name: str, data: str, settings: ForecastSettings) -> tuple[Forecasted, float]:
     series = ready_task(name).open_series(data)
-    began = time.perf_counter()
+    start = time.perf_counter()
     result = forecast(series, settings.replace(horizon=HORIZONS[name]))
-    return result, time.perf_counter() - began
+    return result, time.perf_counter() - start
 
 
 def rows(name: str, result: Forecasted, seconds: float) -> list[dict[str, Any]]:
-    """One row for every contender: ours as mean and spread over the seeds."""
+    """One row for every method: ours as mean and standard deviation over the seeds."""
     spreads = {metric: result.spread(metric) for metric in METRICS}
     ours = {metric: None if s is None else s.mean for metric, s in spreads.items()}
     deviation = {f"{metric}_deviation": None if s is None else s.deviation for metric, s in spreads.items()}
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", default="../shared/data", help="the folder with series/")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--only", choices=sorted(HORIZONS), help="one series instead of all three")
+    parser.add_argument("--only", choices=sorted(HORIZONS), help="one series (default: all three)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     settings = ForecastSettings(seeds=options.seeds, steps=options.steps)

@@ -1,11 +1,11 @@
-"""What is an encoder worth for every kind of task, beside a simple model fitted on the same examples?
+"""Fine-tuned scores for every kind of task, compared with a simple model fitted on the same examples.
 
     python -m benchmarks.tasks --model RUN --data DIR [--only sst2,stsb] [--seeds 3] [--runs FOLDER] [--json]
 
-Every task is fine-tuned with the settings that `glassbert finetune` chooses by itself, once for every seed; small
-tables by cross-validation. Means and deviations are over seeds. The epoch is chosen by the same held-out examples that
-are reported, as is usual with these tasks, so the last digit flatters a little; the simple model's strength is chosen
-by cross-validation inside the training examples. Finished runs in FOLDER are not made again.
+Every task is fine-tuned with the default settings of `glassbert finetune`, once for every seed; small tables with
+cross-validation. Means and standard deviations are over seeds. The epoch is chosen on the same held-out examples that
+are reported, as is usual with these tasks, so the scores are slightly too high; the regularisation of the simple model
+is chosen by cross-validation within the training examples. Finished runs in FOLDER are not repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from glassbert.metrics import METRICS
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the table: a ready task, what differs from its usual settings, and the metrics to show."""
+    """A row of the table: a ready task, the metrics to show, and changes of its default settings."""
 
     task: str
     metrics: tuple[str, ...]
@@ -57,10 +57,10 @@ ENTRIES = [
 
 
 def run_once(entry: Entry, model: str, data: str, seed: int, folder: Path, baseline: bool) -> dict[str, Any]:
-    """The scores of one seed, and of the simple model where it is asked for; read back where they are there already."""
-    kept = folder / "table.json"
-    if kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text())
+    """The scores of one seed, and of the simple model if `baseline`; read from the folder if they exist."""
+    stored = folder / "table.json"
+    if stored.exists():
+        found: dict[str, Any] = json.loads(stored.read_text())
         return found
     from glassbert.files import write_json
     from glassbert.finetuning import FineTuningSettings, cross_validate, finetune_or_go_on
@@ -75,18 +75,18 @@ def run_once(entry: Entry, model: str, data: str, seed: int, folder: Path, basel
     else:
         folds = cross_validate(settings, folder, display=NoDisplay()).folds
     if any(one.outcome is None for one in folds):
-        raise SystemExit(f"{entry.key}, seed {seed}, was interrupted; the same command goes on with it")
+        raise SystemExit(f"{entry.key}, seed {seed}, was interrupted; run the same command again to continue")
     found = {
         "scores": {name: _mean(name, [one.outcome for one in folds]) for name in entry.metrics},
         "baseline": {name: _mean(name, [one.baseline for one in folds]) for name in entry.metrics},
         "seconds": time.monotonic() - began,
     }
-    write_json(kept, found)
+    write_json(stored, found)
     return found
 
 
 def _mean(name: str, outcomes: list[Any]) -> float | None:
-    """A metric, as a mean over folds; also one that is not usual for the head, as the MAE of classes that are ranks."""
+    """The mean of a metric over folds. It is computed here if the head does not report it, such as MAE of ranks."""
     values = []
     for outcome in outcomes:
         if outcome is None:
@@ -105,12 +105,14 @@ def _spread(values: list[float]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="a pretraining run, or a saved model")
+    parser.add_argument("--model", required=True, help="a pretraining run or a saved model")
     parser.add_argument("--data", required=True, help="the folder with the files of the ready tasks")
     parser.add_argument("--only", default="", help=f"some of {', '.join(entry.key for entry in ENTRIES)}")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--runs", type=Path, default=Path("runs/tasks"), help="where the runs go (default runs/tasks)")
-    parser.add_argument("--no-baseline", action="store_true", help="leave the simple models out")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs/tasks"), help="folder for the runs (default runs/tasks)"
+    )
+    parser.add_argument("--no-baseline", action="store_true", help="leave out the simple models")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     chosen = [entry for entry in ENTRIES if not options.only or entry.key in options.only.split(",")]
@@ -118,7 +120,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     machine, described = describe_machine("scikit-learn")
     columns = ["task", "metric", f"ours, {options.seeds} seeds", "simple model", "minutes"]
-    table = Table("Fine-tuned, beside a simple model", columns, left=2)
+    table = Table("Fine-tuned, compared with a simple model", columns, left=2)
     found: dict[str, Any] = {}
     for entry in chosen:
         runs = []

@@ -1,9 +1,9 @@
-"""How fast texts become ids, ours beside Hugging Face's `tokenizers`, on one core; and whether they agree.
+"""Speed of encoding on one core, compared with Hugging Face's `tokenizers`; and a comparison of the results.
 
     python -m benchmarks.tokenizer --corpus ../shared/data/corpus --tokenizer MODEL_FOLDER
     python -m benchmarks.tokenizer --corpus ../shared/data/corpus --tokenizer MODEL_FOLDER --exact 300000
 
-The second compares tokens, ids, offsets and word numbers of so many lines with those of `tokenizers`, one by one.
+`--exact N` compares tokens, ids, offsets and word indices of N lines with those of `tokenizers`.
 """
 
 from __future__ import annotations
@@ -81,22 +81,22 @@ def measure(corpus: Path, folder: Path, megabytes: float, rounds: int) -> None:
 
 
 def compare(corpus: Path, folder: Path, count: int) -> int:
-    """How many of `count` lines the two tokenizers encode differently in any respect."""
-    hand, fast = WordPieceTokenizer.load(folder), FastTokenizer.load(folder)
+    """The number of lines that the two tokenizers encode differently, plus those that do not survive a round trip."""
+    python, fast = WordPieceTokenizer.load(folder), FastTokenizer.load(folder)
     lines = sampled(corpus, count)
     different = unstable = 0
     for begin in range(0, len(lines), 1000):
         part = lines[begin : begin + 1000]
-        ours, theirs = hand.encode_batch(part), fast.encode_batch(part)
-        ids, counts = hand.encode_ids(part)
+        ours, theirs = python.encode_batch(part), fast.encode_batch(part)
+        ids, counts = python.encode_ids(part)
         rows = np.split(ids, np.cumsum(counts)[:-1])
         for line, mine, reference, row in zip(part, ours, theirs, rows, strict=True):
-            text = hand.decode(mine)
+            text = python.decode(mine)
             same = mine == reference and row.tolist() == reference.ids[1:-1] and text == fast.decode(reference)
             if not same:
                 different += 1
                 print(f"different: {line[:200]!a}")
-            unstable += hand.decode(hand.encode_ids([text])[0]) != text
+            unstable += python.decode(python.encode_ids([text])[0]) != text
         progress(f"{begin + len(part):,} of {len(lines):,} lines")
     progress("")
     print(f"{len(lines):,} lines, {sum(map(len, lines)):,} characters: {different} differ, {unstable} not stable")
@@ -110,9 +110,11 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, required=True, help="a folder with a WordPiece tokenizer")
     parser.add_argument("--megabytes", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--exact", type=int, metavar="LINES", help="compare the tokens of so many lines instead")
+    parser.add_argument(
+        "--exact", type=int, metavar="LINES", help="compare the results on this number of lines instead of the speed"
+    )
     options = parser.parse_args()
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core each
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core for both
     if options.exact:
         raise SystemExit(compare(options.corpus, options.tokenizer, options.exact) > 0)
     measure(options.corpus, options.tokenizer, options.megabytes, options.rounds)

@@ -1,12 +1,12 @@
-"""A full training step on the CPU beside PyTorch: forward, backward, clip, AdamW.
+"""A training step on the CPU, compared with PyTorch: forward, backward, clip, AdamW.
 
     python -m benchmarks.train_step [--preset mini|larger|both] [--rounds N] [--json]
 
-Everybody gets the same batches, of text-like token statistics with 15 % of the tokens masked, and trains with the
-preset's dropout. The peers are `transformers.BertForMaskedLM` as it comes (it scores every token and also has token
-types, an embedding norm and a transform before the decoder), and the same model scoring the masked tokens only. In
-every round the machine's float32 matrix product is measured as well; `matmul_fraction` is the arithmetic that our
-step needs, over its time, over that rate.
+All contenders get the same batches, with word-like token frequencies and 15 % of the tokens masked, and train with the
+preset's dropout. The peers are stock `transformers.BertForMaskedLM` (it scores every token and also has token types, an
+embedding norm and a transform before the decoder), and the same model scoring the masked tokens only. Every round also
+measures the machine's float32 matrix product; `matmul_fraction` is the arithmetic of our step, divided by its time and
+by that rate.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from benchmarks.batches import masked_batches
 from benchmarks.common import (
     ALLOCATORS,
     MIB,
+    Contenders,
     Spread,
     Table,
-    Team,
     Worker,
     describe_machine,
     interleave,
@@ -32,7 +32,8 @@ from benchmarks.common import (
     show_json,
     timed,
 )
-from glassbert.models.config import PRESETS, EncoderConfig
+from glassbert.checkpoints.family import PRESETS
+from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
 
 BATCHES = 8
@@ -58,7 +59,7 @@ WORKLOADS = {"mini": Workload("mini", 32, 64, 5), "larger": Workload("larger", 8
 
 
 class Ours:
-    """A model of this package on NumPy."""
+    """A GlassBERT model on NumPy."""
 
     @staticmethod
     def imports() -> None:
@@ -66,7 +67,7 @@ class Ours:
         import glassbert.training.step  # noqa: F401
         from glassbert.engines import numpy_kernels
 
-        numpy_kernels.compiled_loops()  # Numba is a library as PyTorch is: loaded before memory is counted
+        numpy_kernels.compiled_loops()  # import Numba before the memory baseline, like PyTorch
 
     def __init__(self, preset: str):
         from glassbert.models.model import Model
@@ -92,7 +93,7 @@ class Ours:
 
 
 class Torch(Ours):
-    """A model of `transformers` on PyTorch with all threads."""
+    """A `transformers` model on PyTorch with all threads."""
 
     imports = staticmethod(peers.imports)
 
@@ -114,7 +115,7 @@ class Torch(Ours):
 
 
 class Matmul:
-    """The machine's float32 matrix product through NumPy, with all threads."""
+    """The float32 matrix product of NumPy with all threads."""
 
     def __init__(self, size: int = 2048):
         self.size = size
@@ -129,19 +130,19 @@ def measure(preset: str, rounds: int, allocator: str = "default") -> dict[str, A
     workload = WORKLOADS[preset]
     batches = workload.batches()
     masked = sum(batch.masked for batch in batches) / len(batches)
-    with Team() as team:
-        team.add("matmul", Worker("benchmarks.train_step:Matmul"))
-        team.add("ours", Worker("benchmarks.train_step:Ours", preset=preset))
-        team["ours"].ready()
+    with Contenders() as contenders:
+        contenders.add("matmul", Worker("benchmarks.train_step:Matmul"))
+        contenders.add("ours", Worker("benchmarks.train_step:Ours", preset=preset))
+        contenders["ours"].ready()
         for name in ("hf", "sparse"):
             progress(f"{preset}: building {NAMES[name]}")
             options = {"preset": preset, "sparse": name == "sparse"}
-            team.add(name, Worker("benchmarks.train_step:Torch", ALLOCATORS[allocator], **options))
-            team[name].ready()
-        turns = {name: lambda name=name: team[name].call("run", workload.steps) for name in NAMES}
-        times = interleave({"matmul": lambda: team["matmul"].call("run"), **turns}, rounds)
-        memory = {name: team[name].call("memory") for name in NAMES}
-        facts = {name: team[name].call("describe") for name in NAMES}
+            contenders.add(name, Worker("benchmarks.train_step:Torch", ALLOCATORS[allocator], **options))
+            contenders[name].ready()
+        turns = {name: lambda name=name: contenders[name].call("run", workload.steps) for name in NAMES}
+        times = interleave({"matmul": lambda: contenders["matmul"].call("run"), **turns}, rounds)
+        memory = {name: contenders[name].call("memory") for name in NAMES}
+        facts = {name: contenders[name].call("describe") for name in NAMES}
     return {**summarise(workload, masked, times, memory, facts), "peer_allocator": allocator}
 
 
@@ -152,7 +153,7 @@ def summarise(
     memory: dict[str, int],
     facts: dict[str, dict[str, Any]],
 ) -> dict[str, Any]:
-    """Times a step and rates a second by round -> the report of one preset."""
+    """The report of one preset from seconds per step and matrix rates of all rounds."""
     flops = training_flops(workload.config, workload.batch, workload.length, scored_rows=round(masked))
     fraction = Spread.of([flops / t / rate for t, rate in zip(times["ours"], times["matmul"], strict=True)])
     ratios = {name: Spread.of_ratio(times[name], times["ours"]) for name in ("hf", "sparse")}
@@ -213,12 +214,12 @@ def table_of(reports: list[dict[str, Any]], machine: str) -> Table:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=[*WORKLOADS, "both"], default="both")
-    parser.add_argument("--rounds", type=int, default=9, help="how often everybody has a turn (default 9)")
+    parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default 9)")
     parser.add_argument(
         "--peer-allocator",
         choices=list(ALLOCATORS),
         default="default",
-        help="'kept' lets glibc keep freed memory for the peers too, as our engine asks it to; a plain run does not",
+        help="'kept': glibc keeps freed memory for the peers too, as our engine requests (default: it does not)",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)

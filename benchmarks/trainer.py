@@ -1,11 +1,11 @@
-"""How much of the bare training step's speed is left in the trainer, with everything on?
+"""Speed of the trainer with all its features, compared with the bare training step.
 
     python -m benchmarks.trainer [--corpus DIR] [--preset mini] [--engine auto] [--rounds N] [--json]
 
-Two contenders take turns on the same batches with the same optimizer. The bare one calls `TrainingStep` on batches made
-beforehand; the trainer makes its batches in a thread, draws the live display, writes the log, answers the mask sentence
-and looks inside the model. Evaluations and checkpoints are timed by themselves, and what they add to a run is stated.
-Without a corpus the built-in texts are used.
+Two contenders take turns on the same batches with the same optimizer. The bare one calls `TrainingStep` on prepared
+batches; the trainer makes its batches in a thread, draws the live display, writes the log, fills the mask sentence and
+records statistics of the model. Evaluations and checkpoints are timed separately, with their share of a run. Without a
+corpus the built-in texts are used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,25 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import MIB, Spread, Table, Team, Worker, describe_machine, interleave, mib, rounded, show_json
+from benchmarks.common import (
+    MIB,
+    Contenders,
+    Spread,
+    Table,
+    Worker,
+    describe_machine,
+    interleave,
+    mib,
+    rounded,
+    show_json,
+)
 
 STEPS = 20  # in a round
 BATCHES = 16
 
 
 class Contender:
-    """A prepared trainer, of which the bare contender uses only model, step and batches."""
+    """A prepared trainer; the bare contender uses only its model, step and batches."""
 
     def __init__(self, folder: str, corpus: str, preset: str, engine: str):
         from rich.console import Console
@@ -34,8 +45,8 @@ class Contender:
         from glassbert.training.trainer import Trainer
 
         shutil.rmtree(folder, ignore_errors=True)
-        nowhere = open(os.devnull, "w")  # noqa: SIM115 (open as long as the process)
-        display = LiveDisplay(Console(file=nowhere, force_terminal=True, width=100))
+        null_file = open(os.devnull, "w")  # noqa: SIM115 (stays open until the process ends)
+        display = LiveDisplay(Console(file=null_file, force_terminal=True, width=100))
         settings = {"preset": preset, "engine": engine, "steps": 10**6, **({"corpus": corpus} if corpus else {})}
         self.trainer = Trainer(None, folder, display=display, **settings)
         self.engine = self.trainer.model.engine
@@ -47,7 +58,7 @@ class Contender:
             self.engine.xp.synchronize()
 
     def run(self, steps: int) -> float:
-        """Seconds a step."""
+        """Seconds per step."""
         self.finish()
         began = time.perf_counter()
         for i in range(steps):
@@ -60,16 +71,16 @@ class Bare(Contender):
     def prepare(self) -> None:
         trainer = self.trainer
         source = trainer.data.sources[trainer.settings.length]
-        trainer.machinery.optimizer.learning_rate = 1e-5
-        self.inputs = [trainer.machinery.inputs(source.batch(0, i)) for i in range(min(BATCHES, len(source)))]
+        trainer.components.optimizer.learning_rate = 1e-5
+        self.inputs = [trainer.components.inputs(source.batch(0, i)) for i in range(min(BATCHES, len(source)))]
 
     def step(self, i: int) -> None:
-        result = self.trainer.machinery.step(**self.inputs[i % len(self.inputs)])
+        result = self.trainer.components.step(**self.inputs[i % len(self.inputs)])
         if not self.engine.compiles:
             float(result.loss)
 
 
-class Whole(Contender):
+class FullTrainer(Contender):
     def prepare(self) -> None:
         self.context = self.trainer.prepared()
         self.context.__enter__()
@@ -78,7 +89,7 @@ class Whole(Contender):
         self.trainer.one_step()
 
     def describe(self) -> dict[str, Any]:
-        """Seconds of an evaluation and of a checkpoint, and how often a run has them."""
+        """Seconds of an evaluation and of a checkpoint, and the sizes of batch and checkpoint."""
         trainer = self.trainer
         times = {}
         for name, action in (("evaluation", trainer.evaluate), ("checkpoint", trainer.save)):
@@ -87,7 +98,7 @@ class Whole(Contender):
             action()
             times[name] = time.perf_counter() - began
         rows, length = trainer.settings.batch, trainer.settings.length
-        size = trainer.machinery.checkpoint_bytes
+        size = trainer.components.checkpoint_bytes
         return {**times, "batch": rows, "length": length, "checkpoint_bytes": size, "engine": self.engine.name}
 
 
@@ -96,15 +107,15 @@ def measure(corpus: str, preset: str, engine: str, rounds: int) -> dict[str, Any
 
     base = Path(tempfile.mkdtemp(prefix="glassbert-trainer-"))
     try:
-        with Team() as team:
-            for name, kind in (("bare", "Bare"), ("trainer", "Whole")):
+        with Contenders() as contenders:
+            for name, kind in (("bare", "Bare"), ("trainer", "FullTrainer")):
                 options = {"folder": str(base / name), "corpus": corpus, "preset": preset, "engine": engine}
-                team.add(name, Worker(f"benchmarks.trainer:{kind}", **options))
-                team[name].ready()
-            turns = {name: lambda name=name: team[name].call("run", STEPS) for name in ("bare", "trainer")}
+                contenders.add(name, Worker(f"benchmarks.trainer:{kind}", **options))
+                contenders[name].ready()
+            turns = {name: lambda name=name: contenders[name].call("run", STEPS) for name in ("bare", "trainer")}
             times = interleave(turns, rounds)
-            facts = team["trainer"].call("describe")
-            memory = {name: team[name].call("memory") for name in ("bare", "trainer")}
+            facts = contenders["trainer"].call("describe")
+            memory = {name: contenders[name].call("memory") for name in ("bare", "trainer")}
     finally:
         shutil.rmtree(base, ignore_errors=True)
     share = Spread.of_ratio(times["bare"], times["trainer"])
@@ -124,7 +135,7 @@ def measure(corpus: str, preset: str, engine: str, rounds: int) -> dict[str, Any
 def table_of(report: dict[str, Any], machine: str) -> Table:
     tokens = report["batch"] * report["length"]
     table = Table(
-        f"Trainer beside the bare step: {report['preset']}, batch {report['batch']}, length {report['length']}, "
+        f"Trainer and bare step: {report['preset']}, batch {report['batch']}, length {report['length']}, "
         f"{report['engine']}",
         ["contender", "ms a step", "tokens/s", "of the bare step", "peak memory"],
     )
@@ -147,7 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--corpus", default="", help="a corpus folder (default: the built-in texts)")
     parser.add_argument("--preset", default="mini")
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--rounds", type=int, default=9, help="how often both have a turn (default 9)")
+    parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default 9)")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     machine, described = describe_machine()

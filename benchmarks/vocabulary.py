@@ -1,8 +1,8 @@
-"""Vocabularies learnt by our own trainer and by that of `tokenizers`: time, memory, and how they do on unseen text.
+"""Vocabularies trained by GlassBERT and by `tokenizers`: time, memory, and statistics on held-out text.
 
     python -m benchmarks.vocabulary --corpus ../shared/data/corpus --sizes 8192 50000
 
-Every hundredth document is held out. Each trainer has a process of its own, one after the other, on one core.
+Every hundredth document is held out. The trainers run one after the other, each in its own process on one core.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from benchmarks.common import Table, Worker, describe_machine, mib, progress, ro
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
 from glassbert.text.corpus.documents import read_documents
 from glassbert.text.normalise import Normaliser
+from glassbert.text.wordpiece import WORD
 from glassbert.text.wordpiece_files import Description
-from glassbert.text.words import WORD
 
 HELD_OUT = 100
 TRAINERS: dict[str, type[Tokenizer]] = {"ours": WordPieceTokenizer, "tokenizers": FastTokenizer}
 ONE_CORE = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def seen(corpus: Path) -> Iterator[str]:
-    """The paragraphs of all documents but the held-out ones."""
+def training_paragraphs(corpus: Path) -> Iterator[str]:
+    """The paragraphs of all documents except the held-out ones."""
     for i, document in enumerate(read_documents([corpus])):
         if i % HELD_OUT:
             yield from document.split("\n")
@@ -41,13 +41,13 @@ class Trainer:
 
     def train(self) -> dict[str, Any]:
         begin, busy = time.perf_counter(), time.process_time()
-        tokenizer = self.trainer.train(seen(self.corpus), self.size)
+        tokenizer = self.trainer.train(training_paragraphs(self.corpus), self.size)
         times = {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - busy}
         return {**times, "vocabulary": tokenizer.vocabulary}
 
 
-def on_unseen(corpus: Path, tokens: dict[str, int]) -> dict[str, float]:
-    """Tokens a word and the share of unknown tokens, over the held-out documents."""
+def held_out_statistics(corpus: Path, tokens: dict[str, int]) -> dict[str, float]:
+    """Tokens per word and the share of unknown tokens in the held-out documents."""
     tokenizer = WordPieceTokenizer(Description(tuple(sorted(tokens, key=tokens.__getitem__))))
     normaliser = Normaliser()
     texts = list(islice(read_documents([corpus]), 0, None, HELD_OUT))
@@ -76,7 +76,7 @@ def main() -> None:
             found[name] = worker.call("train")
             found[name]["memory"] = worker.call("memory")
             worker.close()
-            found[name] |= on_unseen(options.corpus, found[name].pop("vocabulary"))
+            found[name] |= held_out_statistics(options.corpus, found[name].pop("vocabulary"))
         reference = found["tokenizers"]["tokens_per_word"]
         for name in TRAINERS:
             row = found[name]
@@ -95,7 +95,7 @@ def main() -> None:
             report.append({"entries": size, "trainer": name, **row})
         table.rows.append(None)
     progress("")
-    table.notes.append(f"{report[0]['words']:,} words of unseen text; memory beyond that of the imports")
+    table.notes.append(f"{report[0]['words']:,} words of held-out text; memory above that after the imports")
     line, machine = describe_machine("tokenizers")
     table.notes.append(line)
     table.show()

@@ -1,31 +1,51 @@
 """GlassBERT: a BERT you can see through and still put to work.
 
-What concerns text and training is imported when it is first asked for, so that `import glassbert` stays quick.
+Everything about text and training is imported on first use, so that `import glassbert` stays quick.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from glassbert import families as families
 from glassbert.checkpoints import load
-from glassbert.models.config import (
+from glassbert.checkpoints.family import FAMILIES, PRESETS, Family, register_family
+from glassbert.engines import get_engine, which
+from glassbert.errors import (
+    CheckpointError,
+    ConfigError,
+    EngineError,
+    GlassBertError,
+    InputError,
+    TrainingError,
+)
+from glassbert.families.bert import (
     LARGER_BERT_CONFIG,
     MINI_BERT_CONFIG,
-    PRESETS,
     BertConfig,
-    EncoderConfig,
-    ModernBertConfig,
+    BertCore,
+    BertWithHead,
+    LargerBERT,
+    MiniBERT,
 )
-from glassbert.models.factory import create_from_registry, create_model, register
-from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT, Model, ModernBertCore
+from glassbert.families.factory import create_from_registry, create_model, register
+from glassbert.families.modernbert import ModernBertConfig, ModernBertCore
+from glassbert.layers.registry import ATTENTIONS, BLOCKS, EMBEDDINGS, FEED_FORWARDS, POSITIONS
+from glassbert.models.config import EncoderConfig
+from glassbert.models.heads import HEADS, Head, head_names
+from glassbert.models.model import Model
+from glassbert.ops.registry import operation
 from glassbert.proof.gradient_check import gradient_check
 
 if TYPE_CHECKING:
     from glassbert.evaluation import Subject as Subject
     from glassbert.evaluation import evaluate as evaluate
-    from glassbert.finetuning.forecasting.forecast import forecast as forecast
+    from glassbert.finetuning.cross_validation import cross_validate as cross_validate
     from glassbert.finetuning.low_rank import LowRank as LowRank
     from glassbert.finetuning.predictor import Predictor as Predictor
     from glassbert.finetuning.run import finetune as finetune
+    from glassbert.finetuning.run import resume as resume
+    from glassbert.finetuning.settings import FineTuningSettings as FineTuningSettings
+    from glassbert.forecasting.forecast import forecast as forecast
     from glassbert.insight.prediction import explain as explain
     from glassbert.text.corpus import Corpus as Corpus
     from glassbert.text.corpus import build_corpus as build_corpus
@@ -35,49 +55,82 @@ if TYPE_CHECKING:
     from glassbert.text.masking import mask_tokens as mask_tokens
     from glassbert.text.wordpiece_tokenizer import WordPieceTokenizer as WordPieceTokenizer
     from glassbert.training.fill_mask import fill_mask as fill_mask
+    from glassbert.training.objectives import OBJECTIVES as OBJECTIVES
+    from glassbert.training.optimizers import OPTIMIZERS as OPTIMIZERS
+    from glassbert.training.optimizers import AdamW as AdamW
+    from glassbert.training.settings import TrainingSettings as TrainingSettings
+    from glassbert.training.step import TrainingStep as TrainingStep
     from glassbert.training.trainer import LargerBERTTrainer as LargerBERTTrainer
     from glassbert.training.trainer import Trainer as Trainer
 
 __version__ = "0.1.0"
 
 LATER = {
+    "AdamW": "training.optimizers",
     "Corpus": "text.corpus",
     "FastTokenizer": "text.fast",
+    "FineTuningSettings": "finetuning.settings",
     "LargerBERTTrainer": "training.trainer",
     "LowRank": "finetuning.low_rank",
     "MLMDataGenerator": "text.generator",
+    "OBJECTIVES": "training.objectives",
+    "OPTIMIZERS": "training.optimizers",
     "Predictor": "finetuning.predictor",
     "Subject": "evaluation",
     "Trainer": "training.trainer",
+    "TrainingSettings": "training.settings",
+    "TrainingStep": "training.step",
     "WordPieceTokenizer": "text.wordpiece_tokenizer",
     "build_corpus": "text.corpus",
+    "cross_validate": "finetuning.cross_validation",
     "evaluate": "evaluation",
     "explain": "insight.prediction",
     "fill_mask": "training.fill_mask",
     "finetune": "finetuning.run",
-    "forecast": "finetuning.forecasting.forecast",
+    "forecast": "forecasting.forecast",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
+    "resume": "finetuning.run",
 }
 
 __all__ = [
+    "ATTENTIONS",
+    "BLOCKS",
+    "EMBEDDINGS",
+    "FAMILIES",
+    "FEED_FORWARDS",
+    "HEADS",
     "LARGER_BERT_CONFIG",
     "MINI_BERT_CONFIG",
+    "POSITIONS",
     "PRESETS",
     "BertConfig",
     "BertCore",
     "BertWithHead",
+    "CheckpointError",
+    "ConfigError",
     "EncoderConfig",
+    "EngineError",
+    "Family",
+    "GlassBertError",
+    "Head",
+    "InputError",
     "LargerBERT",
     "MiniBERT",
     "Model",
     "ModernBertConfig",
     "ModernBertCore",
+    "TrainingError",
     "create_from_registry",
     "create_model",
+    "get_engine",
     "gradient_check",
+    "head_names",
     "load",
+    "operation",
     "register",
+    "register_family",
+    "which",
     *LATER,
 ]
 
@@ -86,3 +139,7 @@ def __getattr__(name: str) -> Any:
     if name not in LATER:
         raise AttributeError(f"glassbert has no {name!r}")
     return getattr(import_module(f"glassbert.{LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LATER})

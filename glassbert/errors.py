@@ -1,28 +1,27 @@
-"""What goes wrong on the user's side, told in sentences.
+"""Errors that a user can cause. Each message says what is wrong and what would be right.
 
-Every error that a user can cause is a `GlassBertError`; it names what is wrong and what would be right.
-They are `ValueError`s, so code that knows nothing of this package can still catch them.
+All are subclasses of `GlassBertError` and thereby of `ValueError`.
 """
 
 
 class GlassBertError(ValueError):
-    """Something the user gave us cannot be used as it is."""
+    """Base class: an input of the user cannot be used."""
 
 
 class ConfigError(GlassBertError):
-    """A configuration that describes no possible model."""
+    """An invalid configuration or an unknown name."""
 
 
 class InputError(GlassBertError):
-    """Token ids, masks or labels that do not fit the model or each other."""
+    """Arrays, labels or arguments that do not fit the model or each other."""
 
 
 class CheckpointError(GlassBertError):
-    """A file or folder that holds no usable model."""
+    """A file or folder without a usable model."""
 
 
 class EngineError(GlassBertError):
-    """An engine, precision or device that this machine does not have."""
+    """An engine, precision or device that is not available on this machine."""
 
 
 class TextError(GlassBertError):
@@ -30,4 +29,4 @@ class TextError(GlassBertError):
 
 
 class TrainingError(GlassBertError):
-    """A run that cannot start or cannot go on."""
+    """A run that cannot start or cannot continue."""

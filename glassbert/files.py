@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, put on disk, then moved into it."""
+"""Atomic writing of files: write to a temporary file in the same folder, flush to disk, rename."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from glassbert.errors import GlassBertError
 REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "your disk quota is used up",
-    errno.EACCES: "you may not write there",
-    errno.EPERM: "you may not write there",
-    errno.EROFS: "the disk is read-only",
+    errno.EACCES: "you have no permission to write there",
+    errno.EPERM: "you have no permission to write there",
+    errno.EROFS: "the file system is read-only",
 }
 
 
 @contextmanager
-def replacing(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """A file to write to. It takes the place of `path` once everything is on disk; after an error it is gone."""
+def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Context manager: a file that replaces `path` when the block ends. After an error `path` is unchanged."""
     path = Path(path)
-    with explained(path):
+    with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
-        with explained(path):
+        with explain_write_errors(path):
             with os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(beside, 0o666 & ~_umask())
-            os.replace(beside, path)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(beside)
+            os.unlink(temporary)
         raise
 
 
 @contextmanager
-def explained(path: str | Path) -> Iterator[None]:
-    """Errors of the file system as a sentence that names the file and the reason."""
+def explain_write_errors(path: str | Path) -> Iterator[None]:
+    """Context manager: turns an OSError into a GlassBertError that names the file and the reason."""
     try:
         yield
     except OSError as error:
@@ -55,18 +55,20 @@ def explained(path: str | Path) -> Iterator[None]:
 
 
 def write_json(path: str | Path, content: Any) -> None:
-    with replacing(path) as file:
+    """Write indented JSON atomically."""
+    with atomic_write(path) as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
 
 
 def sha256(path: str | Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _umask() -> int:
-    """What the user allows for new files; mkstemp allows nobody but the owner."""
+    """The umask of the process; `mkstemp` ignores it and creates files with mode 0600."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

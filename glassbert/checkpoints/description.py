@@ -1,18 +1,19 @@
-"""What a checkpoint says about its model, and what of a config can differ without changing what is computed."""
+"""The description of a model in a checkpoint, its label names, and config fields that do not affect the output."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from glassbert.errors import CheckpointError
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS
 from glassbert.models.model import Model
 
 CORE = "core"  # no head
-NO_LABELS = (CORE, "forecast")  # a horizon is a number of values
+NO_LABELS = (CORE, "forecast")  # the num_labels of a forecast is its horizon
 
 TRAINING_ONLY = {
     "embedding_dropout",
@@ -22,6 +23,7 @@ TRAINING_ONLY = {
     "classifier_dropout",
     "initializer",
     "initializer_range",
+    "span_dropout",
 }
 READ_BY_HEADS = {
     "tie_word_embeddings": ("mlm", "pretraining"),
@@ -29,7 +31,9 @@ READ_BY_HEADS = {
     "decoder_bias": ("mlm", "pretraining"),
     "head_bias": ("mlm", "pretraining", "sequence", "token", "span"),
     "classifier_pooling": ("sequence", "embedding", "forecast"),
-    "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist, and those tell
+    "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist
+    "pooler_activation": ("pretraining", "sequence"),
+    "classifier_transform": ("pretraining", "sequence", "token", "span"),
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
 ONLY_FOR_LOCAL_LAYERS = {"local_rope_theta", "local_window", "global_attention_every"}
@@ -38,12 +42,12 @@ MAY_DIFFER = TRAINING_ONLY | set(READ_BY_HEADS) | ONLY_FOR_ROTARY | ONLY_FOR_LOC
 
 @dataclass(frozen=True)
 class Description:
-    """A model without its weights. `carried` holds fields of a config.json that we keep for others."""
+    """A model without its weights. `carried` holds fields of a config.json that we do not use and write back."""
 
     config: EncoderConfig
     head: str = CORE
     num_labels: int = 0
-    loss: str | None = None  # where the head has a choice
+    loss: str | None = None  # None if the head has only one
     loss_options: dict[str, Any] = field(default_factory=dict)
     carried: dict[str, Any] = field(default_factory=dict)
 
@@ -62,6 +66,7 @@ def has_choice_of_loss(head: str) -> bool:
 
 
 def differences(one: EncoderConfig, other: EncoderConfig) -> Iterator[tuple[str, Any, Any]]:
+    """The name and both values of every field that differs."""
     for item in dataclasses.fields(EncoderConfig):
         values = getattr(one, item.name), getattr(other, item.name)
         if values[0] != values[1]:
@@ -69,7 +74,7 @@ def differences(one: EncoderConfig, other: EncoderConfig) -> Iterator[tuple[str,
 
 
 def has_no_effect(name: str, config: EncoderConfig, head: str) -> bool:
-    """Whether this model, evaluated, computes the same for any value of the field."""
+    """Whether the output of this model in evaluation is the same for any value of the field."""
     if name in TRAINING_ONLY:
         return True
     if name in READ_BY_HEADS:
@@ -80,11 +85,44 @@ def has_no_effect(name: str, config: EncoderConfig, head: str) -> bool:
     return name in ONLY_FOR_LOCAL_LAYERS and no_local_layer
 
 
-def kept_fields(described: Description) -> dict[str, Any]:
-    """The carried fields, and names for the labels of this head."""
+# ---- names of labels: id2label in config.json ------------------------------------------------------------------------
+
+
+def carried_with_labels(described: Description) -> dict[str, Any]:
+    """The carried fields with id2label and label2id for this head."""
     if described.head in NO_LABELS or described.num_labels == 0:
         return dict(described.carried)
     names = described.carried.get("id2label")
     if not isinstance(names, dict) or len(names) != described.num_labels:
         names = {str(i): f"LABEL_{i}" for i in range(described.num_labels)}
     return {**described.carried, "id2label": names, "label2id": {label: int(i) for i, label in names.items()}}
+
+
+def name_labels(model: Model, names: Sequence[str]) -> None:
+    """Name the outputs of a head, in the order of the label ids.
+
+    A binary head has one output, the score of "yes": of two names ("no", "yes") it takes the second.
+    """
+    head, names = model.head, list(names)
+    if head is None or not head.labelled:
+        raise CheckpointError("only a head with labels can have names for them")
+    if head.num_labels == 1 and head.loss_name == "binary_cross_entropy" and len(names) == 2:
+        names = names[1:]
+    if len(names) != head.num_labels:
+        raise CheckpointError(f"the head has {head.num_labels} labels, but {len(names)} names were given")
+    invalid = [name for name in names if not isinstance(name, str) or not name]
+    repeated = [name for name in names if names.count(name) > 1]
+    if invalid or repeated:
+        problem = f"{invalid[0]!r} is not one" if invalid else f"{repeated[0]!r} occurs twice"
+        raise CheckpointError(f"names of labels must be different non-empty strings; {problem}")
+    model.carried_fields = {**model.carried_fields, "id2label": {str(i): name for i, name in enumerate(names)}}
+
+
+def label_names(model: Model) -> list[str] | None:
+    """The names of the labels in the order of the outputs, or None if the labels have no names."""
+    names = model.carried_fields.get("id2label")
+    count = model.head.num_labels if model.head is not None else 0
+    if not isinstance(names, dict) or not names or set(map(str, names)) != {str(i) for i in range(count)}:
+        return None
+    found = [str(dict(zip(map(str, names), names.values(), strict=True))[str(i)]) for i in range(count)]
+    return None if found == [f"LABEL_{i}" for i in range(count)] else found

@@ -1,7 +1,7 @@
-"""Config fields: how ours and those of a config.json of Hugging Face translate, in both directions.
+"""Translation between the fields of our config and those of a Hugging Face config.json, in both directions.
 
-A family has a list of rules, one for each of our fields that its config.json can express. A key that a file does not
-have means the default of Hugging Face, which is also the default of our config class.
+A family has one rule for each of our fields that its config.json can express. A missing key means the default of
+Hugging Face, which is also the default of our config class.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from glassbert.errors import CheckpointError
 from glassbert.models.config import EncoderConfig
 
-UNSAID = object()  # what a rule reads where the file says nothing
+MISSING = object()  # returned by a rule if the file does not have its key
 
-# Several of their names may mean one of ours; the first of them is the one we write.
+# Their name -> ours. Of several names for one activation the first is written.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -27,7 +27,7 @@ Fields = Mapping[str, Any]
 
 
 class Rule(NamedTuple):
-    """How one of our fields is read from a config.json, and what it writes there."""
+    """How one of our fields is read from a config.json, and how it is written."""
 
     ours: str
     theirs: tuple[str, ...]
@@ -36,33 +36,33 @@ class Rule(NamedTuple):
 
 
 def same(ours: str, theirs: str | None = None) -> Rule:
-    """The same value, perhaps under another name."""
+    """The same value, under the same or another name."""
     key = theirs or ours
-    return Rule(ours, (key,), lambda fields: fields.get(key, UNSAID), lambda config: {key: getattr(config, ours)})
+    return Rule(ours, (key,), lambda fields: fields.get(key, MISSING), lambda config: {key: getattr(config, ours)})
 
 
 def follows(ours: str, theirs: str) -> Rule:
-    """A field of ours that one of theirs decides, but that writes nothing: another field of ours does."""
+    """Read from `theirs` and never written: another of our fields writes that key."""
     return same(ours, theirs)._replace(write=lambda config: {})
 
 
 def falls_back(ours: str, theirs: str, fallback: str) -> Rule:
-    """Where theirs is null or missing, another of their keys decides."""
+    """Read from `theirs`, or from `fallback` if `theirs` is null or missing."""
 
     def read(fields: Fields) -> Any:
         value = fields.get(theirs)
-        return fields.get(fallback, UNSAID) if value is None else value
+        return fields.get(fallback, MISSING) if value is None else value
 
     return Rule(ours, (theirs,), read, lambda config: {theirs: getattr(config, ours)})
 
 
 def activation(theirs: str, *also_written: str) -> Rule:
     def read(fields: Fields) -> Any:
-        return ACTIVATIONS[_known_activation(fields, theirs)] if theirs in fields else UNSAID
+        return ACTIVATIONS[_known_activation(fields, theirs)] if theirs in fields else MISSING
 
     def write(config: EncoderConfig) -> dict[str, Any]:
-        name = next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation)
-        return dict.fromkeys((theirs, *also_written), name)
+        names = [theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation]
+        return dict.fromkeys((theirs, *also_written), names[0]) if names else {}
 
     return Rule("activation", (theirs, *also_written), read, write)
 
@@ -74,20 +74,20 @@ def _known_activation(fields: Fields, key: str) -> str:
     return name
 
 
-# ---- ModernBERT: which layers are local, and how fast positions turn -------------------------------------------------
+# ---- ModernBERT: local and global layers, and the base of rotary positions -------------------------------------------
 #
-# Files of transformers 4 say global_attn_every_n_layers, global_rope_theta and local_rope_theta; those of
-# transformers 5 say layer_types and rope_parameters, which win where a file has both. We write both.
+# Files of transformers 4 have global_attn_every_n_layers, global_rope_theta and local_rope_theta; those of
+# transformers 5 have layer_types and rope_parameters, which take precedence. We write both.
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 
 
 def local_window() -> Rule:
-    """Theirs counts both sides, ours one."""
+    """Their window is the total width, ours is the width to one side."""
 
     def read(fields: Fields) -> Any:
         if "local_attention" not in fields:
-            return UNSAID
+            return MISSING
         width = fields["local_attention"]
         if not isinstance(width, int) or width < 2:
             raise CheckpointError(f"local_attention must be an integer of at least 2, got {width!r}")
@@ -103,7 +103,7 @@ def local_window() -> Rule:
 
 def global_attention_every() -> Rule:
     def read(fields: Fields) -> Any:
-        every = fields.get("global_attn_every_n_layers", UNSAID)
+        every = fields.get("global_attn_every_n_layers", MISSING)
         types = fields.get("layer_types")
         if types is None:
             return every
@@ -118,8 +118,8 @@ def global_attention_every() -> Rule:
         every = later[0] if later else max(1, layers)
         if _layer_types(layers, every) != types:
             raise CheckpointError(
-                f"layer_types {types!r} follow no rule of the form 'every n-th layer from the first is global', "
-                f"which is all GlassBERT can express"
+                f"layer_types {types!r} are not of the form 'every n-th layer from the first is global', "
+                f"the only one that GlassBERT supports"
             )
         return every
 
@@ -139,9 +139,9 @@ def rope_theta(ours: str, kind: str) -> Rule:
         settings = _rope_settings(fields, kind)
         if "rope_theta" in settings:
             return settings["rope_theta"]
-        if kind == LOCAL and fields.get(ours, UNSAID) is None:
-            return fields.get("global_rope_theta", UNSAID)
-        return fields.get(ours, UNSAID)
+        if kind == LOCAL and fields.get(ours, MISSING) is None:
+            return fields.get("global_rope_theta", MISSING)
+        return fields.get(ours, MISSING)
 
     def write(config: EncoderConfig) -> dict[str, Any]:
         settings = {"rope_theta": getattr(config, ours), "rope_type": "default"}
@@ -165,17 +165,17 @@ def _rope_settings(fields: Fields, kind: str) -> Mapping[str, Any]:
     return settings
 
 
-# ---- the mechanism ---------------------------------------------------------------------------------------------------
+# ---- reading and writing by rules ------------------------------------------------------------------------------------
 
 
 def read_fields(rules: tuple[Rule, ...], fields: Fields) -> dict[str, Any]:
-    """The fields of our config that this config.json speaks of."""
+    """The fields of our config that this config.json sets."""
     values = ((rule.ours, rule.read(fields)) for rule in rules)
-    return {name: value for name, value in values if value is not UNSAID}
+    return {name: value for name, value in values if value is not MISSING}
 
 
 def write_fields(rules: tuple[Rule, ...], config: EncoderConfig) -> dict[str, Any]:
-    """What a config.json says for this config."""
+    """The keys of a config.json for this config."""
     written: dict[str, Any] = {}
     for rule in rules:
         for key, value in rule.write(config).items():

@@ -1,8 +1,8 @@
-"""The layout of Hugging Face: names and config.json of a family as transformers has them.
+"""The format of Hugging Face: tensor names and config.json of a family as in transformers.
 
-Heads for embeddings are a bare encoder there, with the modules of sentence-transformers beside it
-(`glassbert.checkpoints.sentence`). What transformers has no key for stands in config.json under "glassbert", where it
-is ignored.
+A model with an embedding head is stored as a bare encoder and the modules of sentence-transformers
+(`glassbert.checkpoints.sentence`). Settings without a key in transformers are stored in config.json under "glassbert",
+which transformers ignores.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from glassbert.checkpoints.description import (
     CORE,
     MAY_DIFFER,
     Description,
+    carried_with_labels,
     differences,
     has_no_effect,
-    kept_fields,
 )
-from glassbert.checkpoints.families import Family
+from glassbert.checkpoints.family import Family
 from glassbert.checkpoints.fields import read_fields, write_fields
 from glassbert.checkpoints.names import Entry, fill_names, fill_table
 from glassbert.checkpoints.sentence import POOLINGS
-from glassbert.checkpoints.units import from_units, in_units
 from glassbert.errors import CheckpointError
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS
@@ -37,8 +36,8 @@ LOSS_OF_PROBLEM = {
     "single_label_classification": "cross_entropy",
     "multi_label_classification": "binary_cross_entropy",
 }
-# Keys of a config.json that are made anew on writing, besides those of the family's rules.
-WRITTEN_ANEW = {
+# Keys of a config.json that are always written, in addition to those of the family's rules.
+ALWAYS_WRITTEN = {
     "model_type",
     "architectures",
     "dtype",
@@ -48,24 +47,25 @@ WRITTEN_ANEW = {
     "problem_type",
     "glassbert",
 }
-SCORES_WORDS = ("mlm", "pretraining")  # heads with a score for every word, by a table that may be tied
+DECODING_HEADS = ("mlm", "pretraining")  # heads with a decoder that may be tied to the embeddings
 EMBEDDING = "embedding"
-BESIDE_FIELDS = ("loss_options", "loss", "head_type")  # under "glassbert", besides fields of our config
+EXTRA_KEYS = ("loss_options", "loss", "head_type")  # under "glassbert", in addition to fields of our config
+CLASSIFIER_WEIGHT, CLASSIFIER_BIAS = "head.classifier.weight", "head.classifier.bias"
 
 
 class HuggingFaceFormat:
-    """The layout of transformers for one family."""
+    """The format of transformers for one family."""
 
     def __init__(self, family: Family):
         self.family = family
 
     # ---- config.json ----------------------------------------------------------------------------------------------
 
-    def own_head(self, fields: Mapping[str, Any], tensors: Iterable[str], asked: str | None) -> str | None:
-        """The head that the file was saved with; None where that is none of ours.
+    def saved_head(self, fields: Mapping[str, Any], tensors: Iterable[str], requested: str | None) -> str | None:
+        """The head that the file was saved with; None if GlassBERT has no such head.
 
-        A config.json may name no architecture. Then a file with nothing but an encoder has none, and any other has the
-        head that was asked for.
+        If config.json names no architecture, a file with only an encoder has no head ("core"), and any other file is
+        assumed to have the requested head.
         """
         architecture = self._architecture(fields)
         if architecture == self.family.architectures[CORE] and _extra(fields).get("head_type") == EMBEDDING:
@@ -74,7 +74,7 @@ class HuggingFaceFormat:
             encoder = {
                 name.removeprefix("{core}").split(".")[0] for e in self.family.core.values() for name in e.theirs
             }
-            return CORE if all(name.split(".")[0] in encoder for name in tensors) else asked
+            return CORE if all(name.split(".")[0] in encoder for name in tensors) else requested
         heads = {architecture: head for head, architecture in self.family.architectures.items()}
         return {**heads, **self.family.also_opens}.get(str(architecture))
 
@@ -86,59 +86,59 @@ class HuggingFaceFormat:
         architecture = self._architecture(fields)
         if architecture is None:
             heads = " | ".join(map(repr, (CORE, *HEADS)))
-            return f"it names no architecture; say which head the model has: load(..., head={heads})"
+            return f"it names no architecture; give the head of the model: load(..., head={heads})"
         known = ", ".join([*self.family.architectures.values(), *self.family.also_opens])
         return (
-            f"it names the architecture {architecture!r}, and GlassBERT opens {known}; "
+            f"it names the architecture {architecture!r}, but GlassBERT opens {known}; "
             f"load(..., head={CORE!r}) opens the encoder without its head"
         )
 
     def read(self, fields: Mapping[str, Any], head: str, tensors: Mapping[str, Any]) -> Description:
         family = self.family
-        for key, allowed in family.honoured.items():
+        for key, allowed in family.supported_values.items():
             if fields.get(key) not in allowed:
                 only = " or ".join(repr(value) for value in allowed if value is not None)
-                raise CheckpointError(f"{key} is {fields[key]!r}; GlassBERT can honour only {only}")
-        for keys, default in family.must_agree.get(head, ()):
-            said = {key: fields.get(key, default) for key in keys}
-            if any(value != said[keys[0]] for value in said.values()):
-                each = " and ".join(f"{key} is {value!r}" for key, value in said.items())
+                raise CheckpointError(f"{key} is {fields[key]!r}; GlassBERT supports only {only}")
+        for keys, default in family.equal_keys.get(head, ()):
+            found = {key: fields.get(key, default) for key in keys}
+            if any(value != found[keys[0]] for value in found.values()):
+                each = " and ".join(f"{key} is {value!r}" for key, value in found.items())
                 raise CheckpointError(f"{each}; GlassBERT has one setting for both")
         values = read_fields(family.rules, fields)
-        for name, told_by in family.told_by_tensor.items():
+        for name, tensor in family.inferred_from_tensor.items():
             if head == CORE:
-                values[name] = told_by in tensors
+                values[name] = tensor in tensors
         extras = dict(_extra(fields))
-        loss_options, own_loss, _ = (extras.pop(key, None) for key in BESIDE_FIELDS)
+        loss_options, own_loss, _ = (extras.pop(key, None) for key in EXTRA_KEYS)
         if not isinstance(loss_options or {}, dict):
             raise CheckpointError(f"glassbert.loss_options must hold options by name, got {loss_options!r}")
         for name in extras:
             if name not in MAY_DIFFER:
-                raise CheckpointError(f"glassbert.{name} cannot be set in a checkpoint of Hugging Face's layout")
+                raise CheckpointError(f"glassbert.{name} cannot be set in a checkpoint of the Hugging Face format")
         values.update(extras)
         problem = fields.get("problem_type")
         if problem is not None and problem not in list(LOSS_OF_PROBLEM):
             raise CheckpointError(f"problem_type is {problem!r}; it must be one of {', '.join(LOSS_OF_PROBLEM)}")
         loss = LOSS_OF_PROBLEM.get(problem) if head == "sequence" and problem is not None else None
         loss = own_loss if head == EMBEDDING else loss
-        ours = {key for rule in family.rules for key in rule.theirs} | WRITTEN_ANEW | set(family.honoured)
+        ours = {key for rule in family.rules for key in rule.theirs} | ALWAYS_WRITTEN | set(family.supported_values)
         carried = {key: value for key, value in fields.items() if key not in ours}
         config = family.config_class.from_dict(values)
         return Description(config, head, _count_labels(fields), loss, loss_options or {}, carried)
 
     def write(self, described: Description) -> dict[str, Any]:
         family, config = self.family, described.config
-        fields = kept_fields(described)
+        fields = carried_with_labels(described)
         for key, token in family.token_ids.items():
             fields.setdefault(key, token if token < config.vocab_size else None)
-        fields.update(write_fields(family.rules, _in_config(described)))
+        fields.update(write_fields(family.rules, _config_to_write(described)))
         fields["model_type"] = family.name
         fields["architectures"] = [family.architectures[CORE if described.head == EMBEDDING else described.head]]
         if described.loss is not None and described.head != EMBEDDING:
             fields["problem_type"] = next(key for key, loss in LOSS_OF_PROBLEM.items() if loss == described.loss)
-        told = set() if described.head != CORE else set(family.told_by_tensor)
+        inferred = set() if described.head != CORE else set(family.inferred_from_tensor)
         extras: dict[str, Any] = {
-            name: value for name, value, _ in differences(config, self._read_back(fields)) if name not in told
+            name: value for name, value, _ in differences(config, self._read_back(fields)) if name not in inferred
         }
         if described.loss_options:
             extras["loss_options"] = described.loss_options
@@ -150,7 +150,7 @@ class HuggingFaceFormat:
         return self.family.config_class.from_dict(read_fields(self.family.rules, fields))
 
     def obstacles(self, described: Description, names: list[str]) -> list[str]:
-        """Why Hugging Face has no class for this model; empty where it has one."""
+        """The reasons why Hugging Face has no class for this model; empty if it has one."""
         family, config, head = self.family, described.config, described.head
         if config.series is not None:
             return ["it reads values instead of words"]
@@ -161,16 +161,16 @@ class HuggingFaceFormat:
                 found.append(f"sentence-transformers has no pooling {config.classifier_pooling!r}")
         elif head not in family.architectures:
             found.append(f"there is no class with the head {head!r}")
-        config = _in_config(described)
+        config = _config_to_write(described)
         written = write_fields(family.rules, config)
-        for key, allowed in family.honoured.items():
+        for key, allowed in family.supported_values.items():
             if key in written and written[key] not in allowed:
                 found.append(f"{key} cannot be {written[key]!r} there")
         for name, value, theirs in differences(config, self._read_back(written)):
             if not has_no_effect(name, config, head):
                 found.append(f"{name} is {value!r} (there: {theirs!r})")
         entries = self.entries(config, head, names)
-        found += [f"there is no place for the parameter {name}" for name in names if name not in entries]
+        found += [f"there is no tensor for the parameter {name}" for name in names if name not in entries]
         if described.loss == "cross_entropy" and described.num_labels == 1:
             found.append("a classification with one label is not allowed there")
         if head != EMBEDDING and described.loss not in (None, *LOSS_OF_PROBLEM.values()):
@@ -180,28 +180,44 @@ class HuggingFaceFormat:
     # ---- names ----------------------------------------------------------------------------------------------------
 
     def entries(self, config: EncoderConfig, head: str, names: Iterable[str], prefix: str = "") -> dict[str, Entry]:
-        """Our names -> theirs, those of the encoder behind `prefix`."""
-        key = f"{head}_untied" if head in SCORES_WORDS and not config.tie_word_embeddings else head
-        table = fill_table({**self.family.core, **self.family.heads[key]}, config.num_hidden_layers, prefix)
+        """Our names -> theirs, those of the encoder with `prefix`."""
+        key = f"{head}_untied" if head in DECODING_HEADS and not config.tie_word_embeddings else head
+        table = fill_table({**self.family.core, **self.family.heads.get(key, {})}, config.num_hidden_layers, prefix)
         return {name: table[name] for name in names if name in table}
 
     def prefix_for(self, head: str) -> str:
-        """What stands before the encoder's names when a model with this head is written."""
+        """The prefix of the encoder's names in a written model with this head."""
         return "" if head in (CORE, EMBEDDING) else self.family.core_prefix
 
-    def outward(self, described: Description, name: str, values: np.ndarray) -> np.ndarray:
-        """One of our weights as the file has it: a regression answers there in the units of its labels."""
-        return in_units(described, name, values)
+    def to_file(self, described: Description, name: str, values: np.ndarray) -> np.ndarray:
+        """The values of one of our parameters as stored in the file.
 
-    def inward(self, described: Description, name: str, values: np.ndarray) -> np.ndarray:
-        return from_units(described, name, values)
+        A regression head is trained on scaled targets (y - mean) / scale; mean and scale are options of its loss and
+        unknown to transformers. So the file contains the classifier of y = scale (W x + b) + mean: scale W and
+        scale b + mean. `from_file` is the inverse.
+        """
+        mean, scale = _target_scaling(described.loss_options)
+        if name not in (CLASSIFIER_WEIGHT, CLASSIFIER_BIAS) or (mean is None and scale is None):
+            return values
+        wide = values.astype(np.float64)
+        wide = wide * (1.0 if scale is None else scale.reshape(-1, *[1] * (wide.ndim - 1)))
+        return (wide + mean if name == CLASSIFIER_BIAS and mean is not None else wide).astype(values.dtype)
+
+    def from_file(self, described: Description, name: str, values: np.ndarray) -> np.ndarray:
+        """The values of our parameter from those in the file, the inverse of `to_file`."""
+        mean, scale = _target_scaling(described.loss_options)
+        if name not in (CLASSIFIER_WEIGHT, CLASSIFIER_BIAS) or (mean is None and scale is None):
+            return values
+        wide = values.astype(np.float64)
+        wide = wide - mean if name == CLASSIFIER_BIAS and mean is not None else wide
+        return (wide / (1.0 if scale is None else scale.reshape(-1, *[1] * (wide.ndim - 1)))).astype(values.dtype)
 
     def prefix_in(self, names: Iterable[str]) -> str:
-        """What stands before them in a file that has these names."""
+        """The prefix of the encoder's names in a file with these names."""
         return self.family.core_prefix if any(name.startswith(self.family.core_prefix) for name in names) else ""
 
     def plain_names(self, tensors: Mapping[str, Value]) -> dict[str, Value]:
-        """The file's tensors under their present names, without the prefix and without buffers."""
+        """The tensors of the file by present names, without prefix and without buffers."""
         plain: dict[str, Value] = {}
         for name, value in tensors.items():
             short = name.removeprefix(self.family.core_prefix)
@@ -215,13 +231,16 @@ class HuggingFaceFormat:
             plain[short] = value
         return plain
 
-    def may_be_left(self, name: str, another_head: bool) -> bool:
-        """Whether a file may have this beside the model's own: other heads only where one of them was not asked for."""
-        left = set(self.family.pretraining_only)
+    def may_be_unused(self, name: str, another_head: bool) -> bool:
+        """Whether a file may contain this tensor although the model does not use it.
+
+        Tensors of other heads are accepted only if the model has another head than the file.
+        """
+        accepted = set(self.family.pretraining_only)
         if another_head:
             entries = [entry for table in self.family.heads.values() for entry in table.values()]
-            left.update(*(entry.all_names() for entry in entries))
-        return name in fill_names(left)
+            accepted.update(*(entry.all_names() for entry in entries))
+        return name in fill_names(accepted)
 
 
 def _count_labels(fields: Mapping[str, Any]) -> int:
@@ -235,14 +254,19 @@ def _count_labels(fields: Mapping[str, Any]) -> int:
 
 
 def _extra(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What transformers has no key for and we keep under a key of our own, which it ignores."""
+    """The settings under our own key "glassbert"."""
     extras = fields.get("glassbert") or {}
     if not isinstance(extras, dict):
         raise CheckpointError(f"glassbert must hold config fields, got {extras!r}")
     return extras
 
 
-def _in_config(described: Description) -> EncoderConfig:
-    """The config that their fields speak of: how embeddings are pooled stands elsewhere."""
+def _config_to_write(described: Description) -> EncoderConfig:
+    """The config without the pooling of an embedding head, which is stored in 1_Pooling/config.json."""
     config = described.config
     return config.replace(classifier_pooling="cls") if described.head == EMBEDDING else config
+
+
+def _target_scaling(options: Mapping[str, Any]) -> list[np.ndarray | None]:
+    given = (options.get("target_mean"), options.get("target_scale"))
+    return [None if one is None else np.asarray(one, np.float64).reshape(-1) for one in given]

@@ -1,4 +1,4 @@
-"""Opening checkpoints. Everything is checked before the first weight is taken, so nothing is ever half-loaded."""
+"""Loading checkpoints. Everything is checked before the first weight is copied, so a model is never loaded in part."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from typing import Any
 import numpy as np
 
 from glassbert.checkpoints.description import CORE, Description, describe, differences, has_no_effect
+from glassbert.checkpoints.family import FAMILIES
 from glassbert.checkpoints.formats import EMBEDDING, Format, format_of_file
 from glassbert.checkpoints.locate import Checkpoint, open_checkpoint
-from glassbert.checkpoints.matching import Match, match, read_values, some
+from glassbert.checkpoints.names import Match, list_names, match, read_values
 from glassbert.checkpoints.sentence import pooling_in
 from glassbert.errors import CheckpointError, ConfigError, GlassBertError
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG
-from glassbert.models.heads import HEADS, with_pooling
+from glassbert.models.heads import HEADS, head_names, resolve_head, with_pooling
 from glassbert.models.initialize import initial_values
-from glassbert.models.model import BertCore, BertWithHead, LargerBERT, MiniBERT, Model, ModernBertCore
+from glassbert.models.model import Model
 
-CORE_CLASSES: dict[str, type[BertCore] | type[ModernBertCore]] = {"bert": BertCore, "modernbert": ModernBertCore}
-PRESET_CLASSES = ((MINI_BERT_CONFIG, MiniBERT), (LARGER_BERT_CONFIG, LargerBERT))
 CLASSIFIER = "head.classifier."
-NOT_THE_ENCODER = ("head.", "pooler.")
+HEAD_AND_POOLER = ("head.", "pooler.")
 POOLING = ("head.pool.", "pooler.")
 
 
@@ -35,6 +33,7 @@ def load(
     engine: Any = "auto",
     dtype: str = "float32",
     threads: int | None = None,
+    kernels: str = "fast",
     head: str | None = None,
     num_labels: int | None = None,
     loss: str | None = None,
@@ -43,65 +42,69 @@ def load(
     revision: str | None = None,
     seed: int = 0,
 ) -> Model:
-    """Open a saved model: a folder, a .safetensors file with config.json beside it, or an id of the Hugging Face hub.
+    """Load a saved model: a folder, a .safetensors file in a folder with config.json, or a Hugging Face hub id.
 
-    `head` is "mlm", "sequence", "token", "span", "embedding", "forecast", "pretraining" or "core" (no head); without it
-    the model gets the head, pooling, loss and options it was saved with. Where another head is asked for, another
-    number of labels, another loss or pooling, the weights that the file cannot give begin at random (from `seed`), and
-    a warning names them. float16 and bfloat16 files are converted; `dtype` says what the model computes in.
+    `head` is "mlm", "binary", "multiclass", "token", ... (`glassbert.head_names()`) or "core" (no head). By default
+    the model has the head, pooling, loss and options it was saved with. With another head, number of labels, loss or
+    pooling, weights that the file does not have are initialised at random (from `seed`), and a warning names them.
+    float16 and bfloat16 files are converted; `dtype` is the precision of the computation.
 
-    A folder of sentence-transformers opens as the encoder that its config.json names; head="embedding" adds the pooling
-    of its modules.
+    A folder of sentence-transformers is loaded as the encoder of its config.json; head="embedding" adds the pooling of
+    its modules.
     """
-    if head is not None and head not in (CORE, *HEADS):
-        raise CheckpointError(f"unknown head {head!r}; choose one of {', '.join((CORE, *HEADS))}")
+    if head is not None and head != CORE:
+        if head not in head_names():
+            raise CheckpointError(f"unknown head {head!r}; choose one of {', '.join((CORE, *head_names()))}")
+        head, num_labels, loss = resolve_head(head, num_labels, loss)
     checkpoint = open_checkpoint(path_or_hub_id, revision)
-    with _blaming(checkpoint.config_path):
+    with _path_in_errors(checkpoint.config_path):
         file_format = format_of_file(checkpoint.fields)
         tensors = file_format.plain_names(checkpoint.tensors)
-        own_head = file_format.own_head(checkpoint.fields, tensors, head)
-        wanted = head or own_head
+        saved_head = file_format.saved_head(checkpoint.fields, tensors, head)
+        wanted = head or saved_head
         if wanted is None:
             raise CheckpointError(file_format.explain_unknown_head(checkpoint.fields))
         described = file_format.read(checkpoint.fields, wanted, tensors)
-        new_head = wanted != own_head
-        described, new_classifier = _as_asked(described, new_head, num_labels, loss, loss_options)
+        new_head = wanted != saved_head
+        described, new_classifier = _with_requested_head(described, new_head, num_labels, loss, loss_options)
         if wanted == EMBEDDING and pooling is None:
             pooling = pooling_in(checkpoint.config_path.parent)
-        described, new_pooling = _pooled_as_asked(described, new_head, pooling)
-        model = _build(described, len(tensors), engine=engine, dtype=dtype, threads=threads, seed=seed)
-    with _blaming(checkpoint.config_path.parent):
+        described, new_pooling = _with_requested_pooling(described, new_head, pooling)
+        model = _build(described, len(tensors), engine=engine, dtype=dtype, threads=threads, kernels=kernels, seed=seed)
+    with _path_in_errors(checkpoint.config_path.parent):
         entries = file_format.entries(described.config, wanted, model.layout.shapes)
-        if new_classifier:  # a classifier of other labels is no beginning for these
+        if new_classifier:  # the saved classifier is for other labels
             entries = {name: entry for name, entry in entries.items() if not name.startswith(CLASSIFIER)}
         matched = match(entries, model.layout.shapes, tensors)
-        may_be_fresh = (*((CLASSIFIER,) if new_classifier else ()), *(POOLING if new_pooling else ()))
-        may_be_fresh = NOT_THE_ENCODER if new_head else may_be_fresh
-        fresh = [name for name in matched.missing if name.startswith(may_be_fresh)]
-        _refuse(matched, fresh, described, file_format, checkpoint, another_head=new_classifier or new_pooling)
+        may_be_new = (*((CLASSIFIER,) if new_classifier else ()), *(POOLING if new_pooling else ()))
+        may_be_new = HEAD_AND_POOLER if new_head else may_be_new
+        fresh = [name for name in matched.missing if name.startswith(may_be_new)]
+        _check_match(matched, fresh, described, file_format, checkpoint, another_head=new_classifier or new_pooling)
     if fresh:
+        names = list_names(fresh)
         warnings.warn(
-            f"{path_or_hub_id} has no weights for {some(fresh)}; they begin at random and must be trained", stacklevel=2
+            f"{path_or_hub_id} has no weights for {names}; they are initialised at random and must be trained",
+            stacklevel=2,
         )
     for name, parts in matched.sources.items():
-        model.parameters[name] = model.engine.array(file_format.inward(described, name, read_values(parts)))
-    beginning = [parameter for parameter in model.specification if parameter.name in fresh]
-    for name, values in initial_values(beginning, described.config, seed):
+        model.parameters[name] = model.engine.array(file_format.from_file(described, name, read_values(parts)))
+    new = [parameter for parameter in model.specification if parameter.name in fresh]
+    for name, values in initial_values(new, described.config, seed):
         model.parameters[name] = model.engine.array(values)
     model.carried_fields = described.carried
     return model
 
 
-def _as_asked(
+def _with_requested_head(
     saved: Description,
     new_head: bool,
     num_labels: int | None,
     loss: str | None,
     loss_options: Mapping[str, Any] | None,
 ) -> tuple[Description, bool]:
-    """What to build, and whether its classifier is a new one: of another head, number of labels or kind of rank.
+    """The model to build, and whether its classifier is new: another head, number of labels, or ordinal or not.
 
-    The options of a loss stay with the classifier and the loss they were made for.
+    The saved loss options are kept only with the saved classifier and loss.
     """
     other_labels = saved.head in HEADS and HEADS[saved.head].labelled and num_labels not in (None, saved.num_labels)
     other_loss = loss is not None and loss != saved.loss
@@ -116,11 +119,11 @@ def _as_asked(
     return described, new_classifier
 
 
-def _pooled_as_asked(saved: Description, new_head: bool, pooling: str | None) -> tuple[Description, bool]:
-    """With the pooling that was asked for, or that a fresh head prefers; and whether it is another one than saved."""
+def _with_requested_pooling(saved: Description, new_head: bool, pooling: str | None) -> tuple[Description, bool]:
+    """With the requested pooling, or the default of a new head; and whether it differs from the saved one."""
     head = HEADS.get(saved.head)
     if pooling is not None and not hasattr(head, "pooling"):
-        raise CheckpointError(f"pooling makes one vector of a sequence, which a head {saved.head!r} does not ask for")
+        raise CheckpointError(f"pooling makes one vector of a sequence, which a head {saved.head!r} does not use")
     pooling = head.default_pooling if head is not None and new_head and pooling is None else pooling
     if pooling is None:
         return saved, False
@@ -129,49 +132,48 @@ def _pooled_as_asked(saved: Description, new_head: bool, pooling: str | None) ->
 
 
 def load_weights(model: Model, folder: str | Path) -> None:
-    """Take the weights of a saved model of the same config; nothing changes unless all of them fit."""
+    """Load the weights of a saved model with the same config; if one does not fit, the model is unchanged."""
     checkpoint = open_checkpoint(folder)
     ours = describe(model)
-    with _blaming(checkpoint.config_path):
+    with _path_in_errors(checkpoint.config_path):
         file_format = format_of_file(checkpoint.fields)
         tensors = file_format.plain_names(checkpoint.tensors)
         theirs = file_format.read(checkpoint.fields, ours.head, tensors)
         for name, here, there in differences(model.config, theirs.config):
             if not has_no_effect(name, model.config, ours.head):
-                raise CheckpointError(f"this is another model: {name} is {there!r} there and {here!r} here")
-    with _blaming(checkpoint.config_path.parent):
+                raise CheckpointError(f"the file has another model: {name} is {there!r} there and {here!r} here")
+    with _path_in_errors(checkpoint.config_path.parent):
         matched = match(file_format.entries(model.config, ours.head, model.layout.shapes), model.layout.shapes, tensors)
-        another_head = file_format.own_head(checkpoint.fields, tensors, ours.head) != ours.head
-        _refuse(matched, [], ours, file_format, checkpoint, another_head)
-    # Copies, all of them, before the first one is taken over: reading may still fail.
+        another_head = file_format.saved_head(checkpoint.fields, tensors, ours.head) != ours.head
+        _check_match(matched, [], ours, file_format, checkpoint, another_head)
+    # Copy all before the first assignment: reading may still fail.
     read = {name: np.array(read_values(parts)) for name, parts in matched.sources.items()}
-    arrays = {name: model.engine.array(file_format.inward(ours, name, values)) for name, values in read.items()}
+    arrays = {name: model.engine.array(file_format.from_file(ours, name, values)) for name, values in read.items()}
     for name, array in arrays.items():
         model.parameters[name] = array
 
 
 def _build(described: Description, tensors: int, **options: Any) -> Model:
-    """A model of the class by which the public API calls it, its parameters not yet filled."""
+    """A model of the class that its family has for it, without parameter values."""
     config, head = described.config, described.head
-    if config.num_hidden_layers > tensors:  # a list of so many layers may take for ever
+    if config.num_hidden_layers > tensors:  # building so many layers may take forever
         raise CheckpointError(f"num_hidden_layers is {config.num_hidden_layers}, but the file has {tensors} tensors")
-    options["initialize"] = False
+    wanted = None if head == CORE else head
+    model_class = FAMILIES[config.family].class_for(config, wanted) if config.family in FAMILIES else Model
+    model = object.__new__(model_class)  # the classes differ only in their defaults
     try:
-        if head == CORE:
-            return CORE_CLASSES.get(config.family, BertCore)(config, **options)
-        for preset, preset_class in PRESET_CLASSES:
-            if head == "mlm" and config == preset:
-                return preset_class(config, **options)
-        return BertWithHead(
-            config, head, described.num_labels, loss=described.loss, loss_options=described.loss_options, **options
-        )
+        Model.__init__(
+            model, config, wanted, described.num_labels, loss=described.loss, loss_options=described.loss_options,
+            initialize=False, **options,
+        )  # fmt: skip
+        return model
     except GlassBertError:
         raise
     except (MemoryError, OverflowError, ValueError) as error:  # sizes beyond memory, or beyond any array
-        raise CheckpointError(f"a model of these sizes cannot be made: {error}") from error
+        raise CheckpointError(f"a model of these sizes cannot be created: {error}") from error
 
 
-def _refuse(
+def _check_match(
     matched: Match,
     fresh: list[str],
     described: Description,
@@ -179,24 +181,24 @@ def _refuse(
     checkpoint: Checkpoint,
     another_head: bool,
 ) -> None:
-    """An error where a tensor is missing that must be there, or there is one that nobody knows."""
+    """Raise if a required tensor is missing, or if the file has a tensor that cannot be used."""
     prefix = file_format.prefix_in(checkpoint.tensors)
     missing = [name for name in matched.missing if name not in fresh]
     if missing:
         entries = file_format.entries(described.config, described.head, missing, prefix)
         names = [name for entry in entries.values() for name in entry.theirs if name not in checkpoint.tensors]
-        raise CheckpointError(f"tensors are missing from the file: {some(names)}")
-    extra = [name for name in matched.unused if not file_format.may_be_left(name, another_head)]
+        raise CheckpointError(f"tensors are missing from the file: {list_names(names)}")
+    extra = [name for name in matched.unused if not file_format.may_be_unused(name, another_head)]
     if extra:
         originals = file_format.plain_names({name: name for name in checkpoint.tensors})
         raise CheckpointError(
-            f"the file has tensors that this model has not: {some([originals[name] for name in extra])}"
+            f"the file has tensors that this model does not have: {list_names([originals[name] for name in extra])}"
         )
 
 
 @contextmanager
-def _blaming(path: Path) -> Iterator[None]:
-    """Errors in here are about this file; say so."""
+def _path_in_errors(path: Path) -> Iterator[None]:
+    """Put the path before the text of errors raised inside."""
     try:
         yield
     except (CheckpointError, ConfigError) as error:

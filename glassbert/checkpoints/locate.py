@@ -1,4 +1,4 @@
-"""From a path or a hub id to a config and the tensors beside it."""
+"""Find the config and the tensors of a checkpoint, given a path or a hub id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 SHARDS = "model-*-of-*.safetensors"
 MODULES = "modules.json"  # of sentence-transformers
-SAVING = ".glassbert-saving-"  # a folder with this prefix belongs to a save under way, or to one that was cut off
+SAVING = ".glassbert-saving-"  # prefix of the folder that a save in progress, or an interrupted one, uses
 
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 OTHER_WEIGHTS = (".h5", ".msgpack", ".onnx", ".ot", ".npz")
@@ -26,7 +26,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder's config and its tensors, checked as files and not yet as a model."""
+    """The config and the tensors of a folder. The files are checked, but not whether they fit a model."""
 
     config_path: Path
     fields: dict[str, Any]
@@ -34,11 +34,11 @@ class Checkpoint:
 
 
 def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> Checkpoint:
-    """Open a folder, a .safetensors file with config.json beside it, or a model of the hub."""
+    """Open a folder, a .safetensors file in a folder with config.json, or a model of the hub."""
     path = Path(path_or_hub_id).expanduser()
     if not path.exists():
         path = _download(str(path_or_hub_id), revision)
-    path = in_run(path)
+    path = _in_run(path)
     weights = None
     if path.is_file():
         if path.suffix != ".safetensors" and not path.name.endswith(".safetensors.index.json"):
@@ -48,8 +48,8 @@ def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> 
         path = _first_module(path)
     config_path = path / CONFIG
     if not config_path.exists():
-        cut_off = [] if weights else sorted(path.glob(SAVING + "*"))
-        hint = f"; a save was cut off here, and its files are in {cut_off[0]}" if cut_off else ""
+        interrupted = [] if weights else sorted(path.glob(SAVING + "*"))
+        hint = f"; a save was interrupted here, and its files are in {interrupted[0]}" if interrupted else ""
         raise CheckpointError(f"there is no {CONFIG} in {path}{hint}")
     fields = read_json(config_path)
     weights = weights or _find_weights(path)
@@ -57,8 +57,8 @@ def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> 
     return Checkpoint(config_path, fields, tensors)
 
 
-def in_run(path: Path) -> Path:
-    """A run of the trainer holds its model in a folder: the finished one, or else its newest checkpoint."""
+def _in_run(path: Path) -> Path:
+    """The model folder of a training run: the final model, or its newest checkpoint. Other paths are unchanged."""
     if not (path / "settings.json").exists() or (path / CONFIG).exists():
         return path
     if (path / "model" / CONFIG).exists():
@@ -67,7 +67,7 @@ def in_run(path: Path) -> Path:
 
 
 def _first_module(path: Path) -> Path:
-    """Old folders of sentence-transformers keep the encoder in a folder inside."""
+    """The folder of the encoder: a subfolder in old folders of sentence-transformers."""
     first = (read_list(path / MODULES) or [None])[0] if (path / MODULES).exists() else None
     inside = path / str(first["path"]) if isinstance(first, dict) and first.get("path") else path
     return inside if inside.parent == path and (inside / CONFIG).exists() else path
@@ -105,7 +105,7 @@ def _find_weights(folder: Path) -> Path:
         return others[0]
     if others:
         names = ", ".join(path.name for path in others)
-        raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {INDEX}; which of these is meant: {names}?")
+        raise CheckpointError(f"{folder} has neither {WEIGHTS} nor {INDEX}; give the path of one file: {names}")
     for path in sorted(folder.iterdir()):
         if path.suffix in PICKLES + OTHER_WEIGHTS:
             raise CheckpointError(_how_to_convert(path, folder))
@@ -113,29 +113,29 @@ def _find_weights(folder: Path) -> Path:
 
 
 def _open_shards(index_path: Path) -> dict[str, StoredTensor]:
-    places = read_json(index_path).get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+    shard_of = read_json(index_path).get("weight_map")
+    if not isinstance(shard_of, dict) or not all(isinstance(name, str) for name in shard_of.values()):
         raise CheckpointError(f"{index_path} has no 'weight_map' from tensors to files")
     tensors: dict[str, StoredTensor] = {}
-    for shard in sorted(set(places.values())):
+    for shard in sorted(set(shard_of.values())):
         if Path(shard).name != shard or not shard.endswith(".safetensors"):
-            raise CheckpointError(f"{index_path} names {shard!r}, which is no .safetensors file beside it")
+            raise CheckpointError(f"{index_path} names {shard!r}, which is not a .safetensors file in its folder")
         if not (index_path.parent / shard).exists():
-            raise CheckpointError(f"{index_path} names {shard}, but there is no such file beside it")
+            raise CheckpointError(f"{index_path} names {shard}, but its folder has no such file")
         for name, tensor in open_safetensors(index_path.parent / shard).items():
-            if places.get(name) != shard:
-                raise CheckpointError(f"tensor {name!r} is in {shard}, but {index_path.name} does not say so")
+            if shard_of.get(name) != shard:
+                raise CheckpointError(f"tensor {name!r} is in {shard}, but not according to {index_path.name}")
             tensors[name] = tensor
-    for name, shard in places.items():
+    for name, shard in shard_of.items():
         if name not in tensors:
-            raise CheckpointError(f"tensor {name!r} is missing from {shard}, where {index_path.name} places it")
+            raise CheckpointError(f"tensor {name!r} is missing from {shard}, which {index_path.name} names for it")
     return tensors
 
 
 def _how_to_convert(path: Path, folder: Path) -> str:
     if path.suffix not in PICKLES + OTHER_WEIGHTS:
         return f"{path} is neither a folder nor a .safetensors file"
-    why = "is a pickle, which could run any code when opened" if path.suffix in PICKLES else "is not safetensors"
+    why = "is a pickle, which can run arbitrary code when opened" if path.suffix in PICKLES else "is not safetensors"
     architecture = "AutoModel"
     if (folder / CONFIG).exists():
         named = read_json(folder / CONFIG).get("architectures") or [architecture]
@@ -163,7 +163,7 @@ def _download(name: str, revision: str | None) -> Path:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except Exception as error:  # HTTP, network, cache and validation errors share no base class
         raise CheckpointError(
-            f"there is no folder {name!r} here, and the Hugging Face hub did not give a model of that name: "
+            f"there is no folder {name!r} here, and the Hugging Face hub did not return a model of that name: "
             f"{type(error).__name__}: {error}"
         ) from error
     if not any(folder.glob("*.safetensors")):

@@ -1,35 +1,44 @@
-"""Name tables: where a file keeps each of our parameters.
+"""Name tables: which tensors of a file hold each of our parameters, and matching the tensors of a file by them.
 
-A table maps our name, a template, to an `Entry` of names in the file. `{layer}` stands for 0, 1, 2, ..., `{part}` for
-weight and bias, and `{core}` for the prefix that the encoder has inside a model with a head ("bert." or "model.").
-The same table serves reading and writing.
+A table maps our name, a template, to an `Entry` of names in the file. `{layer}` is 0, 1, 2, ..., `{part}` is "weight"
+or "bias", and `{core}` is the prefix of the encoder inside a model with a head ("bert." or "model.").
+The same table is used for reading and writing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from glassbert.checkpoints.stored import StoredTensor
+from glassbert.errors import CheckpointError
+
 PARTS = ("weight", "bias")
+LISTED_NAMES = 5
 
 
 class Entry(NamedTuple):
-    """Where a file keeps one of our parameters.
+    """The names of one of our parameters in a file.
 
-    Several names in `theirs` are stacked along the first axis to give ours. A name in `tied` is the same parameter
-    once more: never written, and equal to the first where a file has it. A name in `copies` is written beside the
-    first, and read only where the first is missing.
+    theirs  stacked along the first axis, these tensors are our parameter
+    tied    other names of the same parameter: never written, and equal to `theirs` where a file has them
+    copies  written in addition, and read only if `theirs` is missing
+    transposed  whether the file stores matrices as [input, output]
     """
 
     theirs: tuple[str, ...]
     tied: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
+    transposed: bool = False
 
     def all_names(self) -> tuple[str, ...]:
         return self.theirs + self.tied + self.copies
 
     def fill(self, **values: str | int) -> Entry:
-        return Entry(*(tuple(name.format(**values) for name in names) for names in self))
+        theirs, tied, copies = (tuple(name.format(**values) for name in names) for names in self[:3])
+        return Entry(theirs, tied, copies, self.transposed)
 
 
 Table = Mapping[str, Entry]
@@ -43,16 +52,96 @@ def stacked(*names: str) -> Entry:
     return Entry(names)
 
 
+def transposed(name: str) -> Entry:
+    """One tensor that the file stores as [input, output]; our matrices are [output, input]."""
+    return Entry((name,), transposed=True)
+
+
+class Transposed:
+    """A stored tensor with its axes reversed. A vector stays as it is."""
+
+    def __init__(self, tensor: StoredTensor):
+        self.tensor, self.name, self.shape = tensor, tensor.name, tensor.shape[::-1]
+
+    def read(self) -> np.ndarray:
+        return np.ascontiguousarray(self.tensor.read().T)
+
+    def require_float(self) -> None:
+        self.tensor.require_float()
+
+
 def fill_names(names: Iterable[str]) -> set[str]:
     """Names outside the layers, with `{part}` filled in and without prefix."""
     return {name.format(core="", part=part) for name in names for part in PARTS}
 
 
 def fill_table(table: Table, layers: int, core: str) -> dict[str, Entry]:
-    """The table of a model with so many layers: no template is left in it."""
+    """The table of a model with so many layers, with all templates filled in."""
     filled = {}
     for ours, entry in table.items():
         for layer in range(layers) if "{layer}" in ours else (0,):
             for part in PARTS if "{part}" in ours else PARTS[:1]:
                 filled[ours.format(layer=layer, part=part)] = entry.fill(core=core, layer=layer, part=part)
     return filled
+
+
+# ---- matching parameters with the tensors of a file ------------------------------------------------------------------
+
+
+class Match(NamedTuple):
+    """The tensors of each parameter in stacking order, the parameters without tensors, and the unused tensors."""
+
+    sources: dict[str, list[StoredTensor | Transposed]]
+    missing: list[str]
+    unused: list[str]
+
+
+def match(
+    entries: Mapping[str, Entry], shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, StoredTensor]
+) -> Match:
+    """Find the tensors of every parameter; a wrong shape or type raises `CheckpointError`."""
+    sources: dict[str, list[StoredTensor | Transposed]] = {}
+    used: set[str] = set()
+    for ours, entry in entries.items():
+        used.update(entry.all_names())
+        complete = all(name in tensors for name in entry.theirs)
+        alternatives = [name for name in entry.copies + entry.tied if name in tensors]
+        if complete or alternatives:
+            names = entry.theirs if complete else tuple(alternatives[:1])
+            found = [tensors[name] for name in names]
+            sources[ours] = [Transposed(tensor) for tensor in found] if entry.transposed else list(found)
+            _check(sources[ours], shapes[ours])
+            _check_tied(sources[ours][0], [tensors[name] for name in entry.tied if name in tensors])
+    missing = [ours for ours in shapes if ours not in sources]
+    return Match(sources, missing, [name for name in tensors if name not in used])
+
+
+def _check(parts: Sequence[StoredTensor | Transposed], shape: tuple[int, ...]) -> None:
+    wanted = (shape[0] // len(parts), *shape[1:])
+    for part in parts:
+        if part.shape != wanted:
+            raise CheckpointError(
+                f"tensor {part.name!r} has the shape {list(part.shape)}, but config.json makes it {list(wanted)}"
+            )
+        part.require_float()
+
+
+def _check_tied(first: StoredTensor | Transposed, others: list[StoredTensor]) -> None:
+    for other in others:
+        if other.shape != first.shape or not np.array_equal(other.read(), first.read(), equal_nan=True):
+            raise CheckpointError(
+                f"config.json ties {other.name!r} to {first.name!r}, but the file has other values there; if they are "
+                f"meant to differ, set tie_word_embeddings to false in config.json, otherwise remove {other.name!r}"
+            )
+
+
+def read_values(parts: Sequence[StoredTensor | Transposed]) -> np.ndarray:
+    """The values of a parameter: its tensors, stacked."""
+    values = [part.read() for part in parts]
+    return values[0] if len(values) == 1 else np.concatenate(values)
+
+
+def list_names(names: list[str]) -> str:
+    """The first few names, and the number of the others."""
+    more = len(names) - LISTED_NAMES
+    return ", ".join(names[:LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")

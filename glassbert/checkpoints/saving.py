@@ -1,4 +1,4 @@
-"""Writing checkpoints: aside first, then moved into place, so that a crash leaves nothing that only looks whole."""
+"""Saving checkpoints: written to a staging folder, then moved, so that a crash leaves no half-written checkpoint."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from glassbert.checkpoints.description import describe
+from glassbert.arrays import Array
+from glassbert.checkpoints.description import describe, name_labels
 from glassbert.checkpoints.formats import EMBEDDING, Format, HuggingFaceFormat, format_of_model
-from glassbert.checkpoints.labels import name_labels
 from glassbert.checkpoints.locate import CONFIG, INDEX, SAVING, SHARDS, WEIGHTS
 from glassbert.checkpoints.sentence import write_modules
-from glassbert.engines.namespace import Array
 from glassbert.errors import CheckpointError
 from glassbert.models.model import Model
 
-METADATA = {"format": "pt"}  # transformers asks for it
+METADATA = {"format": "pt"}  # required by transformers
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 def to_huggingface(model: Model, tensors: Mapping[str, Array] | None = None) -> dict[str, np.ndarray]:
-    """The weights, or given arrays keyed by our names (gradients, say), under Hugging Face's names and in its layout.
+    """The weights, or other arrays keyed by our names (such as gradients), under the names of Hugging Face.
 
     The names are those of `named_parameters()` of the class in transformers, so a tied weight appears once, as the
-    embedding; its gradient is the sum of both uses. An untied BERT has an idle `cls.predictions.bias` in
-    transformers 5, which gets a copy of the decoder's bias among the weights and does not appear among given arrays.
+    embedding; its gradient is the sum of both uses. An untied BERT has an unused `cls.predictions.bias` in
+    transformers 5: the weights contain a copy of the decoder's bias there, other arrays do not.
     """
     described = describe(model)
     file_format, obstacles = format_of_model(described, list(model.layout.shapes))
@@ -42,21 +41,23 @@ def to_huggingface(model: Model, tensors: Mapping[str, Array] | None = None) -> 
     given = model.parameters if tensors is None else tensors
     for name, array in given.items():
         if name not in model.layout.shapes:
-            raise CheckpointError(f"{name!r} is no parameter of this model")
+            raise CheckpointError(f"{name!r} is not a parameter of this model")
         if tuple(array.shape) != model.layout.shapes[name]:
             raise CheckpointError(f"{name!r} must have the shape {model.layout.shapes[name]}, got {tuple(array.shape)}")
-    return {name: np.array(array) for name, array in _in_file(model, file_format, given, weights=tensors is None)}
+    return {name: np.array(array) for name, array in _file_tensors(model, file_format, given, weights=tensors is None)}
 
 
-def _in_file(
+def _file_tensors(
     model: Model, file_format: Format, tensors: Mapping[str, Array], weights: bool
 ) -> Iterator[tuple[str, np.ndarray]]:
     described = describe(model)
     prefix = file_format.prefix_for(described.head)
     for ours, entry in file_format.entries(described.config, described.head, tensors, prefix).items():
         array = model.engine.to_numpy(tensors[ours])
-        array = file_format.outward(described, ours, array) if weights else array
-        for name, part in zip(entry.theirs, np.split(array, len(entry.theirs)), strict=True):
+        array = file_format.to_file(described, ours, array) if weights else array
+        for name, part in zip(
+            entry.theirs, np.split(array.T if entry.transposed else array, len(entry.theirs)), strict=True
+        ):
             yield name, part
         for name in entry.copies if weights else ():
             yield name, array
@@ -72,12 +73,12 @@ def save_model(
 ) -> None:
     """Write config.json and model.safetensors (or shards of at most `max_shard_size` with an index) into `folder`.
 
-    The layout is that of Hugging Face wherever it has a class that computes the same, and our own elsewhere. Settings
-    that only matter in training and that transformers cannot express (another dropout for the embeddings, an
-    initialisation) are kept in config.json under "glassbert". Other files in the folder are left alone.
+    The format is that of Hugging Face if it has a class that computes the same, and our own otherwise. Settings that
+    only matter in training and that transformers cannot express (another dropout for the embeddings, an
+    initialisation) are stored in config.json under "glassbert". Other files in the folder are not changed.
 
-    A head for embeddings is written as a folder of sentence-transformers. `labels` names the outputs of a head, for
-    whoever opens the model, and the files of `tokenizer` travel along.
+    A model with an embedding head is written as a folder of sentence-transformers. `labels` names the outputs of the
+    head (id2label), and the files of `tokenizer` are written too.
     """
     if labels is not None:
         name_labels(model, labels)
@@ -87,7 +88,7 @@ def save_model(
     file_format, _ = format_of_model(described, list(model.layout.shapes))
     tensors = {
         name: np.ascontiguousarray(array)
-        for name, array in _in_file(model, file_format, model.parameters, weights=True)
+        for name, array in _file_tensors(model, file_format, model.parameters, weights=True)
     }
     dtype = str(next(iter(tensors.values())).dtype)
     fields = {**file_format.write(described), "dtype": dtype}
@@ -95,42 +96,42 @@ def save_model(
         fields["torch_dtype"] = dtype  # the name of the key in transformers 4
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=SAVING, dir=folder))
+        staging = Path(tempfile.mkdtemp(prefix=SAVING, dir=folder))
         try:
-            _write_files(aside, tensors, fields, limit)
-            _move_into_place(aside, folder)
+            _write_files(staging, tensors, fields, limit)
+            _replace_checkpoint(staging, folder)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(staging, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"the model could not be saved in {folder}: {error}") from error
-    for left_behind in folder.glob(SAVING + "*"):
-        shutil.rmtree(left_behind, ignore_errors=True)
+    for leftover in folder.glob(SAVING + "*"):
+        shutil.rmtree(leftover, ignore_errors=True)
     if tokenizer is not None:
         tokenizer.save(folder)
     if described.head == EMBEDDING and isinstance(file_format, HuggingFaceFormat):
         write_modules(folder, described.config)
 
 
-def _write_files(aside: Path, tensors: dict[str, np.ndarray], fields: dict[str, Any], limit: int) -> None:
+def _write_files(staging: Path, tensors: dict[str, np.ndarray], fields: dict[str, Any], limit: int) -> None:
     shards = _shards(tensors, limit)
     if len(shards) == 1:
-        save_file(tensors, aside / WEIGHTS, metadata=METADATA)
+        save_file(tensors, staging / WEIGHTS, metadata=METADATA)
     else:
-        places = {}
+        shard_of = {}
         for number, names in enumerate(shards, 1):
             shard = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-            save_file({name: tensors[name] for name in names}, aside / shard, metadata=METADATA)
-            places.update(dict.fromkeys(names, shard))
+            save_file({name: tensors[name] for name in names}, staging / shard, metadata=METADATA)
+            shard_of.update(dict.fromkeys(names, shard))
         total = sum(array.nbytes for array in tensors.values())
-        _write_json(aside / INDEX, {"metadata": {"total_size": total}, "weight_map": places})
-    _write_json(aside / CONFIG, fields)
-    for path in aside.iterdir():
-        shutil.copymode(aside / CONFIG, path)  # safetensors writes files for the owner alone
+        _write_json(staging / INDEX, {"metadata": {"total_size": total}, "weight_map": shard_of})
+    _write_json(staging / CONFIG, fields)
+    for path in staging.iterdir():
+        shutil.copymode(staging / CONFIG, path)  # safetensors writes files that only the owner can read
         _flush(path)
 
 
 def _shards(tensors: Mapping[str, np.ndarray], limit: int) -> list[list[str]]:
-    """The names, in their order, in runs of at most `limit` bytes; a larger tensor is a run of its own."""
+    """The names in order, in groups of at most `limit` bytes; a larger tensor is a group of its own."""
     shards: list[list[str]] = [[]]
     size = 0
     for name, array in tensors.items():
@@ -142,32 +143,33 @@ def _shards(tensors: Mapping[str, np.ndarray], limit: int) -> list[list[str]]:
     return shards
 
 
-def _move_into_place(aside: Path, folder: Path) -> None:
-    """Replace the checkpoint in `folder` by the one in `aside`.
+def _replace_checkpoint(staging: Path, folder: Path) -> None:
+    """Replace the checkpoint in `folder` by the one in `staging`.
 
-    Where only the weights differ, as they do when a training run saves again, that is one atomic replacement. Elsewhere
-    config.json goes first and comes last: without it nobody takes the folder for a model. The old files wait aside, and
-    return if anything goes wrong.
+    If only one file changes, as when a training run saves its weights again, it is replaced atomically. Otherwise
+    config.json is removed first and written last: a folder without it is not a checkpoint. After an error the old
+    files are moved back.
     """
-    new = {path.name for path in aside.iterdir()}
+    new = {path.name for path in staging.iterdir()}
     old = {path.name for pattern in (CONFIG, WEIGHTS, INDEX, SHARDS) for path in folder.glob(pattern)}
-    changed = [name for name in new if not _same_text(aside / name, folder / name)]
+    changed = [name for name in new if not _same_text(staging / name, folder / name)]
     if len(changed) == 1 and not old - new:
-        os.replace(aside / changed[0], folder / changed[0])
+        os.replace(staging / changed[0], folder / changed[0])
         _flush(folder)
         return
-    waiting = aside / "replaced"
-    waiting.mkdir()
+    replaced = staging / "replaced"
+    replaced.mkdir()
     moved: list[tuple[Path, Path]] = []
     try:
-        for names, source, target in ((_config_first(old), folder, waiting), (_config_first(new)[::-1], aside, folder)):
+        moves = ((_config_first(old), folder, replaced), (_config_first(new)[::-1], staging, folder))
+        for names, source, target in moves:
             for name in names:
                 os.replace(source / name, target / name)
                 moved.append((source / name, target / name))
         _flush(folder)
     except BaseException:
-        for origin, place in reversed(moved):
-            os.replace(place, origin)
+        for source, target in reversed(moved):
+            os.replace(target, source)
         raise
 
 
@@ -184,7 +186,7 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 
 
 def _flush(path: Path) -> None:
-    """Ask the system to bring a file or folder to the disk. Not every file system lets folders be asked."""
+    """fsync a file or folder. Some file systems do not support it for folders."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -200,5 +202,5 @@ def _flush(path: Path) -> None:
 def _bytes(size: int | str) -> int:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(size))
     if not found or found[2].upper() not in UNITS or float(found[1]) <= 0:
-        raise CheckpointError(f"max_shard_size must be a number of bytes or like '5GB', got {size!r}")
+        raise CheckpointError(f"max_shard_size must be a number of bytes or a size such as '5GB', got {size!r}")
     return int(float(found[1]) * UNITS[found[2].upper()])

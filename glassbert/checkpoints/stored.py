@@ -1,7 +1,8 @@
-"""A safetensors file, looked at before anything is taken from it.
+"""The tensors of a safetensors file, checked before any values are read.
 
-The file is eight bytes with the length of the header, the header (JSON: type, shape and place of every tensor), then
-the numbers. The `safetensors` package checks it; the numbers are mapped here, because its NumPy side knows no bfloat16.
+The file is eight bytes with the length of the header, the header (JSON: type, shape and offsets of every tensor), then
+the values. The `safetensors` package checks it; the values are mapped here, because its NumPy API does not support
+bfloat16.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ HEADER_LIMIT = 100_000_000  # the limit of the safetensors package itself
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One tensor of a file: what it is and where it lies. Nothing is read until `read`."""
+    """One tensor of a file: its type, shape and offset. The values are read by `read`."""
 
     name: str
     path: Path
@@ -37,23 +38,23 @@ class StoredTensor:
             )
 
     def read(self) -> np.ndarray:
-        """The numbers: a view of the file, or float32 where the file has bfloat16."""
+        """The values: a view of the file, or float32 if the file has bfloat16."""
         self.require_float()
         mapped = np.memmap(self.path, dtype=np.uint8, mode="r")
         values: np.ndarray = np.ndarray(self.shape, FLOATS[self.dtype], mapped, self.offset)
-        if self.dtype == "BF16":  # the upper half of a float32
+        if self.dtype == "BF16":  # bfloat16 is the upper half of a float32
             return (values.astype(np.uint32) << 16).view(np.float32)
         return values
 
 
 def open_safetensors(path: Path) -> dict[str, StoredTensor]:
-    """Every tensor of a whole and well-formed file by its name."""
+    """All tensors of a file by name. A truncated or invalid file raises `CheckpointError`."""
     header, start = _header(path)
     try:
         with safe_open(path, framework="np"):
             pass
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is not a sound safetensors file: {error}") from error
+        raise CheckpointError(f"{path} is not a valid safetensors file: {error}") from error
     header.pop("__metadata__", None)
     return {
         name: StoredTensor(name, path, entry["dtype"], tuple(entry["shape"]), start + entry["data_offsets"][0])
@@ -62,7 +63,7 @@ def open_safetensors(path: Path) -> dict[str, StoredTensor]:
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header, and where the numbers begin; errors here say more than those of the package."""
+    """The header and the offset of the values. Its errors are more specific than those of the package."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -70,7 +71,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             length = int.from_bytes(first, "little")
             if len(first) < 8 or length > min(size - 8, HEADER_LIMIT):
                 raise CheckpointError(
-                    f"{path} is truncated or no safetensors file: it has {size:,} bytes and no whole header"
+                    f"{path} is truncated or not a safetensors file: it has {size:,} bytes and no complete header"
                 )
             raw = file.read(length)
     except OSError as error:

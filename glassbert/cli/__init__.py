@@ -1,9 +1,9 @@
-"""The command line: one thin file a command.
+"""The command line: one module per command.
 
-To add a command, write `glassbert/cli/<name>.py` with a function `run`, whose parameters become the command's options
-and whose docstring becomes its help, and add a line to the table. A command with commands of its own (`glassbert corpus
-build`) has a Typer called `app` instead. A file is imported only when its command is named on
-the command line, so that `glassbert --help` stays quick whatever the commands need.
+To add a command, write `glassbert/cli/<name>.py` with a function `run` and add a line to `COMMANDS`. The parameters of
+`run` become the options, its docstring becomes the help. A command with subcommands (`glassbert corpus build`) has a
+Typer named `app` instead. A module is imported only if its command is on the command line, which keeps
+`glassbert --help` fast.
 """
 
 import sys
@@ -17,28 +17,28 @@ from rich.console import Console
 from glassbert.errors import GlassBertError
 
 COMMANDS = {
-    "quickstart": "Train a Mini-BERT in five minutes on the English of your Python installation.",
-    "tokenizer": "Train a vocabulary, see how words fall apart, look into a tokenizer.",
-    "corpus": "Make a corpus of text files, and report on its health.",
+    "quickstart": "Train a Mini-BERT in five minutes on the documentation of your Python installation.",
+    "tokenizer": "Train a tokenizer, encode text, inspect a tokenizer.",
+    "corpus": "Build a corpus from text files, and report on its quality.",
     "pretrain": "Train an encoder from scratch on a corpus, within a budget.",
-    "resume": "Go on with an interrupted run.",
-    "fill-mask": "Let a trained model fill the [MASK] in a sentence.",
+    "resume": "Continue an interrupted run.",
+    "fill-mask": "Predict the [MASK] in a sentence with a trained model.",
     "runs": "List the runs and compare them.",
-    "finetune": "Fine-tune an encoder for a task, from a file to a measured model.",
-    "predict": "Answer with a fine-tuned model: for a text, or for every row of a file.",
-    "forecast": "Forecast a series, judged beside naive, seasonal and linear forecasts.",
-    "evaluate": "What has a model learned? Sanity, language, grammar, probes, transfer, cost in one report.",
-    "probe": "Fit probes on a model's layers for annotations of your own: a column, or a function of yours.",
-    "inspect": "Look into one prediction: attention, saliency and what the model would say.",
+    "finetune": "Fine-tune an encoder for a task on a data file, and measure it.",
+    "predict": "Predict with a fine-tuned model, for a text or for every row of a file.",
+    "forecast": "Forecast a series, compared with naive, seasonal and linear forecasts.",
+    "evaluate": "Evaluate a model: sanity, language, grammar, probes, transfer and cost in one report.",
+    "probe": "Fit probes on a model's layers for your own annotations: a column or a function.",
+    "inspect": "Inspect one prediction: attention, saliency and the predicted words.",
     "scale": "Train a grid of sizes, fit a power law, predict the next size.",
     "models": "List the models, heads and recipes, with their numbers of parameters.",
-    "check": "Check every hand-written gradient, and that wrong ones are caught.",
-    "doctor": "What this machine has, what is misconfigured and what to do about it.",
+    "check": "Check every hand-written gradient, and that wrong gradients are detected.",
+    "doctor": "Show what this machine has, what is misconfigured and how to fix it.",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit; an error of GlassBERT's own is one red sentence instead of a traceback."""
+    """Run the command line and exit. A GlassBertError is printed as one red line without a traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
     app = typer.Typer(
         help="A BERT you can see through and still put to work.",
@@ -65,11 +65,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _not_imported() -> None:
-    """Stand for a command that the help lists and nobody asked for."""
+    """Placeholder for a command that is not on the command line; only its help text is used."""
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"glassbert {version('glassbert')}")

@@ -1,4 +1,4 @@
-"""`glassbert check`: every hand-written gradient before the referee, and every planted mistake caught."""
+"""`glassbert check`: check every hand-written gradient, and that deliberately wrong gradients are detected."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.with_option import Extensions
 from glassbert.proof.proof import Proof, choose, prove
 
 KINDS = {"op": "Operations", "layer": "Layers", "model": "Models"}
@@ -20,18 +21,20 @@ def run(
     only: Annotated[
         str | None, typer.Option(metavar="PATTERN", help="Only cases and mutants whose name contains this (* allowed).")
     ] = None,
-    with_mutants: Annotated[bool, typer.Option("--mutants/--no-mutants", help="Plant wrong gradients as well.")] = True,
+    with_mutants: Annotated[bool, typer.Option("--mutants/--no-mutants", help="Also test wrong gradients.")] = True,
     every_entry: Annotated[
         bool, typer.Option("--every-entry", help="Measure up to 4,096 entries of every tensor; takes minutes.")
     ] = False,
+    extensions: Extensions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Check the gradient of every operation, layer and model, then plant wrong ones and see that each is caught.
+    """Check the gradient of every operation, layer and model; then insert wrong ones and check that each is detected.
 
-    Gradients are held against finite differences in float64, against float32, and against MLX and its autograd where
-    MLX is installed. The exit code is 1 if anything fails, and 0 otherwise.
+    Gradients are compared with finite differences in float64, with float32, and with MLX and its autograd if MLX is
+    installed. With --with FILE.py only your own parts are checked, and what is missing is named. The exit code is 1 if
+    anything fails, and 0 otherwise.
     """
-    cases, mutants = choose(only, with_mutants)
+    cases, mutants = choose(only, with_mutants, own_only=bool(extensions))
     screen = Console(stderr=True)
     with Progress(
         BarColumn(),
@@ -42,14 +45,14 @@ def run(
         disable=not screen.is_terminal,
     ) as bar:
         task = bar.add_task("", total=len(cases) + len(mutants))
-        begun = 0
+        started = 0
 
-        def progress(name: str) -> None:
-            nonlocal begun
-            bar.update(task, description=name, completed=begun)
-            begun += 1
+        def on_progress(name: str) -> None:
+            nonlocal started
+            bar.update(task, description=name, completed=started)
+            started += 1
 
-        proof = prove(cases, mutants, every_entry, progress)
+        proof = prove(cases, mutants, every_entry, on_progress)
     if as_json:
         typer.echo(json.dumps(proof.as_dict(), indent=2, ensure_ascii=False))
     else:
@@ -59,7 +62,7 @@ def run(
 
 
 def show(console: Console, proof: Proof) -> None:
-    """Print a table of the cases, a table of the mutants and a sentence that sums up."""
+    """Print a table of the cases, a table of the mutants and a summary."""
     for kind, title in KINDS.items():
         table = case_table(proof, kind, title)
         if table.row_count:
@@ -87,7 +90,7 @@ def case_table(proof: Proof, kind: str, title: str) -> Table:
 
 
 def mutant_table(proof: Proof) -> Table:
-    table = Table(title="Wrong gradients, planted", title_justify="left", title_style="bold", pad_edge=False, box=None)
+    table = Table(title="Inserted wrong gradients", title_justify="left", title_style="bold", pad_edge=False, box=None)
     table.add_column("mistake", ratio=3)
     table.add_column("caught by", ratio=2)
     table.add_column("", no_wrap=True)
@@ -96,8 +99,10 @@ def mutant_table(proof: Proof) -> Table:
             word = "FLAGGED" if verdict.caught else "not flagged"
         else:
             word = "caught" if verdict.caught else "SURVIVED"
-        nobody = "nobody, rightly" if verdict.ok else "nobody"
-        table.add_row(Text(verdict.name), Text(verdict.by or nobody), Text(word, "green" if verdict.ok else "bold red"))
+        nothing = "nothing, as expected" if verdict.ok else "nothing"
+        table.add_row(
+            Text(verdict.name), Text(verdict.by or nothing), Text(word, "green" if verdict.ok else "bold red")
+        )
     return table
 
 
@@ -106,7 +111,7 @@ def number(value: float | None) -> str:
 
 
 def summary(proof: Proof) -> Text:
-    """The result in a few words."""
+    """The result in one line."""
     right = sum(case.ok for case in proof.cases)
     words = [f"{right} of {len(proof.cases)} cases right"] if proof.cases else []
     if right:
@@ -115,7 +120,7 @@ def summary(proof: Proof) -> Text:
         words.append(f"{sum(v.caught for v in proof.mutants)} of {len(proof.mutants)} wrong gradients caught")
     if proof.controls:
         flagged = sum(v.caught for v in proof.controls)
-        words.append(f"{flagged or 'none'} of {len(proof.controls)} right ones in disguise flagged")
+        words.append(f"{flagged or 'none'} of {len(proof.controls)} correct gradients written differently flagged")
     words.append(f"MLX {proof.mlx}" if proof.mlx else "MLX not installed")
     words.append(f"{proof.seconds:.0f} s")
     return Text(

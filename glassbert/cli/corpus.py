@@ -1,4 +1,4 @@
-"""`glassbert corpus`: text files in, memory-mapped tokens out, and a report on their health."""
+"""`glassbert corpus`: build a corpus from text files, and check it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.table import Table
 
 from glassbert.cli.corpus_report import report
 from glassbert.text.corpus import Corpus, build_corpus
-from glassbert.text.corpus import Progress as Reached
+from glassbert.text.corpus import Progress as BuildProgress
 from glassbert.text.corpus.settings import FORMATS, LAYOUTS, ON_BAD_TEXT
 
-app = typer.Typer(no_args_is_help=True, help="Make a corpus of text files, and see whether it is healthy.")
+app = typer.Typer(no_args_is_help=True, help="Build a corpus from text files, and check it before training.")
 app.command()(report)
 
-STAGES = {"vocabulary": "learning a vocabulary", "reading": "tokenising", "pouring": "writing shards"}
+STAGES = {"vocabulary": "training the vocabulary", "reading": "tokenizing", "writing": "writing shards"}
 
 
 def _choices(meanings: dict[str, str]) -> str:
@@ -32,45 +32,47 @@ def build(
         list[str] | None,
         typer.Argument(
             help="Files, folders, globs in quotes, - for standard input, hf:NAME for a Hugging Face dataset, "
-            "python: (the default) for the English of your Python installation.",
+            "python: (the default) for the documentation of your Python installation.",
             show_default=False,
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to make.")] = Path("corpus"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the corpus.")] = Path("corpus"),
     tokenizer: Annotated[
-        Path | None, typer.Option(help="A folder with a tokenizer.json or vocab.txt; without it one is trained.")
+        Path | None, typer.Option(help="A folder with a tokenizer.json or vocab.txt. Default: train a tokenizer.")
     ] = None,
     vocab_size: Annotated[int, typer.Option(help="Entries of the vocabulary to train.", min=6)] = 8192,
-    cased: Annotated[bool, typer.Option("--cased", help="Train a vocabulary that tells A from a.")] = False,
-    layout: Annotated[str, typer.Option(help=f"How plain text lies. {_choices(LAYOUTS)}")] = "paragraphs",
+    cased: Annotated[bool, typer.Option("--cased", help="Train a case-sensitive vocabulary.")] = False,
+    layout: Annotated[str, typer.Option(help=f"The layout of plain text. {_choices(LAYOUTS)}")] = "paragraphs",
     format: Annotated[
-        str | None, typer.Option(help=f"What all sources hold, whatever their names: {', '.join(FORMATS)}.")
+        str | None, typer.Option(help=f"The format of all sources: {', '.join(FORMATS)}. Default: by file name.")
     ] = None,
-    field: Annotated[str | None, typer.Option(help="The JSON field or column with the text; found if usual.")] = None,
-    on_bad_text: Annotated[str, typer.Option(help=f"What is not UTF-8. {_choices(ON_BAD_TEXT)}")] = "error",
-    clean: Annotated[bool, typer.Option("--clean/--no-clean", help="Remove what is no text.")] = True,
+    field: Annotated[str | None, typer.Option(help="The JSON field or column with the text. Default: detect.")] = None,
+    on_bad_text: Annotated[
+        str, typer.Option(help=f"What to do with bytes that are not UTF-8. {_choices(ON_BAD_TEXT)}")
+    ] = "error",
+    clean: Annotated[
+        bool, typer.Option("--clean/--no-clean", help="Remove control characters, HTML, noise and repeated lines.")
+    ] = True,
     min_characters: Annotated[int, typer.Option(help="Leave out shorter documents.", min=0)] = 20,
-    keep_duplicates: Annotated[bool, typer.Option("--keep-duplicates", help="Keep documents that are equal.")] = False,
+    keep_duplicates: Annotated[bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")] = False,
     near_duplicates: Annotated[
-        float, typer.Option(help="Leave out documents that share so much with an earlier one.", min=0.2, max=0.99)
+        float,
+        typer.Option(help="Leave out documents with this similarity (Jaccard) to an earlier one.", min=0.2, max=0.99),
     ] = 0.8,
-    keep_near_duplicates: Annotated[
-        bool, typer.Option("--keep-near-duplicates", help="Keep documents that are almost equal.")
-    ] = False,
+    keep_near_duplicates: Annotated[bool, typer.Option("--keep-near-duplicates", help="Keep near-duplicates.")] = False,
     validation: Annotated[float, typer.Option(help="The share of documents to hold out.", min=0, max=0.99)] = 0.01,
-    seed: Annotated[int, typer.Option(help="Decides which documents are held out.", min=0)] = 0,
-    shard_tokens: Annotated[int, typer.Option(help="Tokens in a shard, at most.", min=1)] = 1 << 24,
-    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.", min=1)] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace what is in the folder.")] = False,
+    seed: Annotated[int, typer.Option(help="Determines which documents are held out.", min=0)] = 0,
+    shard_tokens: Annotated[int, typer.Option(help="Maximum number of tokens per shard.", min=1)] = 1 << 24,
+    workers: Annotated[int | None, typer.Option(help="Number of processes; all cores by default.", min=1)] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the corpus in the folder.")] = False,
 ) -> None:
-    """Make a corpus: read text, clean it, drop duplicates, split it and tokenise it into memory-mapped shards.
+    """Build a corpus: read text, clean it, remove duplicates, hold out documents, and write memory-mapped tokens.
 
-    Reads plain text, Markdown, JSON lines, CSV, TSV and Parquet, each also compressed (gz, xz, bz2, zst), in little
-    memory whatever the size. The same input gives the same bytes. If it is interrupted, the same command goes on where
-    it stopped.
+    Reads plain text, Markdown, JSON lines, CSV, TSV and Parquet, also compressed (gz, xz, bz2, zst), in bounded
+    memory. The same input gives the same bytes. If a build is interrupted, run the same command again to continue.
     """
     screen = Console(stderr=True)
-    began = time.perf_counter()
+    start = time.perf_counter()
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -80,7 +82,7 @@ def build(
         console=screen,
         disable=not screen.is_terminal,
     ) as bar:
-        show = _Bar(bar)
+        on_progress = _ProgressBar(bar)
         corpus = build_corpus(
             sources or [],
             output,
@@ -89,7 +91,7 @@ def build(
             lowercase=not cased,
             workers=workers,
             force=force,
-            progress=show,
+            progress=on_progress,
             layout=layout,
             format=format,
             field=field,
@@ -104,37 +106,38 @@ def build(
         )
     console = Console()
     console.print(summary(corpus))
-    seconds = time.perf_counter() - began
-    if not show.tasks:
-        last = f"{corpus.folder} was there already, from the same sources with the same settings."
+    seconds = time.perf_counter() - start
+    if not on_progress.tasks:
+        result = f"{corpus.folder} already exists with the same sources and settings."
     else:
-        again = f", {show.resumed / 1e6:,.1f} MB of it by an earlier run" if show.resumed else ""
-        last = f"{corpus.folder}: {show.text / 1e6:,.1f} MB of text in {seconds:,.1f} s{again}"
-    console.print(last, markup=False, highlight=False, soft_wrap=True)
+        resumed = on_progress.resumed
+        resumed_text = f", {resumed / 1e6:,.1f} MB of it by an earlier run" if resumed else ""
+        result = f"{corpus.folder}: {on_progress.text / 1e6:,.1f} MB of text in {seconds:,.1f} s{resumed_text}"
+    console.print(result, markup=False, highlight=False, soft_wrap=True)
 
 
-class _Bar:
-    """A line of the progress bar for every stage of a build."""
+class _ProgressBar:
+    """Shows one line per stage of a build."""
 
     def __init__(self, bar: Progress) -> None:
         self.bar = bar
         self.tasks: dict[str, tuple[TaskID, float]] = {}
         self.text = self.resumed = 0
 
-    def __call__(self, reached: Reached) -> None:
-        if reached.stage not in self.tasks:
-            self.tasks[reached.stage] = self.bar.add_task(STAGES[reached.stage], speed=""), time.perf_counter()
-        task, began = self.tasks[reached.stage]
+    def __call__(self, progress: BuildProgress) -> None:
+        if progress.stage not in self.tasks:
+            self.tasks[progress.stage] = self.bar.add_task(STAGES[progress.stage], speed=""), time.perf_counter()
+        task, start = self.tasks[progress.stage]
         speed = ""
-        if reached.stage == "reading":
-            self.text, self.resumed = reached.text, reached.resumed
-            new = (reached.text - reached.resumed) / 1e6
-            speed = f"{reached.text / 1e6:,.0f} MB of text, {new / (time.perf_counter() - began + 1e-9):.1f} MB/s"
-        self.bar.update(task, completed=reached.done, total=reached.total or None, speed=speed)
+        if progress.stage == "reading":
+            self.text, self.resumed = progress.text, progress.resumed
+            new = (progress.text - progress.resumed) / 1e6
+            speed = f"{progress.text / 1e6:,.0f} MB of text, {new / (time.perf_counter() - start + 1e-9):.1f} MB/s"
+        self.bar.update(task, completed=progress.done, total=progress.total or None, speed=speed)
 
 
 def summary(corpus: Corpus) -> Table:
-    """What was read, what was left out and why, and what there is now."""
+    """A table of the documents read, left out and kept, and of the size of each split."""
     counts = corpus.manifest["counts"]
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column()

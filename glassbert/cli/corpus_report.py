@@ -1,4 +1,4 @@
-"""`glassbert corpus report`: the health card of a corpus, on the screen and as a page."""
+"""`glassbert corpus report`: check a corpus; the report as tables, as an HTML page or as JSON."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ COLOURS = {"problem": "bold red", "warning": "yellow", "note": "cyan", "good": "
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A corpus made by `glassbert corpus build`.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a page with pictures here, as HTML.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write an HTML page with plots to FILE.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Look a corpus over before you train on it: what is in it, what is wrong with it, what to do about it.
+    """Check a corpus before training: statistics, problems and remedies.
 
-    Counts documents, sentences and tokens; looks for copies, HTML, noise, giant lines, unknown words, held-out text
-    that leaks into training, and more. With -o it writes a page with plots and samples. The exit code is 1 if there is
-    a problem that should be repaired before training, and 0 otherwise.
+    Counts documents, sentences and tokens; finds copies, HTML, noise, very long lines, unknown words, held-out text
+    in the training text, and more. With -o it writes a page with plots and samples. The exit code is 1 if there is a
+    problem that should be repaired before training, and 0 otherwise.
     """
     corpus = Corpus.open(folder)
     screen = Console(stderr=True)
@@ -49,13 +49,13 @@ def report(
     else:
         show(Console(), health)
         if output is not None:
-            typer.echo(f"The page with pictures and samples: {output}")
+            typer.echo(f"Page with plots and samples: {output}")
     if health.verdict == "problem":
         raise typer.Exit(1)
 
 
 def show(console: Console, health: Health) -> None:
-    """Print the sources, the most telling numbers and the findings."""
+    """Print the sources, the most important numbers and the findings."""
     console.print(source_table(health))
     console.print(number_table(health))
     for finding in health.findings:
@@ -77,12 +77,12 @@ def source_table(health: Health) -> Table:
             f"{one['tokens_per_word']:.2f}", share(one["letters_share"]),
         )  # fmt: skip
     for split_name, split in health.splits.items():
-        table.add_row(Text(f"in all, {split_name}", "dim"), number(split["documents"]), number(split["tokens"]))
+        table.add_row(Text(f"total, {split_name}", "dim"), number(split["documents"]), number(split["tokens"]))
     return table
 
 
 def number_table(health: Health) -> Table:
-    """Two numbers a line, each with its name."""
+    """A table with two named numbers per line."""
     measures, lengths = health.measures, health.document_lengths
     rows = [
         ("tokens", short(measures["tokens"])),

@@ -1,4 +1,4 @@
-"""`glassbert doctor`: what this machine has, what is misconfigured and what to do about it."""
+"""`glassbert doctor`: show what this machine has, what is misconfigured and how to fix it."""
 
 import json
 from collections.abc import Sequence
@@ -13,19 +13,27 @@ from rich.text import Text
 
 from glassbert.cli.doctor_findings import GIB, Finding, MatmulRate, find_misconfigurations
 from glassbert.engines import machine as machine_facts
+from glassbert.engines import which
 from glassbert.engines.machine import EngineChoice, Machine
+from glassbert.ops import operation_names
 
 ENGINE_NAMES = {"numpy": "NumPy", "mlx": "MLX"}
 COLOURS = {"ok": "green", "advice": "yellow", "problem": "red"}
 
 
 def run(
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Show which code runs each operation, with file and line.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Show what this machine has, measure how fast it multiplies matrices, and say what is misconfigured.
+    """Show what this machine has, measure its matrix products, and report what is misconfigured.
 
     The exit code is 1 if there is a problem, and 0 otherwise.
     """
+    if kernels:
+        show_kernels(as_json)
+        return
     machine = machine_facts.inspect_machine()
     rates = measure_rates(machine)
     engine = machine_facts.choose_engine(machine.mlx)
@@ -44,9 +52,29 @@ def run(
         raise typer.Exit(1)
 
 
+def show_kernels(as_json: bool) -> None:
+    """Which code runs each operation on the engines of this machine."""
+    engines = ["numpy", *(["mlx"] if machine_facts.inspect_machine().mlx.backend else [])]
+    sources = [source for engine in engines for name in operation_names() for source in which(name, engine)]
+    if as_json:
+        typer.echo(json.dumps([source._asdict() for source in sources], indent=2))
+        return
+    console = Console()
+    for engine in engines:
+        table = Table(title=ENGINE_NAMES[engine], title_justify="left", title_style="bold", pad_edge=False, box=None)
+        for heading in ("operation", "kernels", "code"):
+            table.add_column(heading, no_wrap=heading != "code")
+        for source in sources:
+            if source.engine == engine:
+                note = f"  ({source.note})" if source.note else ""
+                table.add_row(source.operation, source.kernels, Text(f"{source.file}:{source.line}{note}"))
+        console.print(table)
+        console.print()
+
+
 def measure_rates(machine: Machine) -> list[MatmulRate]:
-    """Measure each engine, precision and number of threads, with a progress bar where somebody is looking."""
-    # Accelerate cannot be limited while the program runs: one thread and all would be the same measurement.
+    """Measure each engine, precision and number of threads; shows a progress bar in a terminal."""
+    # The threads of Accelerate cannot be set while the program runs, so there is only one measurement.
     thread_counts = [None] if machine.blas.threads is None else sorted({1, machine.usable_cores})
     plan = [("numpy", dtype, threads) for dtype in ("float32", "float64") for threads in thread_counts]
     if machine.mlx.backend:
@@ -82,14 +110,14 @@ def show(
     facts.add_column()
     for label, value in describe(machine).items():
         facts.add_row(label, Text(value))
-    facts.add_row("Engine", Text(f"auto stands for {engine.name}. {engine.reason}"))
+    facts.add_row("Engine", Text(f"auto selects {engine.name}. {engine.reason}"))
 
     speeds = Table(title="Measured matrix products", title_justify="left", title_style="bold")
     for heading in ("engine", "precision", "threads"):
         speeds.add_column(heading)
     speeds.add_column("GFLOP/s", justify="right")
     for rate in rates:
-        threads = "its own choice" if rate.threads is None else str(rate.threads)
+        threads = "automatic" if rate.threads is None else str(rate.threads)
         speeds.add_row(ENGINE_NAMES[rate.engine], rate.dtype, threads, f"{rate.gflops:,.1f}")
 
     verdicts = Table.grid(padding=(0, 2))
@@ -106,7 +134,7 @@ def show(
 
 
 def describe(machine: Machine) -> dict[str, str]:
-    """Say each fact in a line of plain words."""
+    """The facts about a machine, one line of text each."""
     blas, mlx = machine.blas, machine.mlx
     cores = f"{machine.logical_cores} logical"
     if machine.physical_cores is not None:

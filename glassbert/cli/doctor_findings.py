@@ -1,4 +1,4 @@
-"""What is misconfigured on a machine, and what to do about it: one small group of rules for each part of it."""
+"""Rules that find what is misconfigured on a machine, with a remedy for each finding."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from typing import Literal
 from glassbert.engines.machine import Blas, Machine
 
 GIB = 2**30
-# Optimised kernels reach several times these rates on one core; plain loops and a reference BLAS stay below them.
+# Optimised kernels are several times faster than this on one core; plain loops and a reference BLAS are slower.
 SLOW_GFLOPS = 5.0
 SLOW_GFLOPS_WITH_AVX2 = 15.0
-# OpenBLAS's own names; NumPy's wheels carry Katmai, Nehalem and Sandybridge and report those for their relatives.
+# Names used by OpenBLAS. NumPy's wheels contain Katmai, Nehalem and Sandybridge, and report those for similar CPUs.
 KERNELS_BEFORE_AVX2 = ("barcelona", "core2", "generic", "katmai", "nehalem", "penryn", "prescott", "sandybridge")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing worth knowing: "ok" needs no action, "advice" would help, "problem" should be put right."""
+    """A finding with its remedy: "ok" needs no action, "advice" is optional, "problem" should be fixed."""
 
     severity: Literal["ok", "advice", "problem"]
     name: str
@@ -26,7 +26,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class MatmulRate:
-    """A measured rate; `threads` is None on MLX, which chooses for itself."""
+    """A measured rate of matrix products; `threads` is None where the library chooses the number."""
 
     engine: str
     dtype: str
@@ -35,18 +35,18 @@ class MatmulRate:
 
 
 def find_misconfigurations(machine: Machine, rates: Iterable[MatmulRate]) -> list[Finding]:
-    """Judge the facts and the measured rates; a healthy machine yields nothing."""
+    """The findings for a machine and its measured rates, problems first."""
     findings = [
-        *_judge_python(machine),
-        *_judge_threads(machine),
-        *_judge_speed(machine, list(rates)),
-        *_judge_memory(machine),
-        *_judge_mlx(machine),
+        *_check_python(machine),
+        *_check_threads(machine),
+        *_check_speed(machine, list(rates)),
+        *_check_memory(machine),
+        *_check_mlx(machine),
     ]
     return sorted(findings, key=lambda finding: ("problem", "advice", "ok").index(finding.severity))
 
 
-def _judge_python(machine: Machine) -> Iterator[Finding]:
+def _check_python(machine: Machine) -> Iterator[Finding]:
     for package in machine.missing_packages:
         yield Finding(
             "problem",
@@ -72,8 +72,8 @@ def _judge_python(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "problem",
             "python-translated",
-            "This Python was built for Intel and runs translated on Apple silicon: slow, and without MLX.",
-            "Install a Python for arm64 and set up again with it.",
+            "This Python was built for Intel and runs under Rosetta on Apple silicon: it is slow and cannot use MLX.",
+            "Install a Python for arm64 and install GlassBERT again with it.",
         )
     if machine.python_implementation != "CPython":
         yield Finding(
@@ -87,7 +87,7 @@ def _judge_python(machine: Machine) -> Iterator[Finding]:
             "advice",
             "python-free-threaded",
             "This is a free-threaded Python, on which GlassBERT is not tested.",
-            "Use the ordinary build of Python if anything behaves strangely.",
+            "If you see errors, use the standard build of Python.",
         )
     if machine.system == "Linux" and not machine.libc.startswith("glibc"):
         yield Finding(
@@ -98,9 +98,9 @@ def _judge_python(machine: Machine) -> Iterator[Finding]:
         )
 
 
-def _judge_threads(machine: Machine) -> Iterator[Finding]:
+def _check_threads(machine: Machine) -> Iterator[Finding]:
     variables, cores, threads = machine.thread_variables, machine.usable_cores, machine.blas.threads
-    caps = {name: _leading_number(variables[name]) for name in _variables_obeyed_by(machine.blas) if name in variables}
+    caps = {name: _leading_number(variables[name]) for name in _variables_of(machine.blas) if name in variables}
     for name, cap in caps.items():
         if cap is None:
             yield Finding(
@@ -109,34 +109,34 @@ def _judge_threads(machine: Machine) -> Iterator[Finding]:
                 f"{name} is set to {variables[name]!r}, which is not a positive number.",
                 f"Run: unset {name}",
             )
-    # BLAS obeys the first of its variables that holds a number.
+    # BLAS uses the first of its variables with a valid number.
     capping, cap = next(((name, cap) for name, cap in caps.items() if cap is not None), ("", None))
     if cap is not None and cap < cores and (threads is None or threads <= cap):
         yield Finding(
             "problem" if cap == 1 else "advice",
             "blas-capped",
-            f"{capping}={variables[capping]} keeps BLAS at {_count(cap, 'thread')}, "
-            f"though {_count(cores, 'core')} may be used.",
+            f"{capping}={variables[capping]} limits BLAS to {_count(cap, 'thread')}, "
+            f"but {_count(cores, 'core')} can be used.",
             f"Run: unset {capping}",
         )
     elif threads == 1 < cores:
         yield Finding(
             "problem",
             "blas-single-threaded",
-            f"BLAS uses one thread though {cores} cores may be used, and no environment variable explains it.",
+            f"BLAS uses one thread, but {cores} cores can be used, and no environment variable limits it.",
             "The library may be built without threads. Run: pip install --force-reinstall numpy",
         )
     elif threads is not None and threads > cores:
         yield Finding(
             "advice",
             "blas-oversubscribed",
-            f"BLAS starts {threads} threads, but this process may use only {_count(cores, 'core')}, "
+            f"BLAS starts {threads} threads, but this process can use only {_count(cores, 'core')}, "
             "so the threads wait for each other.",
-            f"Run: export {_variables_obeyed_by(machine.blas)[0]}={cores}",
+            f"Run: export {_variables_of(machine.blas)[0]}={cores}",
         )
 
 
-def _judge_speed(machine: Machine, rates: list[MatmulRate]) -> Iterator[Finding]:
+def _check_speed(machine: Machine, rates: list[MatmulRate]) -> Iterator[Finding]:
     by_threads = {rate.threads: rate.gflops for rate in rates if (rate.engine, rate.dtype) == ("numpy", "float32")}
     one = by_threads.get(1, by_threads.get(None))
     has_avx2 = "avx2" in machine.cpu_features
@@ -161,25 +161,25 @@ def _judge_speed(machine: Machine, rates: list[MatmulRate]) -> Iterator[Finding]
         yield Finding(
             "advice",
             "threads-without-gain",
-            f"{most} threads multiply matrices hardly faster than one "
+            f"{most} threads multiply matrices less than 20 % faster than one "
             f"({by_threads[most]:.0f} against {one:.0f} GFLOP/s).",
-            "Look for other programs that keep the cores busy, then measure again.",
+            "Check for other programs that use the cores, then measure again.",
         )
 
 
-def _judge_memory(machine: Machine) -> Iterator[Finding]:
+def _check_memory(machine: Machine) -> Iterator[Finding]:
     free = machine.available_memory if machine.available_memory is not None else machine.usable_memory
     if free is not None and free < 4 * GIB:
         yield Finding(
             "problem" if free < GIB else "advice",
             "memory-little",
             f"Only {free / GIB:.1f} GiB of memory can be used.",
-            "Close other programs or raise the container's limit; failing that, choose a small model and a small "
-            "batch, and turn on gradient checkpointing.",
+            "Close other programs or raise the container's limit. Otherwise use a small model and a small batch, and "
+            "turn on gradient checkpointing.",
         )
 
 
-def _judge_mlx(machine: Machine) -> Iterator[Finding]:
+def _check_mlx(machine: Machine) -> Iterator[Finding]:
     mlx = machine.mlx
     on_linux = "mlx[cuda13]" if machine.nvidia_gpu else "mlx[cpu]"
     package = on_linux if machine.system == "Linux" else "mlx"
@@ -195,28 +195,28 @@ def _judge_mlx(machine: Machine) -> Iterator[Finding]:
         yield Finding(
             "advice",
             "mlx-without-cuda",
-            f"This machine has an NVIDIA GPU, but MLX {state}, so the GPU stays idle.",
+            f"This machine has an NVIDIA GPU, but MLX {state}, so the GPU is not used.",
             f'Run: pip install "{package}"',
         )
     elif mlx.cpu_reference_build:
         yield Finding(
             "ok",
             "mlx-cpu-reference",
-            "MLX on Linux without a GPU multiplies with a slow reference library.",
-            "Nothing to do: use it to compare results, and NumPy for the work.",
+            "MLX on Linux without a GPU uses a slow reference library for matrix products.",
+            "No action needed: use MLX to compare results, and NumPy for training.",
         )
     elif machine.system == "Darwin" and machine.architecture == "arm64" and mlx.backend != "metal":
         state = "finds no Metal device" if mlx.installed else "is not installed"
         yield Finding(
             "advice",
             "mlx-without-metal",
-            f"This is Apple silicon, but MLX {state}, so the GPU stays idle.",
+            f"This is Apple silicon, but MLX {state}, so the GPU is not used.",
             "Virtual machines often hide the GPU; run on the Mac itself." if mlx.installed else "Run: pip install mlx",
         )
 
 
-def _variables_obeyed_by(blas: Blas) -> tuple[str, ...]:
-    """Name the variables this BLAS reads, the strongest first."""
+def _variables_of(blas: Blas) -> tuple[str, ...]:
+    """The environment variables that this BLAS reads, by priority."""
     if blas.name == "mkl":
         return ("MKL_NUM_THREADS", "OMP_NUM_THREADS")
     if blas.name == "accelerate":
@@ -227,7 +227,7 @@ def _variables_obeyed_by(blas: Blas) -> tuple[str, ...]:
 
 
 def _leading_number(text: str) -> int | None:
-    """Read "4" and OpenMP's list "4,2" as 4; zero and everything else as None."""
+    """4 for "4" and for OpenMP's list "4,2"; None for zero and everything else."""
     number = text.split(",")[0].strip()
     return int(number) if number.isdigit() and int(number) > 0 else None
 

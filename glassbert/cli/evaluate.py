@@ -1,4 +1,4 @@
-"""`glassbert evaluate`: what has a model learned, and how do we know?"""
+"""`glassbert evaluate`: run suites on one or more models and write a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Annotated
 
@@ -16,13 +15,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from glassbert.cli.with_option import Extensions
 from glassbert.errors import GlassBertError
 from glassbert.evaluation import Options, Subject, evaluate, get_suites
-from glassbert.evaluation.evaluation import Evaluation
-from glassbert.evaluation.evaluation import Progress as Told
+from glassbert.evaluation.evaluation import Evaluation, OnProgress
 from glassbert.evaluation.terminal import show
 
-A_WHILE = 30.0  # seconds
+LOG_INTERVAL = 30.0  # seconds between progress lines without a terminal
 
 
 def run(
@@ -32,46 +31,43 @@ def run(
             metavar="RUN...", help="A run, a folder with a model and its tokenizer, or an id of the Hugging Face hub."
         ),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="Samples instead of everything: a minute or two.")] = False,
-    only: Annotated[str | None, typer.Option(metavar="NAMES", help="Some suites: sanity,language,grammar,...")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Use samples instead of all data: a minute or two.")] = False,
+    only: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Only these suites: sanity,language,grammar,...")
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="A folder with evaluation data: zorro/ or blimp/, stsb/, sst2/, *.conllu, *.conll."),
     ] = None,
     text: Annotated[
         Path | None,
-        typer.Option(help="Held-out text: a corpus folder or a text file. Without it that of the run's own corpus."),
+        typer.Option(help="Held-out text: a corpus folder or a text file. Default: the corpus of the run."),
     ] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Minimal pairs: a file, or a folder of them.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the report goes.")] = None,
-    own: Annotated[
-        list[Path] | None,
-        typer.Option("--with", metavar="FILE.py", help="Suites of your own. The file is run: use only your own code."),
-    ] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Minimal pairs: a file or a folder.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the report.")] = None,
+    extensions: Extensions = None,
     untrained: Annotated[
-        bool, typer.Option("--untrained", help="Compare with the same model before training.")
+        bool, typer.Option("--untrained", help="Compare with the same model with initial weights.")
     ] = False,
-    details: Annotated[bool, typer.Option("--details", help="Print the breakdowns too.")] = False,
-    resamples: Annotated[int, typer.Option(min=100, help="Resamples of every interval.")] = 1000,
+    details: Annotated[bool, typer.Option("--details", help="Print the breakdowns as well.")] = False,
+    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples per interval.")] = 1000,
     engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the NumPy engine.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON instead of tables.")] = False,
 ) -> None:
-    """Ask a model everything: is it healthy, what does it know, how good are its representations, what does it cost?
+    """Evaluate a model: sanity checks, language modelling, grammar, probes, transfer, embeddings and cost.
 
     glassbert evaluate runs/mini --quick --data data
 
     glassbert evaluate runs/mini runs/larger --only language,grammar --data data
 
-    Several models are compared with the first one, on the same questions, with paired intervals. The report is written
-    as one HTML page and as JSON. The exit code is 1 if a suite failed or sanity found a problem, and 0 otherwise.
+    Several models are compared with the first one, on the same data, with paired intervals. The report is one HTML page
+    and a JSON file. The exit code is 1 if a suite failed or sanity found a problem, and 0 otherwise.
     """
-    for file in own or ():
-        run_file(file)
     suites = get_suites([name.strip() for name in only.split(",")] if only else None, quick)
     for folder, what in ((data, "--data"), (text, "--text"), (pairs, "--pairs")):
         if folder is not None and not folder.exists():
-            raise GlassBertError(f"{what}: there is no {folder}")
+            raise GlassBertError(f"{what}: there is no file or folder {folder}")
     subjects = [Subject.open(model, engine=engine, threads=threads) for model in models]
     if untrained:
         subjects.append(subjects[0].untrained())
@@ -95,7 +91,7 @@ def run(
 
 
 def default_folder(found: Evaluation) -> Path:
-    """Inside the run that is looked at; `evaluations/NAMES` for other models, or several."""
+    """`RUN/evaluation` for a single run; `evaluations/NAMES` for other models, or several."""
     first = found.subjects[0]
     if len(found.subjects) == 1 and first.history is not None:
         return first.history.run.path / "evaluation"
@@ -103,26 +99,9 @@ def default_folder(found: Evaluation) -> Path:
     return Path("evaluations") / name
 
 
-def run_file(path: Path) -> None:
-    """Run a file of the user's own, whose decorators enter suites and measures."""
-    if not path.is_file():
-        raise GlassBertError(f"--with: there is no file {path}")
-    spec = spec_from_file_location(f"glassbert_own_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise GlassBertError(f"--with: {path} is no Python file")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except GlassBertError:
-        raise
-    except Exception as error:
-        raise GlassBertError(f"--with: {path} raised {type(error).__name__}: {error}") from error
-
-
 @contextmanager
-def progress_bar(total: int) -> Iterator[Told]:
-    """One bar for all suites of all subjects; within a suite it moves with what the suite tells."""
+def progress_bar(total: int) -> Iterator[OnProgress]:
+    """A progress bar over `total` suites on stderr; without a terminal, one line per suite and every 30 s."""
     screen = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
@@ -134,22 +113,22 @@ def progress_bar(total: int) -> Iterator[Told]:
         disable=not screen.is_terminal,
     ) as bar:
         task = bar.add_task("", total=total)
-        begun: list[tuple[str, str]] = []
-        start = said = time.monotonic()
+        started: list[tuple[str, str]] = []
+        start = printed = time.monotonic()
 
         def progress(subject: str, suite: str, done: int, of: int, what: str) -> None:
-            nonlocal said
-            new = (subject, suite) not in begun
+            nonlocal printed
+            new = (subject, suite) not in started
             if new:
-                begun.append((subject, suite))
-            completed = len(begun) - 1 + (min(done / of, 1.0) if of else 0.0)
-            words = f"{subject}: {suite}" + (f", {what}" if what else "")
-            bar.update(task, description=words, completed=completed)
+                started.append((subject, suite))
+            completed = len(started) - 1 + (min(done / of, 1.0) if of else 0.0)
+            description = f"{subject}: {suite}" + (f", {what}" if what else "")
+            bar.update(task, description=description, completed=completed)
             now = time.monotonic()
-            if not screen.is_terminal and (new or now - said >= A_WHILE):  # a log shows no bar, but must not be silent
-                said = now
+            if not screen.is_terminal and (new or now - printed >= LOG_INTERVAL):
+                printed = now
                 minutes, seconds = divmod(int(now - start), 60)
-                screen.print(f"{minutes:3d}:{seconds:02d}  {completed / total:4.0%}  {words}", soft_wrap=True)
+                screen.print(f"{minutes:3d}:{seconds:02d}  {completed / total:4.0%}  {description}", soft_wrap=True)
 
         yield progress
 

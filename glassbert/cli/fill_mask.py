@@ -1,4 +1,4 @@
-"""`glassbert fill-mask`: what would the model put in place of [MASK]?"""
+"""`glassbert fill-mask`: predict the [MASK] tokens of a sentence."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glassbert.training.fill_mask import fill_mask, load_for_filling
+from glassbert.cli.with_option import Extensions
+from glassbert.training.fill_mask import fill_mask, load_masked_model
 
 
 def run(
     model: Annotated[Path, typer.Argument(metavar="RUN", help="A run, a checkpoint, or a folder with a model.")],
-    sentence: Annotated[str, typer.Argument(help="A sentence with one [MASK] or more.")],
-    top: Annotated[int, typer.Option(min=1, help="How many answers.")] = 5,
+    sentence: Annotated[str, typer.Argument(help="A sentence with at least one [MASK].")],
+    top: Annotated[int, typer.Option(min=1, help="The number of words per mask.")] = 5,
     engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    extensions: Extensions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
 ) -> None:
-    """Fill the masks of a sentence.
+    """Predict the masked words of a sentence.
 
     glassbert fill-mask runs/mini "Paris is the [MASK] of France."
     """
-    loaded, tokenizer = load_for_filling(model, engine)
+    loaded, tokenizer = load_masked_model(model, engine)
     found = fill_mask(loaded, tokenizer, sentence, top)
     if as_json:
         typer.echo(json.dumps([[{"word": a.word, "chance": a.chance} for a in answers] for answers in found]))

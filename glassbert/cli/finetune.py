@@ -1,4 +1,4 @@
-"""`glassbert finetune`: from an encoder and a file of examples to a model that answers."""
+"""`glassbert finetune`: fine-tune an encoder on a file of examples."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.cli.run_options import options_of, with_settings
+from glassbert.cli.with_option import Extensions
 from glassbert.errors import TrainingError
 from glassbert.finetuning.cross_validation import CrossValidated, cross_validate
-from glassbert.finetuning.run import FineTuned, finetune, resume
+from glassbert.finetuning.run import FineTuned, finetune, resume_finetuning
 from glassbert.finetuning.seeds import Spread
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.training.settings import read_toml
@@ -22,20 +23,19 @@ from glassbert.training.settings import read_toml
 
 def _run(
     settings_file: Annotated[
-        Path | None, typer.Option("--settings", help="A TOML file with any of the fields below; flags win over it.")
+        Path | None, typer.Option("--settings", help="A TOML file with any of the fields below; flags override it.")
     ] = None,
-    run: Annotated[
-        Path | None, typer.Option("--run", help="The run's folder. Without it: runs/TASK-DATE-TIME.")
-    ] = None,
+    run: Annotated[Path | None, typer.Option("--run", help="The run folder. Default: runs/TASK-DATE-TIME.")] = None,
     resume_run: Annotated[
-        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with an interrupted fine-tuning.")
+        Path | None, typer.Option("--resume", metavar="RUN", help="Resume an interrupted fine-tuning.")
     ] = None,
+    extensions: Extensions = None,
     **settings: Any,
 ) -> None:
-    """Fine-tune an encoder for a task, measure it beside a simple model, and leave it ready to use.
+    """Fine-tune an encoder for a task, compare it with a simple model, and save it.
 
-    Give a ready task, or any file with a text (or a table) and a target; what kind of answer the target asks for is
-    recognised, and said. Ctrl-C saves; --resume goes on, exactly where the run was.
+    Give a ready task, or a file with a text (or table columns) and a target. The kind of prediction is recognised from
+    the target. Ctrl-C saves and stops; --resume continues exactly there.
 
     [bold]glassbert finetune --model runs/mini --task sst2 --data data[/]
     [bold]glassbert finetune --model runs/mini --train reviews.csv --text review --target stars --seeds 3[/]
@@ -43,8 +43,8 @@ def _run(
     """
     if resume_run is not None:
         if settings or settings_file or run:
-            raise TrainingError("--resume goes on with the settings that the run began with; leave the others out")
-        show(resume(resume_run))
+            raise TrainingError("--resume uses the settings of the run; remove the other options")
+        show(resume_finetuning(resume_run))
         return
     given = FineTuningSettings.from_dict({**(read_toml(settings_file) if settings_file else {}), **settings})
     if given.folds is not None and given.fold is None:
@@ -54,17 +54,18 @@ def _run(
 
 
 def show(tuned: FineTuned) -> None:
-    """The end of a fine-tuning in a few lines: how good it is, beside what, and what can be done next."""
+    """Print the scores beside those of the baseline, the files, and a command to try the model."""
     console = Console(soft_wrap=True, highlight=False)
     if tuned.outcome is None:
-        console.print(Text(f"Stopped and saved. Go on with: glassbert finetune --resume {tuned.run}"))
+        console.print(Text(f"Stopped and saved. Resume with: glassbert finetune --resume {tuned.run}"))
         return
     console.print(scores_table(tuned))
     if tuned.spread is not None and len(tuned.seeds) > 1:
-        console.print(Text(f"{tuned.metric} over {len(tuned.seeds)} seeds: {tuned.spread}; seed {tuned.best} is kept."))
+        scores = f"{tuned.metric} over {len(tuned.seeds)} seeds: {tuned.spread}"
+        console.print(Text(f"{scores}; the model of seed {tuned.best} is saved."))
     seconds = sum(result.seconds for result in tuned.seeds)
     speed = sum(result.examples for result in tuned.seeds) / max(seconds, 1e-9)
-    console.print(Text(f"{seconds:,.0f} seconds, {speed:,.0f} examples/s with all evaluations."))
+    console.print(Text(f"{seconds:,.0f} seconds, {speed:,.0f} examples/s including evaluations."))
     console.print(Text(f"Model   {tuned.model}"))
     if tuned.report.exists():
         console.print(Text(f"Report  {tuned.report}"))
@@ -72,14 +73,14 @@ def show(tuned: FineTuned) -> None:
 
 
 def show_folds(found: CrossValidated) -> None:
-    """The end of a cross-validation: all examples at once, and how much the folds differ."""
+    """Print the scores over all examples and their spread over the folds."""
     console = Console(soft_wrap=True, highlight=False)
     if found.scores is None:
-        again = "the same command with --run"
-        console.print(Text(f"Stopped and saved in fold {len(found.folds) - 1}. Go on with {again} {found.run}"))
+        command = "the same command with --run"
+        console.print(Text(f"Stopped and saved in fold {len(found.folds) - 1}. Resume with {command} {found.run}"))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("every example held out once", "all together", "95 %", f"{len(found.folds)} folds"):
+    for column in ("metric", "all examples", "95 %", f"{len(found.folds)} folds"):
         table.add_column(column, no_wrap=True)
     for name, value, note in found.scores.rows():
         each = [score for one in found.folds if (score := one.scores[name].value) is not None]
@@ -111,7 +112,7 @@ def scores_table(tuned: FineTuned) -> Table:
 
 
 def example(tuned: FineTuned) -> str:
-    """A short held-out text to try."""
+    """A short held-out text for the example command."""
     assert tuned.outcome is not None
     text = min(tuned.outcome.data.texts[:50], key=lambda text: abs(len(text) - 60), default="...")
     return " ".join(text.replace('"', "'").split())[:80]

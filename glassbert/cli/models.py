@@ -1,4 +1,4 @@
-"""`glassbert models`: what can be made by name, and how large it is."""
+"""`glassbert models`: the models, heads and recipes that can be created by name, with their sizes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glassbert.models.factory import HEAD_TYPES, MODELS, REGISTRY, create_from_registry, create_model
+from glassbert.families.factory import REGISTRY, create_from_registry, create_model, model_names
+from glassbert.models.heads import SHORT_NAMES, head_names
 from glassbert.models.model import Model
 
-UNFILLED: dict[str, Any] = {"engine": "numpy", "initialize": False}  # counted, not computed with
+COUNT_ONLY: dict[str, Any] = {"engine": "numpy", "initialize": False}  # parameters are only counted
 EXAMPLE_LABELS = 3
 ENCODER = ("embeddings.", "layers.", "final_norm.")
 
@@ -23,8 +24,8 @@ def run(
 ) -> None:
     """Show the models that `create_model` makes, the heads they can have, and the recipes of `create_from_registry`.
 
-    Numbers of parameters are computed from the config; heads are counted on a Mini-BERT, with three labels where the
-    user says how many there are.
+    Parameter counts are computed from the config. Heads are counted on a Mini-BERT, with three labels if the
+    number is free.
     """
     tables = {"models": models(), "heads": heads(), "recipes": recipes()}
     if as_json:
@@ -34,20 +35,20 @@ def run(
 
 
 def models() -> list[dict[str, Any]]:
-    return [described(name, create_model(name, **_mlm(name), **UNFILLED)) for name in MODELS]
+    return [describe(name, create_model(name, **_head_options(name), **COUNT_ONLY)) for name in model_names()]
 
 
-def _mlm(name: str) -> dict[str, Any]:
-    return {"head_type": "mlm"} if name.endswith("_with_head") else {}
+def _head_options(name: str) -> dict[str, Any]:
+    return {"head": "mlm"} if name.endswith("_with_head") else {}
 
 
 def heads() -> list[dict[str, Any]]:
-    """Every head type, and what it adds to an encoder."""
+    """All head types and the parameters they add to an encoder."""
     rows = []
-    for name, preset in HEAD_TYPES.items():
-        labels = None if "num_labels" in preset else EXAMPLE_LABELS
+    for name in head_names():
+        labels = None if "num_labels" in SHORT_NAMES.get(name, {}) else EXAMPLE_LABELS
         series: dict[str, Any] = {"window": 36, "patch": 12} if name == "forecast" else {}
-        model = create_model("bert_with_head", head_type=name, num_labels=labels, config="mini", **series, **UNFILLED)
+        model = create_model("bert_with_head", head=name, num_labels=labels, config="mini", **series, **COUNT_ONLY)
         assert model.head is not None
         rows.append({
             "name": name,
@@ -60,10 +61,10 @@ def heads() -> list[dict[str, Any]]:
 
 
 def recipes() -> list[dict[str, Any]]:
-    return [described(name, create_from_registry(name, **UNFILLED)) for name in REGISTRY]
+    return [describe(name, create_from_registry(name, **COUNT_ONLY)) for name in REGISTRY]
 
 
-def described(name: str, model: Model) -> dict[str, Any]:
+def describe(name: str, model: Model) -> dict[str, Any]:
     config = model.config
     return {
         "name": name,
@@ -79,13 +80,13 @@ def described(name: str, model: Model) -> dict[str, Any]:
 
 
 TITLES = {
-    "models": "create_model(name, head_type=..., num_labels=..., ...)",
-    "heads": "head_type, on a Mini-BERT with three labels",
-    "recipes": "create_from_registry(name); register(name, recipe) adds your own",
+    "models": "create_model(name, head=..., num_labels=..., ...)",
+    "heads": "head=..., on a Mini-BERT with three labels",
+    "recipes": "create_from_registry(name); register(name, recipe) adds a recipe",
 }
 
 
-COLUMNS = ("name", "size", "pooling", "head", "loss", "parameters")  # what 80 characters have room for
+COLUMNS = ("name", "size", "pooling", "head", "loss", "parameters")  # that fit into 80 characters
 
 
 def show(console: Console, tables: dict[str, list[dict[str, Any]]]) -> None:

@@ -1,4 +1,4 @@
-"""`glassbert predict`: what does a fine-tuned model say about a text, or about every row of a file?"""
+"""`glassbert predict`: predictions of a fine-tuned model for a text or every row of a file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.with_option import Extensions
 from glassbert.errors import InputError
+from glassbert.finetuning.predictions import WRITERS, Predictions
 from glassbert.finetuning.predictor import Predictor
-from glassbert.finetuning.predictor.output import WRITERS, Predictions
 
 SHOWN_LABELS, SHOWN_ROWS, SHOWN_CHARACTERS = 10, 12, 200
 
@@ -27,33 +28,36 @@ def run(
     model: Annotated[
         str, typer.Argument(metavar="RUN", help="A fine-tuning run, its model, or a Hugging Face folder.")
     ],
-    text: Annotated[str | None, typer.Argument(help="A text to ask about.")] = None,
-    pair: Annotated[str | None, typer.Option(help="The second text, for models that look at two.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The text.")] = None,
+    pair: Annotated[str | None, typer.Option(help="The second text, for models on pairs.")] = None,
     column: Annotated[
-        list[str] | None, typer.Option("--column", "-c", metavar="NAME=VALUE", help="A cell of a table row; repeat it.")
+        list[str] | None,
+        typer.Option("--column", "-c", metavar="NAME=VALUE", help="A cell of a table row; repeat the flag."),
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", help="A file with one example a row; - reads a text a line from stdin."),
+        typer.Option("--file", "-f", help="A file with one example per row; - reads one text per line from stdin."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help=f"Where answers go: {', '.join(WRITERS)} (vectors).")
+        Path | None, typer.Option("--output", "-o", help=f"The output file: {', '.join(WRITERS)} (vectors).")
     ] = None,
     score: Annotated[
-        bool, typer.Option("--score", help="The file has the true answers too: say how good the model's are.")
+        bool, typer.Option("--score", help="Print scores; the file must contain the true targets.")
     ] = False,
     format: Annotated[
-        str | None, typer.Option(help="The file's format where its name does not tell; lines: a text a line.")
+        str | None,
+        typer.Option(help="The format of the file, if its extension does not show it; lines: one text per line."),
     ] = None,
     text_column: Annotated[
-        str | None, typer.Option("--text", help="The column with the text, where it is not that of training.")
+        str | None, typer.Option("--text", help="The text column, if its name differs from training.")
     ] = None,
     batch_tokens: Annotated[int, typer.Option(min=8, help="Tokens computed at a time.")] = 8192,
     engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    extensions: Extensions = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the NumPy engine.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Ask a fine-tuned model.
+    """Predict with a fine-tuned model.
 
     A text:        glassbert predict runs/reviews "A film to remember."
 
@@ -63,21 +67,23 @@ def run(
 
     A file:        glassbert predict runs/reviews --file new.csv --output answers.csv
 
-    Probabilities are calibrated where the fine-tuning could measure how honest they are.
+    Probabilities are calibrated if the fine-tuning run found a temperature.
     """
-    given, options = _question(text, pair, column, file, format, text_column)
+    given, options = _input(text, pair, column, file, format, text_column)
     if output is not None and output.suffix.lower() not in WRITERS:
-        raise InputError(f"{output}: the ending says how answers are written, one of {', '.join(WRITERS)}")
+        raise InputError(f"{output}: unknown file extension; use one of {', '.join(WRITERS)}")
     predictor = Predictor.load(model, engine=engine, threads=threads)
     screen = Console(stderr=True)
-    with _watched(screen) as progress:
-        ask = predictor.judge if score else predictor.predict
-        found = ask(given, batch_tokens=batch_tokens, progress=progress, **options)
+    with _progress_bar(screen) as progress:
+        predict = predictor.judge if score else predictor.predict
+        found = predict(given, batch_tokens=batch_tokens, progress=progress, **options)
     for note in found.notes:
         screen.print(Text(f"Note: {note}.", style="yellow"))
     if output is not None:
         found.save(output)
-        screen.print(f"{len(found):,} answers in {output} ({found.per_second:,.0f} examples/s)", highlight=False)
+        screen.print(
+            f"{len(found):,} predictions written to {output} ({found.per_second:,.0f} examples/s)", highlight=False
+        )
     if as_json:
         for row in found.rows():
             typer.echo(json.dumps(row, ensure_ascii=False))
@@ -89,7 +95,7 @@ def run(
         Console(highlight=False).print(Text(str(found.scores)))
 
 
-def _question(
+def _input(
     text: str | None,
     pair: str | None,
     cells: list[str] | None,
@@ -97,17 +103,17 @@ def _question(
     format: str | None,
     text_column: str | None,
 ) -> tuple[Any, dict[str, Any]]:
-    """What is asked about, and how it is read."""
-    ways = [name for name, value in (("a text", text), ("--column", cells), ("--file", file)) if value is not None]
-    if len(ways) != 1:
-        told = " and ".join(ways) if ways else "none of them"
-        raise InputError(f"ask about one thing: a text, a row with --column, or a --file; there is {told}")
+    """The input for `Predictor.predict` and its reader options."""
+    inputs = [name for name, value in (("a text", text), ("--column", cells), ("--file", file)) if value is not None]
+    if len(inputs) != 1:
+        got = " and ".join(inputs) if inputs else "none of them"
+        raise InputError(f"give exactly one input: a text, a row with --column, or a --file; got {got}")
     if pair is not None and text is None:
-        raise InputError("--pair is the partner of a text; in a file the partner has a column of its own")
+        raise InputError("--pair needs a text; in a file, the second text is a column")
     if file == "-":
         lines = [line.rstrip("\n") for line in sys.stdin if line.strip()]
         if not lines:
-            raise InputError("nothing came from stdin; write a text a line")
+            raise InputError("stdin is empty; give one text per line")
         return lines, {}
     if file is not None:
         named = {"format": format, "text": text_column}
@@ -123,9 +129,9 @@ def _question(
 
 
 @contextmanager
-def _watched(screen: Console) -> Iterator[Any]:
+def _progress_bar(screen: Console) -> Iterator[Any]:
     bar = Progress(
-        TextColumn("asking"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"),
+        TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(), console=screen, transient=True, disable=not screen.is_terminal,
     )  # fmt: skip
     with bar:
@@ -139,53 +145,55 @@ def _watched(screen: Console) -> Iterator[Any]:
 
 
 def show_one(console: Console, found: Predictions) -> None:
-    """One answer, with what else was possible."""
+    """Print one prediction with the probabilities of the labels."""
     show = {"token": _show_words, "multilabel": _show_labels, "embedding": _show_vector, "span": _show_spans}
     show.get(found.card.head, _show_label)(console, found)
 
 
 def _show_label(console: Console, found: Predictions) -> None:
-    chances = found.by_label()
-    if chances is None:
+    probs = found.by_label()
+    if probs is None:
         console.print(Text(f"{found.answers()[0]:.4g}", style="bold"))
         return
-    ranked = sorted(chances[0].items(), key=lambda item: -item[1])
+    ranked = sorted(probs[0].items(), key=lambda item: -item[1])
     if found.card.head == "ordinal":
-        ranked = list(chances[0].items())  # in the order of the ranks
+        ranked = list(probs[0].items())  # in the order of the ranks
     _bars(console, ranked[:SHOWN_LABELS], {found.answers()[0]})
 
 
 def _show_labels(console: Console, found: Predictions) -> None:
-    chances = (found.by_label() or [{}])[0]
-    ranked = sorted(chances.items(), key=lambda item: -item[1])[:SHOWN_LABELS]
-    cuts = dict(zip(found.card.label_names, found.card.thresholds or [0.5] * len(chances), strict=False))
-    _bars(console, ranked, set(found.answers()[0]), cuts)
+    probs = (found.by_label() or [{}])[0]
+    ranked = sorted(probs.items(), key=lambda item: -item[1])[:SHOWN_LABELS]
+    thresholds = dict(zip(found.card.label_names, found.card.thresholds or [0.5] * len(probs), strict=False))
+    _bars(console, ranked, set(found.answers()[0]), thresholds)
     if not found.answers()[0]:
         console.print(Text("No label reaches its threshold.", style="dim"))
 
 
 def _bars(
-    console: Console, ranked: list[tuple[str, float]], chosen: set[str], cuts: dict[str, float] | None = None
+    console: Console, ranked: list[tuple[str, float]], chosen: set[str], thresholds: dict[str, float] | None = None
 ) -> None:
     table = Table.grid(padding=(0, 2))
-    for label, chance in ranked:
+    for label, prob in ranked:
         style = "bold green" if label in chosen else ""
-        cut = [Text(f"from {cuts[label]:.2f}", style="dim")] if cuts else []
-        table.add_row(f"{chance:6.1%}", Text(label, style=style), *cut, Text("█" * round(30 * chance), style="green"))
+        threshold_text = [Text(f"from {thresholds[label]:.2f}", style="dim")] if thresholds else []
+        table.add_row(
+            f"{prob:6.1%}", Text(label, style=style), *threshold_text, Text("█" * round(30 * prob), style="green")
+        )
     console.print(table)
 
 
 def _show_words(console: Console, found: Predictions) -> None:
     words, tags = (found.data.words or [[]])[0], found.answers()[0]
     if found.entities is not None:
-        line, at = Text(), 0
+        line, position = Text(), 0
         for entity in found.entities[0]:
-            line.append(" ".join([*words[at : entity.start], ""]))
+            line.append(" ".join([*words[position : entity.start], ""]))
             line.append(f"[{entity.text}]", style="bold green").append(f" {entity.type} ", style="dim")
-            at = entity.end
-        console.print(line.append(" ".join(words[at:])), soft_wrap=True)
+            position = entity.end
+        console.print(line.append(" ".join(words[position:])), soft_wrap=True)
         if not found.entities[0]:
-            console.print(Text("No name was found.", style="dim"))
+            console.print(Text("No entity was found.", style="dim"))
         return
     line = Text()
     for word, tag in zip(words, tags, strict=True):
@@ -197,7 +205,7 @@ def _show_spans(console: Console, found: Predictions) -> None:
     context = (found.data.pairs or [""])[0]
     best = found.outputs[0][0]
     if not best.text:
-        console.print(Text("The text does not answer it.", style="dim"))
+        console.print(Text("The context contains no answer.", style="dim"))
         return
     console.print(Text(best.text, style="bold green"))
     around = Text(context[max(0, best.start - 80) : best.start], style="dim")
@@ -210,40 +218,38 @@ def _show_vector(console: Console, found: Predictions) -> None:
         return
     vector = found.vectors[0]
     start = ", ".join(f"{value:.4f}" for value in vector[:6])
-    console.print(f"[{start}, ...] {len(vector)} numbers, of length 1; --output vectors.npy or --json gives them all",
+    console.print(f"[{start}, ...] {len(vector)} numbers, unit length; --output vectors.npy or --json gives them all",
                   markup=False)  # fmt: skip
 
 
 def show_many(console: Console, found: Predictions) -> None:
-    """The first answers, and how often each answer came."""
+    """Print the first predictions and the count of each label."""
     table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    table.add_column("answer", no_wrap=True)
+    table.add_column("prediction", no_wrap=True)
     if found.confidence is not None:
         table.add_column("probability", justify="right", no_wrap=True)
     table.add_column("text", ratio=1, no_wrap=True, overflow="ellipsis")
     for i in range(min(SHOWN_ROWS, len(found))):
-        chance = [f"{found.confidence[i]:.1%}"] if found.confidence is not None else []
-        table.add_row(
-            Text(_brief(found, i)), *chance, Text(found.data.texts[i][:SHOWN_CHARACTERS].strip(), style="dim")
-        )
+        prob = [f"{found.confidence[i]:.1%}"] if found.confidence is not None else []
+        table.add_row(Text(_brief(found, i)), *prob, Text(found.data.texts[i][:SHOWN_CHARACTERS].strip(), style="dim"))
     console.print(table)
     if len(found) > SHOWN_ROWS:
-        console.print(Text(f"... and {len(found) - SHOWN_ROWS:,} more; --output FILE keeps them all", style="dim"))
+        console.print(Text(f"... and {len(found) - SHOWN_ROWS:,} more; --output FILE writes all of them", style="dim"))
     if found.card.labels and found.card.head != "token":
-        answers = [one for said in found.answers() for one in (said if isinstance(said, list) else [said])]
+        answers = [one for shown in found.answers() for one in (shown if isinstance(shown, list) else [shown])]
         counts = ", ".join(f"{name} {count:,}" for name, count in Counter(answers).most_common(SHOWN_LABELS))
         console.print(Text(f"\n{counts}"))
-    console.print(Text(f"{len(found):,} examples, {found.per_second:,.0f} a second", style="dim"))
+    console.print(Text(f"{len(found):,} examples, {found.per_second:,.0f} per second", style="dim"))
 
 
 def _brief(found: Predictions, i: int) -> str:
     if found.entities is not None:
-        said = ", ".join(f"{entity.text} ({entity.type})" for entity in found.entities[i]) or "–"
+        shown = ", ".join(f"{entity.text} ({entity.type})" for entity in found.entities[i]) or "–"
     elif found.card.head == "embedding" and found.data.pairs is None:
-        said = f"[{', '.join(f'{value:.3f}' for value in found.vectors[i][:3])}, ...]"
+        shown = f"[{', '.join(f'{value:.3f}' for value in found.vectors[i][:3])}, ...]"
     else:
         answer = found.answers()[i]
-        said = (
+        shown = (
             " ".join(answer) if isinstance(answer, list) else f"{answer:.4g}" if isinstance(answer, float) else answer
         )
-    return said if len(said) <= 40 else said[:39] + "…"
+    return shown if len(shown) <= 40 else shown[:39] + "…"

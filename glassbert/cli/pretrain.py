@@ -1,4 +1,4 @@
-"""`glassbert pretrain`: from text to a trained model, within a budget."""
+"""`glassbert pretrain`: train a model on text, within a budget."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from glassbert.cli.run_options import with_settings
+from glassbert.cli.with_option import Extensions
 from glassbert.training.finishing import Result
 from glassbert.training.settings import TrainingSettings, read_toml
 from glassbert.training.trainer import Trainer
@@ -17,37 +18,40 @@ from glassbert.training.trainer import Trainer
 
 def _run(
     settings_file: Annotated[
-        Path | None, typer.Option("--settings", help="A TOML file with any of the fields below; flags win over it.")
+        Path | None, typer.Option("--settings", help="A TOML file with any of the fields below; flags override it.")
     ] = None,
     run: Annotated[
-        Path | None, typer.Option("--run", help="The run's folder. Without it: runs/PRESET-DATE-TIME.")
+        Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/PRESET-DATE-TIME.")
     ] = None,
+    extensions: Extensions = None,
     **settings: Any,
 ) -> None:
-    """Pretrain a model on your text, or on the built-in one, and leave it ready to use.
+    """Pretrain a model on your text, or on the built-in text, and save it.
 
-    A run needs a budget: --minutes, --steps or --tokens (five minutes if you say nothing). The budget in minutes is
-    kept, evaluation and saving included. Ctrl-C saves; `glassbert resume RUN` goes on, exactly where the run was.
+    The budget is --minutes, --steps or --tokens (default: five minutes). A budget in minutes includes evaluation and
+    saving. Ctrl-C saves and stops; `glassbert resume RUN` continues from there.
 
     [bold]glassbert pretrain --preset mini --corpus mycorpus/ --minutes 5[/]
     [bold]glassbert pretrain --size 4 --corpus book.txt --corpus letters.txt --steps 2000[/]
     """
     given = {**(read_toml(settings_file) if settings_file else {}), **settings}
-    finish(Trainer(TrainingSettings.from_dict(given), run))
+    train_and_show(Trainer(TrainingSettings.from_dict(given), run))
 
 
-def finish(trainer: Trainer) -> None:
-    """Train; among several workers one tells the result."""
+def train_and_show(trainer: Trainer) -> None:
+    """Train and print the result (on worker 0 only)."""
     result = trainer.train()
     if trainer.leads:
         show_result(result)
 
 
 def show_result(result: Result) -> None:
-    """The end of a run in a few lines: how good it is and what can be done next."""
+    """Print loss, accuracy and paths of a finished run, or how to continue an interrupted one."""
     console = Console(soft_wrap=True, highlight=False)
     if result.stopped == "interrupted":
-        console.print(Text(f"Stopped after step {result.steps:,} and saved. Go on with: glassbert resume {result.run}"))
+        console.print(
+            Text(f"Stopped after step {result.steps:,} and saved. Continue with: glassbert resume {result.run}")
+        )
         return
     console.print(
         Text.assemble(
@@ -55,7 +59,7 @@ def show_result(result: Result) -> None:
             (f"{result.loss:.3f}", "bold green"),
             f" (perplexity {result.perplexity:,.1f}), ",
             (f"{result.accuracy:.1%}", "bold green"),
-            " of masked words right, after ",
+            " of masked words correct, after ",
             f"{result.steps:,} steps and {result.seconds / 60:.2f} minutes.",
         )
     )

@@ -1,4 +1,4 @@
-"""`glassbert quickstart`: from nothing to a trained Mini-BERT in five minutes, while you watch."""
+"""`glassbert quickstart`: train a Mini-BERT on the built-in text in five minutes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 MINUTES = 4.5
-QUESTIONS = (
+SENTENCES = (
     "If the file does not [MASK], an error is raised.",
     "This function returns a [MASK] of strings.",
     "The default [MASK] is None.",
@@ -18,20 +18,17 @@ QUESTIONS = (
 
 def run(
     minutes: Annotated[float | None, typer.Option(help="How long to train.", show_default=str(MINUTES))] = None,
-    steps: Annotated[int | None, typer.Option(help="Train so many steps instead.", min=1)] = None,
+    steps: Annotated[int | None, typer.Option(help="Train this number of steps instead.", min=1)] = None,
     engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
-    sentence: Annotated[str, typer.Option(help="A sentence with [MASK] to be answered while it learns.")] = QUESTIONS[
-        1
-    ],
+    sentence: Annotated[str, typer.Option(help="A sentence whose [MASK] is predicted during training.")] = SENTENCES[1],
     run: Annotated[
-        Path | None, typer.Option("--run", help="The run's folder; without it runs/quickstart-DATE.")
+        Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/quickstart-DATE.")
     ] = None,
 ) -> None:
-    """Train a Mini-BERT from scratch and let it fill masks: text, tokenizer, model, report. Nothing is downloaded.
+    """Train a Mini-BERT from scratch and fill masks with it: text, tokenizer, model, report. Nothing is downloaded.
 
-    The text is Python's own documentation, which is on your machine already. A vocabulary of 8,192 entries is learnt
-    from it, then a Mini-BERT is trained, every forward and backward pass hand-written, and tested on documents that
-    were held out.
+    The text is the documentation in your Python installation. A tokenizer with 8,192 entries is trained on it, then a
+    Mini-BERT with hand-written forward and backward passes, which is evaluated on held-out documents.
     """
     from rich.console import Console
     from rich.text import Text
@@ -61,9 +58,9 @@ def run(
     show_result(result)
     if result.stopped == "interrupted":
         return
-    console.print(Text("\nWhat it has learned:", style="bold"))
-    for question in QUESTIONS:
-        before, after = question.split("[MASK]")
-        best, *others = (answer.word for answer in fill_mask(trainer.model, trainer.data.tokenizer, question)[0])
+    console.print(Text("\nPredictions of the trained model:", style="bold"))
+    for example in SENTENCES:
+        before, after = example.split("[MASK]")
+        best, *others = (answer.word for answer in fill_mask(trainer.model, trainer.data.tokenizer, example)[0])
         line = Text.assemble("  ", before, (best, "bold green"), after, (f"   (or {', '.join(others[:3])})", "dim"))
         console.print(line, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`glassbert resume`: go on with a run from its last checkpoint."""
+"""`glassbert resume`: continue a run from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from typing import Annotated
 
 import typer
 
-from glassbert.cli.pretrain import finish
+from glassbert.cli.pretrain import train_and_show
+from glassbert.cli.with_option import Extensions
 from glassbert.training.run_folder import FINETUNING, kind_of_run
 from glassbert.training.trainer import Trainer
 
 
-def run(run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of the run.")]) -> None:
-    """Go on with a run that was interrupted, killed or cut off, from its last checkpoint.
+def run(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of the run.")],
+    extensions: Extensions = None,
+) -> None:
+    """Continue a run that was interrupted or killed, from its last checkpoint.
 
-    A run with a budget in steps or tokens ends with the same weights, bit by bit, as if it had never stopped (NumPy
-    with the same number of threads; MLX on a CPU). With a budget in minutes the learning rate follows the clock, and
-    on CUDA sums are added in changing order, so there the run goes on but does not repeat itself.
+    A run with a budget in steps or tokens ends with the same weights, bit by bit, as an uninterrupted run (NumPy with
+    the same number of threads; MLX on a CPU). With a budget in minutes the learning rate follows the clock, and on CUDA
+    the order of sums varies, so the result is not identical there.
     """
     if kind_of_run(run) == FINETUNING:
         from glassbert.cli.finetune import show
-        from glassbert.finetuning.run import resume
+        from glassbert.finetuning.run import resume_finetuning
 
-        show(resume(run))
+        show(resume_finetuning(run))
     else:
-        finish(Trainer.resume(run))
+        train_and_show(Trainer.resume(run))

@@ -1,6 +1,6 @@
-"""Options of commands that take settings, made from the fields of those settings.
+"""Command-line options made from the fields of a settings dataclass.
 
-A field is written once, in its dataclass; the flag, its type, its help and the key of the TOML file follow from it.
+A field is defined once, in the dataclass. Flag, type, help text and TOML key follow from it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "
 def with_settings(
     command: Callable[..., None], options: Callable[[], Iterator[inspect.Parameter]] | None = None
 ) -> Callable[..., None]:
-    """Give a command, whose last parameter is `**settings`, an option for every field; those of pretraining, or others.
+    """Add an option for every field to a command whose last parameter is `**settings`.
 
-    Only what the user gave arrives in `settings`.
+    `options` yields the options (default: those of pretraining). `settings` receives only the options that were given.
     """
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.kind != p.VAR_KEYWORD]
     parameters = [*own, *(options or pretraining_options)()]
@@ -40,7 +40,7 @@ def with_settings(
 
 
 def options_of(settings: type[Any], default_of: str = "default") -> Iterator[inspect.Parameter]:
-    """An option for every field that has help."""
+    """An option for every field that has a help text."""
     for field in dataclasses.fields(settings):
         if "help" in field.metadata:
             shown = ", ".join(field.default) if isinstance(field.default, tuple) else field.default
@@ -49,11 +49,11 @@ def options_of(settings: type[Any], default_of: str = "default") -> Iterator[ins
 
 
 def pretraining_options() -> Iterator[inspect.Parameter]:
-    """An option for every field of a pretraining run and of its model's config."""
+    """An option for every field of the pretraining settings and of the model config."""
     yield from options_of(TrainingSettings, "default for Mini")
     defaults = {field.name: field.default for field in dataclasses.fields(EncoderConfig)}
     for name, field in CONFIG_FIELDS.items():
-        yield _option(field, f"[dim]BERT-base: {defaults[name]}[/]", "Model config, field by field")
+        yield _option(field, f"[dim]BERT-base: {defaults[name]}[/]", "Model config")
 
 
 def _option(field: dataclasses.Field[Any], text: str, panel: str) -> inspect.Parameter:

@@ -1,4 +1,4 @@
-"""`glassbert runs`: the runs there are, side by side."""
+"""`glassbert runs`: list and compare the runs of a folder."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SHOWN = ("preset", "size", "optimizer", "learning_rate", "batch", "length", "sch
 
 
 def run(
-    folder: Annotated[Path, typer.Argument(help="The folder that holds the runs.")] = Path("runs"),
-    html: Annotated[Path | None, typer.Option(help="Write their curves side by side into this HTML file.")] = None,
+    folder: Annotated[Path, typer.Argument(help="The folder with the runs.")] = Path("runs"),
+    html: Annotated[Path | None, typer.Option(help="Write a comparison of their curves to this HTML file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
 ) -> None:
-    """List the runs of a folder and compare them: settings that differ, held-out loss, speed."""
+    """List the runs of a folder and compare them: settings that differ, held-out loss, accuracy, time."""
     histories = list(find_runs(folder))
     if not histories:
-        raise GlassBertError(f"there are no runs in {folder}; `glassbert pretrain` makes one")
+        raise GlassBertError(f"there are no runs in {folder}; `glassbert pretrain` creates one")
     if html is not None:
         typer.echo(f"Written: {write_comparison(histories, html)}")
     elif as_json:
@@ -37,14 +37,14 @@ def run(
 
 
 def summary(history: History) -> dict[str, Any]:
-    """A run in a few values."""
+    """The main values of a run, as JSON."""
     last, result = history.last, history.result or {}
     loss, accuracy = history.held_out or (None, None)
     seconds = result.get("seconds", last["seconds"])
     return {
         "name": history.run.name,
         "state": history.state,
-        "parameters": history.receipt["model"]["parameters"],
+        "parameters": history.info["model"]["parameters"],
         "steps": result.get("steps", last["step"]),
         "tokens": result.get("tokens", last["tokens"]),
         "seconds": seconds,
@@ -56,11 +56,12 @@ def summary(history: History) -> dict[str, Any]:
 
 
 def differing(histories: list[History]) -> list[str]:
-    """The settings worth a column: those in which the runs differ."""
+    """The settings in which the runs differ."""
     return [n for n in SHOWN if len({json.dumps(history.settings.get(n)) for history in histories}) > 1]
 
 
 def show(console: Console, histories: list[History]) -> None:
+    """Print a table of the runs."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     columns = differing(histories)
     table.add_column("run", no_wrap=True)
@@ -86,13 +87,14 @@ def show(console: Console, histories: list[History]) -> None:
         )
     console.print(table)
     if any(not history.result for history in histories):
-        console.print(Text("Yellow: not finished; go on with `glassbert resume RUN`.", style="dim"))
+        console.print(Text("Yellow: not finished; continue with `glassbert resume RUN`.", style="dim"))
 
 
 def write_comparison(histories: list[History], path: Path) -> Path:
+    """Write an HTML page with curves and a table of the runs."""
     from glassbert.reports import Page, figures
 
-    page = Page("Runs side by side", f"{len(histories)} runs in {histories[0].run.path.parent}")
+    page = Page("Comparison of runs", f"{len(histories)} runs in {histories[0].run.path.parent}")
     for over, label in (("tokens", "tokens"), ("seconds", "seconds")):
         curves = {h.run.name: h.curve("evaluation", "loss", over) for h in histories if len(h.kind("evaluation")) > 1}
         if curves:

@@ -1,4 +1,4 @@
-"""`glassbert scale`: train a few sizes, and say how good the next one would be."""
+"""`glassbert scale`: train a few sizes, fit a power law, and predict the loss of the next size."""
 
 from __future__ import annotations
 
@@ -17,46 +17,40 @@ from glassbert.cli.run_options import pretraining_options, with_settings
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling import Study, StudyPlan
 from glassbert.evaluation.scaling.plan import OF_THE_STUDY
-from glassbert.evaluation.scaling.terminal import show_outcome, show_plan
+from glassbert.evaluation.scaling.report import show_outcome, show_plan
 
 UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
 
 def _run(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="STUDY", help="The folder of the study.")],
-    sizes: Annotated[str | None, typer.Option(help="Places on the dial of pretrain --size, as in 1,1.5,2,2.5.")] = None,
+    sizes: Annotated[str | None, typer.Option(help="Values of pretrain --size, as in 1,1.5,2,2.5.")] = None,
     tokens: Annotated[
-        str | None, typer.Option(help="Tokens of a point, as in 2M; several, as in 1M,2M,4M, make a grid.")
+        str | None, typer.Option(help="Tokens per point, as in 2M; several, as in 1M,2M,4M, make a grid.")
     ] = None,
-    minutes: Annotated[
-        float | None, typer.Option(help="Instead of tokens: minutes for the whole study. The tokens follow from them.")
-    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Instead of tokens: minutes for the whole study.")] = None,
     predict: Annotated[
-        float | None, typer.Option(help="The size to predict; without it one step beyond the largest.")
+        float | None, typer.Option(help="The size to predict; default: one step beyond the largest.")
     ] = None,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Train the predicted size as well, and see whether it fell inside.")
+        bool, typer.Option("--confirm", help="Train the predicted size as well, and check the prediction.")
     ] = False,
     match: Annotated[
-        str, typer.Option(help="tokens: every size sees as many. compute: every size costs as much as the largest.")
+        str, typer.Option(help="tokens: the same tokens for every size. compute: the same FLOP for every size.")
     ] = "tokens",
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of every point.")] = 1,
-    repeats: Annotated[
-        int, typer.Option(min=0, help="Further seeds of the smallest point, which show how much is chance.")
-    ] = 2,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds per point.")] = 1,
+    repeats: Annotated[int, typer.Option(min=0, help="Further seeds of the smallest point, to measure the noise.")] = 2,
     count: Annotated[
         str | None,
-        typer.Option(
-            help="What counts as size: encoder (the blocks) or all (with embeddings and head too); first encoder."
-        ),
+        typer.Option(help="The parameters that count as size: encoder (the blocks) or all; default: encoder."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON instead of tables.")] = False,
     **settings: Any,
 ) -> None:
     """Train a grid of small sizes, fit a power law with its uncertainty, and predict the loss of the next size.
 
-    Everything but the size is the same for all points, down to the held-out rows and their masks. Stopped by Ctrl-C or
-    killed, a study goes on where it was: glassbert scale -o STUDY. That is also how --confirm is added later.
+    All points share everything but the size, also the held-out rows and their masks. A study that was stopped by Ctrl-C
+    or killed is resumed with: glassbert scale -o STUDY. The same command with --confirm trains the predicted size.
 
     [bold]glassbert scale --sizes 1,1.5,2,2.5 --tokens 2M --predict 3 --confirm --corpus mycorpus/ -o studies/first[/]
     [bold]glassbert scale --sizes 1,2,3,4 --minutes 30 --corpus mycorpus/ -o studies/second[/]
@@ -69,15 +63,17 @@ def _run(
             minutes=minutes, predict=predict, match=match, seeds=seeds, repeats=repeats, settings=settings,
         )  # fmt: skip
     elif settings or tokens or minutes:
-        raise TrainingError("a new study needs its --sizes, as in --sizes 1,1.5,2,2.5; an old one needs only -o STUDY")
+        raise TrainingError(
+            "a new study needs --sizes, as in --sizes 1,1.5,2,2.5; to resume a study give only -o STUDY"
+        )
     progress = Console(stderr=True, highlight=False)
-    told = lambda text: progress.print(Text(text, "bold"))  # noqa: E731
-    study = Study(output, plan, confirm=confirm, predict=predict, count=count, told=told)
+    on_message = lambda text: progress.print(Text(text, "bold"))  # noqa: E731
+    study = Study(output, plan, confirm=confirm, predict=predict, count=count, on_message=on_message)
     show_plan(progress, study)
     outcome = study.run()
     console = Console(highlight=False, soft_wrap=True)
     if outcome is None:
-        console.print(Text(f"Stopped and saved. Go on with: glassbert scale -o {output}{' --confirm' * confirm}"))
+        console.print(Text(f"Stopped and saved. Resume with: glassbert scale -o {output}{' --confirm' * confirm}"))
         return
     if as_json:
         typer.echo(json.dumps(outcome.as_json(), indent=2, ensure_ascii=False))
@@ -89,13 +85,13 @@ def _run(
 
 
 def _numbers(text: str, flag: str) -> list[float]:
-    """1,1.5,2 or 500k,2M as numbers."""
+    """Parse 1,1.5,2 or 500k,2M."""
     found = []
     for word in filter(None, (part.strip() for part in text.split(","))):
         match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?) *([kmgb]?)", word.replace("_", "").lower())
         if match is None:
             raise TrainingError(
-                f"{flag}: {word!r} is no number; write numbers with commas between, as in 1,1.5,2 or 2M"
+                f"{flag}: {word!r} is not a number; give numbers separated by commas, as in 1,1.5,2 or 2M"
             )
         found.append(float(match[1]) * UNITS[match[2]])
     return found

@@ -1,4 +1,4 @@
-"""`glassbert tokenizer`: train a vocabulary, see how words fall apart, look inside a tokenizer."""
+"""`glassbert tokenizer`: train a vocabulary, show how words are split, and summarise a vocabulary."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from rich.text import Text
 
 from glassbert.errors import TextError
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer, load_tokenizer
-from glassbert.text.anatomy import Anatomy, dissect
-from glassbert.text.explaining import Story, explain
+from glassbert.text.inspection import VocabularySummary, WordTrace, summarise_vocabulary, trace_words
 from glassbert.text.wordpiece_files import FILES
 
 app = typer.Typer(
-    help="Train a vocabulary, see how words fall apart, look inside a tokenizer.",
+    help="Train a vocabulary, show how words are split, summarise a vocabulary.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -42,33 +41,33 @@ def train(
     sources: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Text files (also .gz .xz .zst .bz2), JSONL, CSV, Parquet, Markdown, or folders of such; without any, "
-            "the English of your Python installation."
+            help="Text files (also .gz .xz .zst .bz2), JSONL, CSV, Parquet, Markdown, or folders of these. Default: "
+            "the documentation of your Python installation."
         ),
     ] = None,
-    size: Annotated[int, typer.Option(help="Entries of the vocabulary, special tokens counted.")] = 8192,
+    size: Annotated[int, typer.Option(help="Entries of the vocabulary, including special tokens.")] = 8192,
     cased: Annotated[bool, typer.Option("--cased", help="Keep capitals and accents.")] = False,
-    min_frequency: Annotated[int, typer.Option(help="How often a piece must occur to become an entry.")] = 2,
+    min_frequency: Annotated[int, typer.Option(help="Minimum number of occurrences of a merged pair.")] = 2,
     hand: Annotated[
-        bool, typer.Option("--hand/--fast", help="Our own trainer, or that of Hugging Face's tokenizers.")
+        bool, typer.Option("--hand/--fast", help="GlassBERT's trainer, or that of Hugging Face's tokenizers.")
     ] = True,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a tokenizer that is there already.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing tokenizer.")] = False,
 ) -> None:
-    """Learn a WordPiece vocabulary from text and write it for GlassBERT and for Hugging Face's AutoTokenizer.
+    """Train a WordPiece vocabulary and write it for GlassBERT and for Hugging Face's AutoTokenizer.
 
-    The vocabulary begins with [PAD] [UNK] [CLS] [SEP] [MASK] and the characters of the text; then the pair of pieces
-    that occurs most often is joined, again and again, until there are as many entries as you asked for. The same
-    text always gives the same vocabulary. Memory does not grow with the text.
+    The vocabulary starts with [PAD] [UNK] [CLS] [SEP] [MASK] and the characters of the text; then the most frequent
+    pair of tokens is merged, repeatedly, until there are --size entries. The same text always gives the same
+    vocabulary. Memory does not grow with the text.
     """
     from glassbert.text.corpus.documents import read_documents
 
     if (output / "tokenizer.json").exists() and not overwrite:
-        raise TextError(f"there is a tokenizer in {output} already; add --overwrite to replace it")
+        raise TextError(f"{output} already contains a tokenizer; add --overwrite to replace it")
     kind: type[Tokenizer] = WordPieceTokenizer if hand else FastTokenizer
     screen = Console(stderr=True)
-    begin = time.monotonic()
+    start = time.monotonic()
     with (
-        warnings.catch_warnings(record=True) as told,
+        warnings.catch_warnings(record=True) as caught,
         Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -81,18 +80,18 @@ def train(
         warnings.simplefilter("always")
         task = bar.add_task("Reading", total=None, done="")
 
-        def progress(what: str, done: int, total: int) -> None:
+        def on_progress(stage: str, done: int, total: int) -> None:
             amount = f"{done:,} of {total:,}" if total else f"{done / 1e6:,.0f} million characters"
-            bar.update(task, description=what.capitalize(), completed=done, total=total or None, done=amount)
+            bar.update(task, description=stage.capitalize(), completed=done, total=total or None, done=amount)
 
-        tokenizer = kind.train(read_documents(sources or []), size, not cased, min_frequency, progress)
+        tokenizer = kind.train(read_documents(sources or []), size, not cased, min_frequency, on_progress)
     tokenizer.save(output)
-    for warning in told:
+    for warning in caught:
         screen.print(str(warning.message), style="yellow", markup=False)
     console = Console()
-    console.print(f"{tokenizer.vocab_size:,} entries learnt in {time.monotonic() - begin:.0f} s, written to {output}")
+    console.print(f"{tokenizer.vocab_size:,} entries trained in {time.monotonic() - start:.0f} s, written to {output}")
     console.print(f"fingerprint {tokenizer.fingerprint[:16]}", style="dim")
-    console.print(f"Look inside it: glassbert tokenizer inspect {output}", markup=False, style="dim")
+    console.print(f"To inspect it: glassbert tokenizer inspect {output}", markup=False, style="dim")
 
 
 # ---- encode --------------------------------------------------------------------------------------------------------
@@ -102,12 +101,14 @@ def train(
 def encode(
     folder: Folder,
     text: Annotated[str, typer.Argument(help='The text; "-" reads it from standard input.')],
-    pair: Annotated[str | None, typer.Argument(help="A second text, as for question and answer.")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Cut to so many tokens.")] = None,
-    hand: Annotated[bool, typer.Option("--hand/--fast", help="Our own code, or Hugging Face's tokenizers.")] = False,
+    pair: Annotated[str | None, typer.Argument(help="A second text, for example the answer to a question.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Truncate to this number of tokens.")] = None,
+    hand: Annotated[
+        bool, typer.Option("--hand/--fast", help="GlassBERT's Python tokenizer, or Hugging Face's tokenizers.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print ids, tokens and offsets as one JSON object.")] = False,
 ) -> None:
-    """Show how each word of a text falls apart, and why: what was tried, what matched, why a word is unknown."""
+    """Show how each word of a text is split, and why: what was tried, what matched, why a word is unknown."""
     text = sys.stdin.read().rstrip("\n") if text == "-" else text
     tokenizer: Tokenizer = WordPieceTokenizer.load(folder) if hand else load_tokenizer(folder)
     encoding = tokenizer.encode(text, pair, max_length=max_length)
@@ -117,38 +118,39 @@ def encode(
     console = Console()
     console.print(coloured(encoding.tokens, tokenizer))
     console.print(Text(" ".join(map(str, encoding.ids)), "dim"))
-    teller = by_hand(tokenizer)
-    if teller is None:
+    wordpiece = wordpiece_tokenizer(tokenizer)
+    if wordpiece is None:
         kind = tokenizer.kind if isinstance(tokenizer, FastTokenizer) else ""
-        console.print(f"The reasons can be told of WordPiece only; this is {kind}.", style="dim")
+        console.print(f"Reasons are available for WordPiece only; this is {kind}.", style="dim")
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("word", "pieces", "why"):
         table.add_column(heading, no_wrap=heading == "word")
     for one in (text, pair):
-        for story in explain(teller, one) if one else ():
-            table.add_row(written(story), coloured([piece.token for piece in story.pieces], teller), Text(story.reason))
+        for trace in trace_words(wordpiece, one) if one else ():
+            tokens = coloured([piece.token for piece in trace.pieces], wordpiece)
+            table.add_row(written(trace), tokens, Text(trace.reason))
     console.print(table)
 
 
-def by_hand(tokenizer: Tokenizer) -> WordPieceTokenizer | None:
-    """The hand-written tokenizer of the same description, where there is one."""
+def wordpiece_tokenizer(tokenizer: Tokenizer) -> WordPieceTokenizer | None:
+    """The `WordPieceTokenizer` with the same description, or None for other kinds."""
     if isinstance(tokenizer, WordPieceTokenizer):
         return tokenizer
     description = tokenizer.description if isinstance(tokenizer, FastTokenizer) else None
     return WordPieceTokenizer(description) if description else None
 
 
-def written(story: Story) -> Text:
-    """The word as it stands in the text, and what normalisation made of it."""
-    shown = story.written if len(story.written) <= 24 else f"{story.written[:23]}…"
-    if story.written == story.word:
+def written(trace: WordTrace) -> Text:
+    """The word as written and, if different, as normalised; both truncated to 24 characters."""
+    shown = trace.written if len(trace.written) <= 24 else f"{trace.written[:23]}…"
+    if trace.written == trace.word:
         return Text(shown)
-    return Text.assemble(shown, (f" → {story.word if len(story.word) <= 24 else story.word[:23] + '…'}", "dim"))
+    return Text.assemble(shown, (f" → {trace.word if len(trace.word) <= 24 else trace.word[:23] + '…'}", "dim"))
 
 
 def coloured(tokens: list[str], tokenizer: Tokenizer) -> Text:
-    """Tokens in colours by turns; special ones white, unknown ones red."""
+    """Tokens in alternating colours; special tokens white, unknown tokens red."""
     shown = Text()
     turn = 0
     for token in tokens:
@@ -169,39 +171,39 @@ def inspect(
     folder: Folder,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Show what a vocabulary is made of: sizes, special ids, continuations, longest pieces, odd entries, characters."""
+    """Summarise a vocabulary: size, special ids, continuations, longest and unreachable entries, characters."""
     tokenizer = load_tokenizer(folder)
     description = tokenizer.description
-    anatomy = dissect(tokenizer, description.normaliser if description else None)
+    summary = summarise_vocabulary(tokenizer, description.normaliser if description else None)
     if as_json:
-        facts = {"kind": tokenizer.kind, "fingerprint": tokenizer.fingerprint, **asdict(anatomy)}
+        facts = {"kind": tokenizer.kind, "fingerprint": tokenizer.fingerprint, **asdict(summary)}
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
         return
     console = Console()
     grid = Table.grid(padding=(0, 2))
-    for label, value in facts_of(tokenizer, anatomy):
+    for label, value in facts_of(tokenizer, summary):
         grid.add_row(Text(label, "bold"), Text(value))
     files = [folder / name for name in FILES if (folder / name).is_file()] if folder.is_dir() else [folder]
     grid.add_row(Text("files", "bold"), Text(", ".join(f"{p.name} ({p.stat().st_size:,} bytes)" for p in files)))
     grid.add_row(Text("fingerprint", "bold"), Text(tokenizer.fingerprint))
     console.print(grid)
-    console.print(length_table(anatomy))
+    console.print(length_table(summary))
 
 
-def facts_of(tokenizer: FastTokenizer, anatomy: Anatomy) -> list[tuple[str, str]]:
+def facts_of(tokenizer: FastTokenizer, summary: VocabularySummary) -> list[tuple[str, str]]:
     facts = [
         ("kind", tokenizer.kind + (f", {switches(tokenizer)}" if tokenizer.description else "")),
-        ("entries", f"{anatomy.entries:,}"),
-        ("special", ", ".join(f"{name} {id}" for name, id in anatomy.special.values())),
-        ("continue a word", f"{anatomy.continuations:,} ({anatomy.continuations / anatomy.entries:.0%})"),
-        ("characters", ", ".join(f"{count:,} {script}" for script, count in list(anatomy.characters.items())[:12])),
-        ("longest", "  ".join(anatomy.longest)),
+        ("entries", f"{summary.entries:,}"),
+        ("special", ", ".join(f"{name} {id}" for name, id in summary.special.values())),
+        ("continue a word", f"{summary.continuations:,} ({summary.continuations / summary.entries:.0%})"),
+        ("characters", ", ".join(f"{count:,} {script}" for script, count in list(summary.characters.items())[:12])),
+        ("longest", "  ".join(summary.longest)),
     ]
-    if anatomy.reserved:
-        facts.append(("reserved", f"{anatomy.reserved:,} entries named like [unused0]"))
+    if summary.reserved:
+        facts.append(("reserved", f"{summary.reserved:,} entries named like [unused0]"))
     for label, tokens, meaning in (
-        ("unreachable", anatomy.unreachable, "that no text can give"),
-        ("only first", anatomy.only_first, "that may begin a word but not go on in it"),
+        ("unreachable", summary.unreachable, "that no text can produce"),
+        ("only first", summary.only_first, "with an entry only at the start of a word"),
     ):
         if tokens:
             facts.append((label, f"{len(tokens):,} {meaning}: {'  '.join(tokens[:12])}" + " …" * (len(tokens) > 12)))
@@ -215,12 +217,12 @@ def switches(tokenizer: FastTokenizer) -> str:
     return f"{case}, accents {'stripped' if normaliser.strips_accents else 'kept'}"
 
 
-def length_table(anatomy: Anatomy) -> Table:
-    """How many entries have how many characters, as bars."""
+def length_table(summary: VocabularySummary) -> Table:
+    """The number of entries per length in characters, as bars."""
     table = Table(title="Entries by length", title_justify="left", title_style="bold", box=None, pad_edge=False)
     for heading in ("characters", "entries", ""):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    most = max(anatomy.lengths.values(), default=1)
-    for length, count in anatomy.lengths.items():
+    most = max(summary.lengths.values(), default=1)
+    for length, count in summary.lengths.items():
         table.add_row(str(length), f"{count:,}", Text("█" * max(1, round(30 * count / most)), "cyan"))
     return table

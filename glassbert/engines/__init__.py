@@ -1,20 +1,67 @@
-"""Who computes: NumPy or MLX, behind the same few methods."""
+"""Engines: NumPy and MLX behind the same methods. An engine owns its kernels; nothing is process-wide."""
 
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
+import numpy as np
+
+from glassbert.arrays import Array, Gradients, Layout, namespace
+from glassbert.engines.kernels import KERNEL_SETS, Operations, Source, State, which
 from glassbert.engines.machine import recommended_engine
-from glassbert.engines.namespace import Array, namespace
 from glassbert.engines.numpy_engine import NumpyEngine
 from glassbert.errors import EngineError
 
 ENGINES = ("auto", "numpy", "mlx")
 
 
-def get_engine(engine: Any = "auto", dtype: str = "float32", threads: int | None = None) -> Any:
-    """The engine of that name. `auto` takes MLX on Apple silicon and CUDA, NumPy elsewhere and for float64."""
+class DropoutSource(Protocol):
+    """Dropout masks of one pass: the same name, shape and row give the same mask again."""
+
+    def from_row(self, first_row: int) -> DropoutSource:
+        """The masks of a batch that begins at this row."""
+
+    def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> Array:
+        """A boolean mask, true where a value is kept."""
+
+
+class Engine(Protocol):
+    """What models need from an engine."""
+
+    name: str
+    dtype_name: str
+    kernels: str
+    threads: int
+    limits_blas: bool  # whether a pass holds BLAS to one thread
+    compiles: bool  # whether a training step is compiled as a whole
+    ops: Operations
+
+    @property
+    def dtype(self) -> Any: ...
+    @property
+    def xp(self) -> Any: ...
+    def with_kernels(self, kernels: str) -> Any: ...
+    def with_operations(self, replaced: Mapping[str, Any]) -> Any: ...
+    def array(self, values: Any) -> Array: ...
+    def integers(self, values: Any) -> Array: ...
+    def to_numpy(self, array: Any) -> np.ndarray: ...
+    def parameters(self, layout: Layout) -> Any: ...
+    @property
+    def gradients(self) -> Callable[[Layout], Gradients]: ...
+    def for_computing(self, parameters: Mapping[str, Array]) -> Mapping[str, Array]: ...
+    def dropout(self, seed: Any) -> DropoutSource: ...
+    def split(self, batch: int, tokens: np.ndarray | None = None) -> list[slice]: ...
+
+
+def get_engine(
+    engine: Any = "auto", dtype: str = "float32", threads: int | None = None, kernels: str = "fast"
+) -> Engine:
+    """The engine of that name. `auto` takes MLX on Apple silicon and CUDA, NumPy elsewhere and for float64.
+
+    `kernels="plain"` runs the operations as they are written in `glassbert.ops`.
+    """
     if not isinstance(engine, str):
         return engine
     if engine not in ENGINES:
@@ -22,12 +69,25 @@ def get_engine(engine: Any = "auto", dtype: str = "float32", threads: int | None
     if engine == "auto":
         engine = "numpy" if dtype == "float64" else recommended_engine()
     if engine == "numpy":
-        return NumpyEngine(dtype, threads)
+        return NumpyEngine(dtype, threads, kernels)
     if importlib.util.find_spec("mlx") is None:
         raise EngineError("engine 'mlx' needs the package MLX: pip install 'glassbert[mlx]'")
     from glassbert.engines.mlx_engine import MlxEngine
 
-    return MlxEngine(dtype)
+    return MlxEngine(dtype, kernels)
 
 
-__all__ = ["ENGINES", "Array", "NumpyEngine", "get_engine", "namespace"]
+__all__ = [
+    "ENGINES",
+    "KERNEL_SETS",
+    "Array",
+    "DropoutSource",
+    "Engine",
+    "NumpyEngine",
+    "Operations",
+    "Source",
+    "State",
+    "get_engine",
+    "namespace",
+    "which",
+]

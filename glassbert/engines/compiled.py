@@ -1,11 +1,11 @@
 """Row loops compiled by Numba, where it is installed (`pip install "glassbert[fast]"`).
 
-NumPy runs one elementary step at a time over a whole array, and every step is a pass over memory that needs the
-interpreter's lock at its end. These loops do all the steps of an operation while a row is in the cache. They are for
-float32; everything else, and machines without Numba, use NumPy's passes, with the same results to rounding.
+NumPy runs one elementwise operation at a time over a whole array; each is a pass over memory and needs the GIL at its
+end. These loops do all steps of an operation while a row is in the cache. They are for float32; other types, and
+machines without Numba, use NumPy, with the same results up to rounding.
 
-Every loop must come out vectorised, or it is slower than what it replaces. Two things prevent that silently: a division
-that could raise (hence `error_model`), and a sum or a maximum that may not be reordered (hence `fastmath`).
+Every loop must be vectorised, or it is slower than NumPy. Two things prevent that without a warning: a division that
+could raise (hence `error_model`), and a sum or maximum that may not be reordered (hence `fastmath`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from glassbert.ops.activations import INVERSE_SQRT_2PI
 from glassbert.ops.attention import FORBIDDEN
 from glassbert.ops.normal import LIMIT, LOG_ODDS
 
-FAST = {"contract", "reassoc", "nsz", "arcp"}  # sums may be reordered; infinities and NaN keep their meaning
+FAST = {"contract", "reassoc", "nsz", "arcp"}  # sums may be reordered; infinities and NaN are respected
 loop = functools.partial(njit, nogil=True, error_model="numpy", cache=True)
-ZERO, ONE, HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
+ZERO, ONE, HALF, INFINITE = np.float32(0.0), np.float32(1.0), np.float32(0.5), np.float32(np.inf)
 MAGNITUDE, SAFE_BITS = np.int32(0x7FFFFFFF), np.float32(SAFE_EXPONENT).view(np.int32)
+INFINITE_BITS = np.float32(np.inf).view(np.int32)
 LOWEST, HIGHEST = np.float32(-87.0), np.float32(88.0)
 LOG2E, LN2_HIGH, LN2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
 E5, E4, E3, E2, E1, E0 = (
@@ -42,7 +43,7 @@ LOWEST_SCORE, DENSITY_AT_ZERO = np.float32(FORBIDDEN), np.float32(INVERSE_SQRT_2
 
 @intrinsic
 def float_of_bits(typing_context, bits):
-    """The float32 whose bits these are."""
+    """Reinterpret int32 bits as float32."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -54,14 +55,16 @@ def float_of_bits(typing_context, bits):
 def exponential(x):
     """exp(x) = 2^k · exp(r), with k the nearest integer to x / ln 2 and a polynomial for the rest.
 
-    2^k is k written into the exponent's bits.
+    2^k is computed by setting the exponent bits to k. Outside the range of float32 the result is 0 or infinite.
     """
-    x = min(max(x, LOWEST), HIGHEST)
-    k = np.floor(x * LOG2E + HALF)
-    r = x - k * LN2_HIGH
+    limited = min(max(x, LOWEST), HIGHEST)
+    k = np.floor(limited * LOG2E + HALF)
+    r = limited - k * LN2_HIGH
     r = r - k * LN2_LOW
     p = ((((E5 * r + E4) * r + E3) * r + E2) * r + E1) * r + E0
-    return (p * r * r + r + ONE) * float_of_bits((np.int32(k) + np.int32(127)) << np.int32(23))  # type: ignore[call-arg]
+    inside = (p * r * r + r + ONE) * float_of_bits((np.int32(k) + np.int32(127)) << np.int32(23))  # type: ignore[call-arg]
+    above = INFINITE if x > HIGHEST else inside  # type: ignore[unreachable]
+    return ZERO if x < LOWEST else above
 
 
 @loop(fastmath=FAST)
@@ -74,7 +77,7 @@ def odds_against(x):
 @loop(fastmath=FAST)
 def gelu_in_place(x):
     for i in range(x.size):
-        x[i] = x[i] / odds_against(x[i])
+        x[i] = x[i] * (ONE / odds_against(x[i]))
 
 
 @loop(fastmath=FAST)
@@ -91,15 +94,37 @@ def gelu_backward(dy, x, cdf, dx):
 
 
 @loop(fastmath=FAST)
-def relu_backward(dy, x, dx):
-    for i in range(x.size):
-        dx[i] = dy[i] * np.float32(x[i] > ZERO)
+def geglu(x, y, cdf):
+    """x [N, 2I] -> gelu(x[:, :I]) · x[:, I:]"""
+    half = y.shape[1]
+    for r in range(y.shape[0]):
+        for i in range(half):
+            cdf[r, i] = ONE / odds_against(x[r, i])
+            y[r, i] = x[r, i] * cdf[r, i] * x[r, half + i]
 
 
 @loop(fastmath=FAST)
-def relu_backward_in_place(dy, x):
+def geglu_backward(dy, x, cdf, dx):
+    half = dy.shape[1]
+    for r in range(dy.shape[0]):
+        for i in range(half):
+            a = x[r, i]
+            slope = cdf[r, i] + a * exponential(a * a * -HALF) * DENSITY_AT_ZERO
+            dx[r, i] = dy[r, i] * x[r, half + i] * slope
+            dx[r, half + i] = dy[r, i] * (a * cdf[r, i])
+
+
+@loop(fastmath=FAST)
+def relu(x, y):
+    """max(x, 0), and NaN where x is NaN."""
     for i in range(x.size):
-        dy[i] *= np.float32(x[i] > ZERO)
+        y[i] = ZERO if x[i] <= ZERO else x[i]
+
+
+@loop(fastmath=FAST)
+def relu_backward(dy, y, dx):
+    for i in range(y.size):
+        dx[i] = dy[i] * np.float32(y[i] > ZERO)
 
 
 @loop(fastmath=FAST)
@@ -113,7 +138,7 @@ def masked(x, keep, factor, y):
 
 
 @loop(fastmath=FAST)
-def turned(k, scale, out):
+def transposed(k, scale, out):
     """k [B, heads, T, d] -> scale · kᵀ [B, heads, d, T]"""
     for b in range(k.shape[0]):
         for h in range(k.shape[1]):
@@ -123,12 +148,12 @@ def turned(k, scale, out):
 
 
 @loop()
-def is_small(bits):
-    """Is no float32 with these bits beyond ±SAFE_EXPONENT, infinite or NaN? Magnitudes are in the order of bits."""
+def largest_magnitude(bits):
+    """The bits of the largest |x| of float32 numbers: bits and magnitudes have the same order, with NaN the largest."""
     largest = np.int32(0)
     for i in range(bits.size):
         largest = max(largest, bits[i] & MAGNITUDE)
-    return largest <= SAFE_BITS
+    return largest
 
 
 @loop()
@@ -140,18 +165,38 @@ def highest_allowed(row, allowed):
     return highest
 
 
-@loop(fastmath=FAST)
-def softmax_in_place(scores, bits, allowed, heads):
-    """Every row [T] becomes its softmax over the keys it may see; who may see nobody gets zeros.
+@loop()
+def softmax_of_infinities(row, allowed):
+    """The softmax of a row with NaN or infinities, computed as in the plain operations."""
+    highest = -INFINITE
+    for i in range(row.size):
+        if not allowed[i]:
+            row[i] = LOWEST_SCORE
+        if not row[i] <= highest:
+            highest = row[i]
+    total = ZERO
+    for i in range(row.size):
+        row[i] = np.exp(row[i] - highest)
+        total += row[i]
+    for i in range(row.size):
+        row[i] = row[i] / total * np.float32(allowed[i])
 
-    scores [B · heads · T, T], and its bits as int32; allowed [B or 1, T or 1, T].
-    Small scores need no shift: exp of them neither overflows nor vanishes.
+
+@loop(fastmath=FAST)
+def softmax_in_place(scores, bits, allowed, heads, queries):
+    """Replace every row [Tk] by its softmax over the allowed keys; a row without allowed keys by zeros.
+
+    scores [B · heads · Tq, Tk], and its bits as int32; allowed [B or 1, Tq or 1, Tk].
+    Small scores are not shifted by the maximum: their exp neither overflows nor underflows.
     """
-    length = scores.shape[1]
     for r in range(len(scores)):
         row = scores[r]
-        mine = allowed[r // (heads * length) % allowed.shape[0], r % length % allowed.shape[1]]
-        shift = ZERO if is_small(bits[r]) else highest_allowed(row, mine)
+        mine = allowed[r // (heads * queries) % allowed.shape[0], r % queries % allowed.shape[1]]
+        magnitude = largest_magnitude(bits[r])
+        if magnitude >= INFINITE_BITS:
+            softmax_of_infinities(row, mine)
+            continue
+        shift = ZERO if magnitude <= SAFE_BITS else highest_allowed(row, mine)
         total = ZERO
         for i in range(row.size):
             e = exponential(row[i] - shift)
@@ -164,7 +209,7 @@ def softmax_in_place(scores, bits, allowed, heads):
 
 @loop(fastmath=FAST)
 def softmax_backward_in_place(dweights, weights, scale):
-    """dweights becomes the gradient of the scores before their scale."""
+    """Replace dweights by the gradient of the unscaled scores."""
     for r in range(len(weights)):
         d, w = dweights[r], weights[r]
         inner = ZERO
@@ -244,7 +289,7 @@ def layer_norm_in_place(x, gamma, beta, eps):
 
 @loop()
 def adamw(p, g, mean, square, keep1, new1, keep2, new2, rate, epsilon, shrink):
-    """One pass over memory instead of ten; bit by bit the steps of `training/optimizers/adamw.py`."""
+    """One pass over memory instead of ten. The result equals that of `training/optimizers/adamw.py` bit by bit."""
     for i in range(p.size):
         m = mean[i] * keep1 + g[i] * new1
         root = g[i] * new2

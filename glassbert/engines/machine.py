@@ -1,4 +1,4 @@
-"""What this machine has: processor, memory, BLAS, MLX; which engine suits it, and how fast it multiplies matrices."""
+"""Facts about this machine (processor, memory, BLAS, MLX), the choice of the engine, and matrix product rates."""
 
 import functools
 import importlib.metadata
@@ -25,7 +25,7 @@ REQUIRED_PACKAGES = ("safetensors", "tokenizers")
 
 @dataclass(frozen=True)
 class Blas:
-    """The library behind NumPy's matrix products; `threads` is None where it does not tell (Apple's Accelerate)."""
+    """The BLAS library that NumPy uses; `threads` is None if it is unknown (Apple's Accelerate)."""
 
     name: str
     version: str = ""
@@ -35,7 +35,7 @@ class Blas:
 
 @dataclass(frozen=True)
 class Mlx:
-    """MLX as it is installed; `backend` is "metal", "cuda" or "cpu", or empty where MLX cannot be imported."""
+    """The installed MLX; `backend` is "metal", "cuda" or "cpu", or empty if MLX cannot be imported."""
 
     installed: bool
     version: str = ""
@@ -47,7 +47,7 @@ class Mlx:
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts, without any judgement; sizes are in bytes, None means that the system does not tell."""
+    """Facts about this machine; sizes are in bytes, and None means unknown."""
 
     system: str
     release: str
@@ -75,14 +75,14 @@ class Machine:
 
 
 class EngineChoice(NamedTuple):
-    """The engine that `engine="auto"` stands for here, and the reason in a sentence."""
+    """The engine for `engine="auto"` on this machine, and the reason in a sentence."""
 
     name: str
     reason: str
 
 
 def inspect_machine() -> Machine:
-    """Gather the facts about this machine; nothing is measured."""
+    """Collect the facts about this machine, without measurements."""
     memory, available = _memory()
     limits = [limit for folder in cgroup_folders("memory") if (limit := cgroup_memory(folder)) is not None]
     usable_memory = None if memory is None else min([memory, *limits])
@@ -116,7 +116,7 @@ def inspect_machine() -> Machine:
 
 
 def inspect_blas() -> Blas:
-    """Find NumPy's BLAS: the loaded library where threadpoolctl knows it, what NumPy was built with elsewhere."""
+    """Find NumPy's BLAS: the loaded library if threadpoolctl finds it, otherwise the one of NumPy's build."""
     loaded = [library for library in threadpool_info() if library["user_api"] == "blas"]
     # PyTorch or SciPy may have loaded a BLAS of their own.
     loaded.sort(key=lambda library: "numpy" not in library["filepath"])
@@ -155,7 +155,7 @@ def inspect_mlx() -> Mlx:
 
 
 def recommended_engine() -> str:
-    """Name the engine that suits this machine: "mlx" or "numpy"."""
+    """The name of the recommended engine on this machine: "mlx" or "numpy"."""
     return choose_engine(inspect_mlx()).name
 
 
@@ -175,10 +175,10 @@ def choose_engine(mlx: Mlx) -> EngineChoice:
 def measure_matmul_rate(
     dtype: str = "float32", threads: int | None = None, size: int | None = None, seconds: float = 0.4
 ) -> float:
-    """Measure NumPy's product of two square matrices, in GFLOP/s: the median over about `seconds` of rounds.
+    """Measure the rate of NumPy's product of two square matrices in GFLOP/s: the median over about `seconds`.
 
-    `threads` limits BLAS while it is measured; None leaves it as configured. Without `size` the matrices grow until
-    one product takes long enough to be timed well.
+    `threads` limits the threads of BLAS during the measurement; None: as configured. Without `size` the matrices are
+    enlarged until one product takes at least 6 ms.
     """
 
     def prepare(n: int) -> Callable[[], object]:
@@ -205,7 +205,7 @@ def measure_mlx_matmul_rate(dtype: str = "float32", size: int | None = None, sec
 def _median_rate(prepare: Callable[[int], Callable[[], object]], size: int | None, seconds: float) -> float:
     n = size or 128
     multiply = prepare(n)
-    multiply()  # The first product also pays for threads, buffers and kernels.
+    multiply()  # Warm-up: creates threads, buffers and kernels.
     while size is None and n < 8192 and _duration(multiply) < 0.006:
         n *= 2
         multiply = prepare(n)
@@ -224,7 +224,7 @@ def _duration(action: Callable[[], object]) -> float:
 
 
 def usable_cores() -> int:
-    """Count the cores this process may use: a container or `taskset` often grants fewer than the machine has."""
+    """The number of cores that this process may use; a container or `taskset` may limit them."""
     # sched_getaffinity is missing on macOS.
     granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [quota for folder in cgroup_folders("cpu") if (quota := cgroup_cores(folder)) is not None]
@@ -234,7 +234,7 @@ def usable_cores() -> int:
 def cgroup_folders(
     controller: str, root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
 ) -> Iterator[Path]:
-    """List this process's control group and its ancestors, each of which may set a limit, for version 1 and 2."""
+    """The control group (version 1 or 2) of this process and its ancestors; each may set a limit."""
     for line in _read(membership).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

@@ -1,9 +1,8 @@
-"""Kernels of our own for NVIDIA GPUs, where MLX's need too many passes over memory.
+"""CUDA kernels for operations that take too many passes over memory in MLX.
 
-Layer norm's backward needs sums along rows (for dx) and sums along columns (for gamma and beta). Here one warp takes a
-row at a time, keeps it in registers, and carries the column sums along in float32: x and dy are read once, dx is
-written once. GeGLU and rotary positions read halves of a row; left to the compiler, each half would first be copied
-out in float32.
+The backward of layer norm needs sums along rows (for dx) and sums along columns (for gamma and beta). Here one warp
+processes a row at a time in registers and accumulates the column sums in float32: x and dy are read once, dx is written
+once. GeGLU and rotary positions read halves of a row; MLX's compiler would first copy each half in float32.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Any
 
 import mlx.core as mx
 
-WARPS_A_BLOCK = 8
+WARPS_PER_BLOCK = 8
 BLOCKS = 528  # four for each multiprocessor of a large GPU
-WIDEST = 1_024
+MAX_WIDTH = 1_024
 
 LAYER_NORM_BACKWARD = """
     constexpr int H = PAIRS * 64;
@@ -164,13 +163,13 @@ def _threads(count: int) -> dict[str, tuple[int, int, int]]:
 
 
 def norm_fits(x: mx.array) -> bool:
-    return on_cuda() and x.shape[-1] % 64 == 0 and x.shape[-1] <= WIDEST
+    return on_cuda() and x.shape[-1] % 64 == 0 and x.shape[-1] <= MAX_WIDTH
 
 
 def layer_norm_backward(dy: mx.array, x: mx.array, gamma: mx.array, eps: float) -> tuple[mx.array, mx.array, mx.array]:
     """dx, dgamma, dbeta; the latter two in float32."""
     width = x.shape[-1]
-    threads = 32 * WARPS_A_BLOCK
+    threads = 32 * WARPS_PER_BLOCK
     kernel = _kernel("layer_norm_backward", ("x", "dy", "gamma", "eps"), ("dx", "sums"), LAYER_NORM_BACKWARD)
     dx, sums = kernel(
         inputs=[x.reshape(-1, width), dy.reshape(-1, width), gamma, mx.array([eps], dtype=mx.float32)],

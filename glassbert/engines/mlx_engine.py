@@ -7,6 +7,7 @@ that the optimizer moves.
 
 from __future__ import annotations
 
+import copy
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -14,15 +15,16 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-import glassbert.engines.mlx_kernels  # noqa: F401  (registers the fast kernels)
-from glassbert.engines.parameters import Gradients, Layout
+from glassbert.arrays import Gradients, Layout
+from glassbert.engines.kernels import KERNEL_SETS, Kernels, Operations
+from glassbert.engines.mlx_kernels import KERNELS
 from glassbert.errors import EngineError
 
 COMPUTE = {"float32": mx.float32, "bfloat16": mx.bfloat16}
 
 
 class MlxDropout:
-    """Dropout masks as a function of (seed, place). The seed is an array, so that a compiled step can take it."""
+    """Dropout masks as a function of (seed, name). The seed is an array, so that a compiled step can take it."""
 
     def __init__(self, seed: int | mx.array):
         self.key = seed if isinstance(seed, mx.array) else mx.random.key(seed)
@@ -30,27 +32,48 @@ class MlxDropout:
     def from_row(self, first_row: int) -> MlxDropout:
         return self
 
-    def keep(self, place: str, shape: tuple[int, ...], rate: float, row: int = 0) -> mx.array:
-        key = self.key + mx.array([zlib.crc32(place.encode()), row], dtype=mx.uint32)
+    def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> mx.array:
+        key = self.key + mx.array([zlib.crc32(name.encode()), row], dtype=mx.uint32)
         return mx.random.bernoulli(1.0 - rate, shape, key=key)
 
 
 class MlxEngine:
-    """Arrays and precision of MLX. A batch is never split: the device is one."""
+    """Arrays, precision and kernels of MLX. A batch is never split over threads."""
 
     name = "mlx"
     compiles = True
     threads = 1
+    limits_blas = False
 
-    def __init__(self, dtype: str = "float32"):
+    def __init__(self, dtype: str = "float32", kernels: str = "fast"):
         if dtype not in COMPUTE:
             raise EngineError(
                 f"the MLX engine computes in float32 or bfloat16, not {dtype!r}; float64 needs engine='numpy'"
             )
+        if kernels not in KERNEL_SETS:
+            raise EngineError(f"unknown kernels {kernels!r}; choose one of {', '.join(KERNEL_SETS)}")
+        self.kernels = kernels
+        self.ops = Operations(KERNELS if kernels == "fast" else {})
         self.xp = mx
         self.dtype_name = dtype
         self.dtype = mx.float32
         self.compute_dtype = COMPUTE[dtype]
+
+    def with_kernels(self, kernels: str) -> MlxEngine:
+        """This engine with other kernels."""
+        return self if kernels == self.kernels else MlxEngine(self.dtype_name, kernels)
+
+    def with_operations(self, replaced: Kernels) -> MlxEngine:
+        """This engine with single functions replaced, by the names of operations or their backwards."""
+        engine = copy.copy(self)
+        engine.ops = Operations(KERNELS if self.kernels == "fast" else {}, replaced)
+        return engine
+
+    def __deepcopy__(self, memo: Any) -> MlxEngine:
+        return self  # it holds no data of a model
+
+    def __reduce__(self) -> Any:
+        return MlxEngine, (self.dtype_name, self.kernels)
 
     def array(self, values: Any) -> mx.array:
         return values if isinstance(values, mx.array) else mx.array(np.asarray(values, dtype=np.float32))

@@ -1,22 +1,32 @@
-"""MLX's own fast kernels behind the names of our operations.
+"""MLX kernels: MLX's fused operations behind the names of our operations.
 
-The backward of a single fused operation is `mx.vjp` of that operation; how the operations are put together stays
-hand-written. Two rules keep 16-bit arithmetic honest: elementwise mathematics is done in float32 inside the (compiled)
-kernel, and sums over rows are products with ones, which the matrix units add up in float32.
+The backward of a fused MLX operation (layer norm, attention, cross-entropy) is `mx.vjp` of that single operation; these
+kernels are marked `uses_vjp`. The plain operations use no automatic differentiation, and how operations are composed is
+hand-written on every engine.
 
-One rule keeps it small: a compiled step computes equal expressions once and keeps the result. What backward computes
-again (`again`) must therefore not look equal to what forward computed, or float32 copies live through the whole step.
+Two rules keep 16-bit arithmetic accurate: elementwise mathematics is done in float32 inside the compiled kernel, and
+sums over rows are products with ones, which the matrix units accumulate in float32.
+
+One rule keeps memory small: a compiled step computes equal expressions once and keeps the result. What a backward
+recomputes (`recompute`) must therefore not look equal to the forward's expression, or float32 copies live through the
+whole step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import mlx.core as mx
 
+from glassbert import ops
 from glassbert.engines import mlx_cuda
+from glassbert.engines.kernels import plain_state, register_in
 from glassbert.ops.activations import INVERSE_SQRT_2PI
-from glassbert.ops.attention import FORBIDDEN
-from glassbert.ops.registry import kernel, plain
+from glassbert.ops.attention import FORBIDDEN, scale_of
 
+KERNELS: dict[str, Callable[..., Any]] = {}
+kernel = register_in(KERNELS)
 BLOCK = 128  # the fused backward wants a length that 128 divides
 
 
@@ -25,33 +35,44 @@ def sum_rows(x: mx.array) -> mx.array:
     return (mx.ones((1, x.shape[0]), dtype=x.dtype) @ x).reshape(-1)  # [0] would be a gather
 
 
-def again(x: mx.array, after: mx.array) -> mx.array:
-    """x, to be used only once `after` is there: what is computed from it is computed anew."""
+def uses_vjp(function: Any) -> Any:
+    """Mark a backward that calls `mx.vjp` of a single MLX operation."""
+    function.uses_vjp = True
+    return function
+
+
+def recompute(x: mx.array, after: mx.array) -> mx.array:
+    """x, available only after `after`: what is computed from it is computed again."""
     return mx.depends([x], [after])[0]
 
 
-@kernel("mlx", "linear")
+@kernel
 def linear(x, weight, bias=None):
     rows = x.reshape(-1, x.shape[-1])
     y = rows @ weight.T if bias is None else mx.addmm(bias, rows, weight.T)
-    return y.reshape(*x.shape[:-1], weight.shape[0])
+    return y.reshape(*x.shape[:-1], weight.shape[0]), (x, weight, bias is not None)
 
 
-@kernel("mlx", "linear_backward")
-def linear_backward(dy, x, weight, has_bias=True, out=(None, None)):
+@kernel
+def linear_backward(dy, state):
+    x, weight, has_bias = state
     dy_rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
     dx = (dy_rows @ weight).reshape(x.shape)
     return dx, dy_rows.T @ x_rows, sum_rows(dy_rows) if has_bias else None
 
 
-@kernel("mlx", "layer_norm")
-def layer_norm(x, gamma, beta, eps, overwrite=False, forget=False):
-    return mx.fast.layer_norm(x, gamma, beta, eps), (x, eps)
+@kernel
+def layer_norm(x, gamma, beta, eps):
+    if mlx_cuda.on_cuda() and x.shape[-1] % 64:  # MLX 0.32 reads beyond rows of other widths on CUDA
+        y, values = ops.layer_norm(x, gamma, beta, eps)
+        return y, plain_state("layer_norm", values)
+    return mx.fast.layer_norm(x, gamma, beta, eps), (x, gamma, beta is not None, eps)
 
 
-@kernel("mlx", "layer_norm_backward")
-def layer_norm_backward(dy, gamma, cache, has_beta=True, out=(None, None)):
-    x, eps = cache
+@kernel
+@uses_vjp
+def layer_norm_backward(dy, state):
+    x, gamma, has_beta, eps = state
     if mlx_cuda.norm_fits(x):
         dx, dgamma, dbeta = mlx_cuda.layer_norm_backward(dy, x, gamma, eps)
         return dx, dgamma, dbeta if has_beta else None
@@ -63,37 +84,36 @@ def layer_norm_backward(dy, gamma, cache, has_beta=True, out=(None, None)):
     return dx, dgamma, sum_rows(dy.reshape(-1, width)) if has_beta else None
 
 
-@kernel("mlx", "gelu")
-def gelu(x, overwrite=False):
+@kernel
+def gelu(x):
     wide = x.astype(mx.float32)
-    return (wide * 0.5 * (1.0 + mx.erf(wide * 0.5**0.5))).astype(x.dtype), None
+    return (wide * 0.5 * (1.0 + mx.erf(wide * 0.5**0.5))).astype(x.dtype), x
 
 
-@kernel("mlx", "gelu_backward")
-def gelu_backward(dy, x, cache):
-    wide = again(x, dy).astype(mx.float32)
+@kernel
+def gelu_backward(dy, x):
+    wide = recompute(x, dy).astype(mx.float32)
     slope = 0.5 * (1.0 + mx.erf(wide * 0.5**0.5)) + wide * mx.exp(wide * wide * -0.5) * INVERSE_SQRT_2PI
     return (dy.astype(mx.float32) * slope).astype(x.dtype)
 
 
-@kernel("mlx", "geglu")
+@kernel
 def geglu(x, activation="gelu"):
     if activation != "gelu":
-        return plain("geglu")(x, activation)
+        y, values = ops.geglu(x, activation)
+        return y, plain_state("geglu", values)
     if mlx_cuda.geglu_fits(x):
-        return mlx_cuda.geglu(x), None
+        return mlx_cuda.geglu(x), x
     half = x.shape[-1] // 2
     a, gate = x[..., :half].astype(mx.float32), x[..., half:].astype(mx.float32)
-    return (a * 0.5 * (1.0 + mx.erf(a * 0.5**0.5)) * gate).astype(x.dtype), None
+    return (a * 0.5 * (1.0 + mx.erf(a * 0.5**0.5)) * gate).astype(x.dtype), x
 
 
-@kernel("mlx", "geglu_backward")
-def geglu_backward(dy, x, cache, activation="gelu"):
-    if activation != "gelu":
-        return plain("geglu_backward")(dy, x, cache, activation)
+@kernel
+def geglu_backward(dy, x):
     if mlx_cuda.geglu_fits(x):
         return mlx_cuda.geglu_backward(dy, x)
-    x = again(x, dy)
+    x = recompute(x, dy)
     half = x.shape[-1] // 2
     a, gate, d = x[..., :half].astype(mx.float32), x[..., half:].astype(mx.float32), dy.astype(mx.float32)
     cdf = 0.5 * (1.0 + mx.erf(a * 0.5**0.5))
@@ -101,73 +121,87 @@ def geglu_backward(dy, x, cache, activation="gelu"):
     return mx.concatenate([(d * gate * slope).astype(x.dtype), (d * a * cdf).astype(x.dtype)], -1)
 
 
-@kernel("mlx", "cross_entropy")
-def cross_entropy(logits, targets, overwrite=False, weights=None, smoothing=0.0):
+@kernel
+def cross_entropy(logits, targets, weights=None, smoothing=0.0):
     if weights is not None or smoothing:
-        return plain("cross_entropy")(logits, targets, overwrite, weights, smoothing)
+        loss, values = ops.cross_entropy(logits, targets, weights, smoothing)
+        return loss, plain_state("cross_entropy", values)
     valid = targets != -100
     picked = mx.where(valid, targets, 0)
     count = mx.maximum(valid.sum(), 1)
-    surprise = _surprise(logits, picked)
-    return mx.where(valid, surprise, 0).sum() / count, (logits, picked, valid, count)
+    each = _each(logits, picked)
+    return mx.where(valid, each, 0).sum() / count, (logits, picked, valid, count)
 
 
-@kernel("mlx", "cross_entropy_backward")
-def cross_entropy_backward(dloss, cache):
-    logits, picked, valid, count = cache
-    if picked.ndim == 2:  # shares of several answers
-        return plain("cross_entropy_backward")(dloss, cache)
+@kernel
+@uses_vjp
+def cross_entropy_backward(dloss, state):
+    logits, picked, valid, count = state
     weight = mx.where(valid, dloss / count, 0.0)
-    return mx.vjp(lambda z: _surprise(z, picked), [logits], [weight])[1][0]
+    return mx.vjp(lambda z: _each(z, picked), [logits], [weight])[1][0]
 
 
-def _surprise(logits, picked):
+def _each(logits, picked):
     if mx.default_device() == mx.cpu:  # the fallback there would add up in 16 bits
         logits = logits.astype(mx.float32)
     return mx.fast.cross_entropy(logits, picked)
 
 
-@kernel("mlx", "rotary")
+@kernel
 def rotary(x, cos, sin):
+    return _rotated(x, cos, sin), (cos, sin)
+
+
+@kernel
+def rotary_backward(dy, state):
+    cos, sin = state
+    return _rotated(dy, cos, -sin)
+
+
+def _rotated(x, cos, sin):
     if mlx_cuda.rotary_fits(x):
         return mlx_cuda.rotary(x, cos, sin)
     half = x.shape[-1] // 2
     x1, x2 = x[..., :half].astype(mx.float32), x[..., half:].astype(mx.float32)
-    turned = [x1 * cos - x2 * sin, x2 * cos + x1 * sin]
-    return mx.concatenate([part.astype(x.dtype) for part in turned], -1)
+    rotated = [x1 * cos - x2 * sin, x2 * cos + x1 * sin]
+    return mx.concatenate([part.astype(x.dtype) for part in rotated], -1)
 
 
 # ---- attention --------------------------------------------------------------------------------------------------
 
 
-def _fused(q, k, v, mask):
-    return mx.fast.scaled_dot_product_attention(q, k, v, scale=q.shape[-1] ** -0.5, mask=mask)
+def _fused(q, k, v, mask, scale):
+    return mx.fast.scaled_dot_product_attention(q, k, v, scale=scale, mask=mask)
 
 
-def _forward(q, k, v, mask):
-    # Asked for through vjp, the kernel also writes what its backward needs; compiled, the two calls become one.
-    return mx.vjp(lambda q, k, v: _fused(q, k, v, mask), [q, k, v], [mx.zeros_like(q)])[0][0]
+def _forward(q, k, v, mask, scale):
+    # Called through vjp, the kernel also writes what its backward needs; compiled, the two calls become one.
+    return mx.vjp(lambda q, k, v: _fused(q, k, v, mask, scale), [q, k, v], [mx.zeros_like(q)])[0][0]
 
 
-def _backward(dcontext, q, k, v, mask):
-    return mx.vjp(lambda q, k, v: _fused(q, k, v, mask), [q, k, v], [dcontext])[1]
+def _backward(dcontext, q, k, v, mask, scale):
+    return mx.vjp(lambda q, k, v: _fused(q, k, v, mask, scale), [q, k, v], [dcontext])[1]
 
 
-def _can_fuse(q, keep_tile):
-    return keep_tile is None and (q.dtype != mx.float32 or q.shape[2] <= 1024) and q.shape[-1] % 8 == 0
+def _can_fuse(q, k, pattern, bias, tile_mask):
+    if bias is not None or tile_mask is not None or q.shape[2] != k.shape[2] or pattern.mask is not None:
+        return False
+    if pattern.offset:  # a window may then leave a query without any key
+        return False
+    return (q.dtype != mx.float32 or q.shape[2] <= 1024) and q.shape[-1] % 8 == 0
 
 
 def _additive(allowed, dtype, pattern):
-    """0 where allowed, very negative elsewhere; and which queries may see anybody, [.., T, 1], where some may not."""
+    """0 where allowed, very negative elsewhere; and which queries have any key, [.., T, 1], or None where all have."""
     if allowed is None:
         return None, None
     mask = mx.where(allowed, mx.array(0.0, dtype=dtype), mx.array(FORBIDDEN, dtype=dtype))
-    blind = pattern.keys is not None or pattern.segments is not None
-    return mask, allowed.any(-1, keepdims=True) if blind else None
+    may_be_empty = pattern.keys is not None or pattern.segments is not None
+    return mask, allowed.any(-1, keepdims=True) if may_be_empty else None
 
 
 def _plan(q, pattern):
-    """How to lay this attention out for the fused kernel: whole rows, or blocks of a local window."""
+    """The layout for the fused kernel: whole rows, short rows side by side, or blocks of a local window."""
     length, window = q.shape[2], pattern.window
     if window is not None and 2 * window <= BLOCK and length > 2 * BLOCK and not pattern.causal:
         return _Blocks(q, pattern)
@@ -182,7 +216,7 @@ class _Whole:
     def __init__(self, q, pattern):
         whole = slice(0, q.shape[2])
         allowed = pattern.allowed(mx, slice(0, q.shape[0]), whole, whole)
-        self.mask, self.sees = _additive(allowed, q.dtype, pattern)
+        self.mask, self.has_keys = _additive(allowed, q.dtype, pattern)
 
     def queries(self, x):
         return x
@@ -191,7 +225,7 @@ class _Whole:
 
 
 class _Folded:
-    """Short rows side by side in one row of up to 128, each seeing only itself."""
+    """Short rows side by side in one row of up to 128, without attention between them."""
 
     def __init__(self, q, pattern):
         batch, _, length, _ = q.shape
@@ -205,7 +239,7 @@ class _Folded:
             allowed = mx.broadcast_to(allowed, (batch, 1, length, length))
             allowed = allowed.reshape(-1, self.fold, length, 1, length) & own
         wide = self.fold * length
-        self.mask, self.sees = _additive(allowed.reshape(-1, 1, wide, wide), q.dtype, pattern)
+        self.mask, self.has_keys = _additive(allowed.reshape(-1, 1, wide, wide), q.dtype, pattern)
 
     def queries(self, x):
         batch, heads, length, size = x.shape
@@ -243,7 +277,7 @@ class _Blocks:
             of_key = self._around(pattern.segments)[:, :, None, :]
             of_query = self._pad(pattern.segments, 0).reshape(self.batch, self.blocks, BLOCK, 1)
             allowed = allowed & (of_query == of_key) & (of_key != 0)
-        self.mask, self.sees = _additive(allowed.reshape(-1, 1, BLOCK, 2 * BLOCK), q.dtype, pattern)
+        self.mask, self.has_keys = _additive(allowed.reshape(-1, 1, BLOCK, 2 * BLOCK), q.dtype, pattern)
 
     def _pad(self, x, before):
         after = self.blocks * BLOCK - self.length + before
@@ -267,7 +301,7 @@ class _Blocks:
         return rows[:, : self.length].transpose(0, 2, 1, 3)
 
     def from_keys(self, dx):
-        """A key lay in two blocks: what both say about it is added."""
+        """A key is in two blocks: the two gradients are added."""
         parts = dx.transpose(0, 2, 1, 3).reshape(self.batch, self.blocks, 2, BLOCK, self.heads, self.size)
         none = mx.zeros((self.batch, 1, BLOCK, self.heads, self.size), dtype=dx.dtype)
         blocks = mx.concatenate([parts[:, :, 0], none], 1) + mx.concatenate([none, parts[:, :, 1]], 1)
@@ -276,25 +310,27 @@ class _Blocks:
         return rows[:, half : half + self.length].transpose(0, 2, 1, 3)
 
 
-@kernel("mlx", "tiled_attention")
-def tiled_attention(q, k, v, pattern, keep_tile=None, rate=0.0):
-    if not _can_fuse(q, keep_tile):
-        return plain("tiled_attention")(q, k, v, pattern, keep_tile, rate)
-    plan = _plan(q, pattern)
+@kernel
+def tiled_attention(q, k, v, pattern, bias=None, scale=None, tile_mask=None, dropout_rate=0.0):
+    if not _can_fuse(q, k, pattern, bias, tile_mask):
+        context, values = ops.tiled_attention(q, k, v, pattern, bias, scale, tile_mask, dropout_rate)
+        return context, plain_state("tiled_attention", values)
+    plan, factor = _plan(q, pattern), scale_of(q, scale)
     laid_out = plan.queries(q), plan.keys(k), plan.keys(v)
-    context = _forward(*laid_out, plan.mask)
-    if plan.sees is not None:
-        context = context * plan.sees
-    return plan.from_queries(context), (plan, laid_out)
+    context = _forward(*laid_out, plan.mask, factor)
+    if plan.has_keys is not None:
+        context = context * plan.has_keys
+    return plan.from_queries(context), (plan, laid_out, factor)
 
 
-@kernel("mlx", "tiled_attention_backward")
-def tiled_attention_backward(dcontext, q, k, v, context, state, pattern, keep_tile=None, rate=0.0):
-    if not _can_fuse(q, keep_tile):
-        return plain("tiled_attention_backward")(dcontext, q, k, v, context, state, pattern, keep_tile, rate)
-    plan, (laid_q, laid_k, laid_v) = state
+@kernel
+@uses_vjp
+def tiled_attention_backward(dcontext, state):
+    plan, (q, k, v), factor = state
     d = plan.queries(dcontext)
-    if plan.sees is not None:
-        d = d * plan.sees
-    dq, dk, dv = _backward(d, laid_q, laid_k, laid_v, plan.mask)
-    return plan.from_queries(dq), plan.from_keys(dk), plan.from_keys(dv)
+    if plan.has_keys is not None:
+        d = d * plan.has_keys
+    dq, dk, dv = _backward(d, q, k, v, plan.mask, factor)
+    if q.shape[2] % BLOCK:  # MLX then returns transposed arrays, which the rotary kernel for CUDA must not get
+        dq, dk, dv = mx.contiguous(dq), mx.contiguous(dk), mx.contiguous(dv)
+    return plan.from_queries(dq), plan.from_keys(dk), plan.from_keys(dv), None

@@ -1,12 +1,16 @@
 """The NumPy engine: float32 or float64 on the CPU, a batch spread over threads.
 
-One thread works on one part of the batch from the first layer to the last, with a single-threaded BLAS; that keeps
-its activations in its own cache and needs two meetings a step instead of hundreds. What cannot be split by rows (the
-scores of a large vocabulary, a single long sequence) the kernels split by columns or heads.
+One thread takes one part of the batch from the first layer to the last, with a single-threaded BLAS; that keeps its
+activations in its own cache and needs two synchronisations a step instead of hundreds. What cannot be split by rows
+(the scores of a large vocabulary, a single long sequence) the kernels split by columns or heads.
+
+With `kernels="plain"` the operations run as they are written in `glassbert.ops`, in the calling thread and with NumPy's
+own BLAS threads, unless a number of threads is given.
 """
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
 import hashlib
@@ -18,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-import glassbert.engines.numpy_kernels  # noqa: F401  (registers the fast kernels)
-from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
+from glassbert.arrays import FlatArrays, FlatGradients, Layout
+from glassbert.engines.kernels import KERNEL_SETS, Kernels, Operations
+from glassbert.engines.numpy_kernels import KERNELS
 from glassbert.engines.threads import usable_cores
 from glassbert.errors import EngineError
 
@@ -43,7 +48,7 @@ def keep_freed_memory() -> None:
 
 
 class NumpyDropout:
-    """Dropout masks as a pure function of (seed, place, row): the same for any number of threads."""
+    """Dropout masks as a pure function of (seed, name, row): the same for any number of threads."""
 
     def __init__(self, seed: int, first_row: int = 0):
         self.seed = seed
@@ -52,10 +57,10 @@ class NumpyDropout:
     def from_row(self, first_row: int) -> NumpyDropout:
         return NumpyDropout(self.seed, self.first_row + first_row)
 
-    def keep(self, place: str, shape: tuple[int, ...], rate: float, row: int = 0) -> np.ndarray:
+    def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> np.ndarray:
         size = math.prod(shape[1:])
         first = self.first_row + row
-        starts = [_start(f"{self.seed}/{place}/{first + i}") for i in range(shape[0])]
+        starts = [_start(f"{self.seed}/{name}/{first + i}") for i in range(shape[0])]
         numbers = splitmix(np.array(starts, np.uint64)[:, None], -(-size // 4))  # [rows, size / 4] of 64 bits
         return (numbers.view(np.uint16)[:, :size] >= round(rate * 65536)).reshape(shape)
 
@@ -79,23 +84,45 @@ def splitmix(start: np.ndarray, count: int) -> np.ndarray:
 
 
 class NumpyEngine:
-    """Arrays, threads and precision of NumPy."""
+    """Arrays, threads, precision and kernels of NumPy."""
 
     name = "numpy"
     compiles = False
 
-    def __init__(self, dtype: str = "float32", threads: int | None = None):
+    def __init__(self, dtype: str = "float32", threads: int | None = None, kernels: str = "fast"):
         if dtype not in ("float32", "float64"):
             raise EngineError(
                 f"the NumPy engine computes in float32 or float64, not {dtype!r}; bfloat16 needs engine='mlx'"
             )
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise EngineError(f"threads must be at least 1, got {threads!r}")
+        if kernels not in KERNEL_SETS:
+            raise EngineError(f"unknown kernels {kernels!r}; choose one of {', '.join(KERNEL_SETS)}")
         keep_freed_memory()
         self.xp = np
         self.dtype_name = dtype
         self.dtype = np.dtype(dtype)
-        self.threads = threads or usable_cores()
+        self.kernels = kernels
+        self.limits_blas = kernels == "fast" or threads is not None
+        self.threads = threads or (usable_cores() if kernels == "fast" else 1)
+        self.ops = Operations(KERNELS if kernels == "fast" else {})
+        self.gradients = functools.partial(FlatGradients, dtype=self.dtype)
+
+    def with_kernels(self, kernels: str) -> NumpyEngine:
+        """This engine with other kernels."""
+        return self if kernels == self.kernels else NumpyEngine(self.dtype_name, None, kernels)
+
+    def with_operations(self, replaced: Kernels) -> NumpyEngine:
+        """This engine with single functions replaced, by the names of operations or their backwards."""
+        engine = copy.copy(self)
+        engine.ops = Operations(KERNELS if self.kernels == "fast" else {}, replaced)
+        return engine
+
+    def __deepcopy__(self, memo: Any) -> NumpyEngine:
+        return self  # it holds no data of a model
+
+    def __reduce__(self) -> Any:
+        return NumpyEngine, (self.dtype_name, self.threads, self.kernels)
 
     def array(self, values: Any) -> np.ndarray:
         return np.asarray(values, dtype=self.dtype, order="C")
@@ -108,9 +135,6 @@ class NumpyEngine:
 
     def parameters(self, layout: Layout) -> FlatArrays:
         return FlatArrays(layout, self.dtype)
-
-    def gradients(self, layout: Layout) -> FlatGradients:
-        return FlatGradients(layout, self.dtype)
 
     def for_computing(self, parameters: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         return parameters

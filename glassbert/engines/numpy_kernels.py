@@ -1,9 +1,9 @@
-"""NumPy kernels: the operations again, with fewer passes over memory.
+"""NumPy kernels: the operations with fewer passes over memory.
 
-What makes them faster is always one of these: sums as products with a vector of ones (BLAS reads memory at full speed,
-`sum` does not), pieces that stay in the cache of a core, results written in place, and a maximum that need not be
-subtracted because it is known to be small. Where Numba is installed, the row loops of `compiled.py` take over in
-float32.
+They are faster by one of these: sums as products with a vector of ones (BLAS reads memory at full speed, `sum` does
+not), chunks that stay in the cache of a core, results written in place, and a maximum that is not subtracted because
+it is known to be small. Where Numba is installed, the row loops of `compiled.py` run in float32. NaN and infinities
+come out as the plain operations give them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ import importlib.util
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from glassbert import ops
+from glassbert.engines.kernels import plain_state, register_in
 from glassbert.engines.threads import run_together, threads_to_use
-from glassbert.ops.attention import FORBIDDEN
+from glassbert.ops.attention import FORBIDDEN, scale_of
 from glassbert.ops.normal import normal_cdf, odds_against
-from glassbert.ops.registry import kernel, plain
 
+KERNELS: dict[str, Callable[..., Any]] = {}
+kernel = register_in(KERNELS)
 PIECE = 262_144  # elements: near a core's cache, and long enough that threads seldom meet at the interpreter's lock
 WORTH_SPLITTING = 4_000_000  # multiplications: below, meeting costs more than sharing saves
 SAFE_EXPONENT = 40.0  # exp of anything up to here, summed over millions, is far from float32's ends
@@ -65,7 +69,7 @@ def _parts_of_product(*sizes: int) -> int:
     return threads_to_use() if math.prod(sizes) > WORTH_SPLITTING else 1
 
 
-@kernel("numpy", "linear")
+@kernel
 def linear(x, weight, bias=None):
     rows = x.reshape(-1, x.shape[-1])
     y = np.empty((len(rows), len(weight)), x.dtype)
@@ -79,11 +83,12 @@ def linear(x, weight, bias=None):
 
     split = shares(len(rows) if by_rows else len(weight), _parts_of_product(len(rows), *weight.shape))
     run_together(work, split)
-    return y.reshape(*x.shape[:-1], len(weight))
+    return y.reshape(*x.shape[:-1], len(weight)), (x, weight, bias is not None)
 
 
-@kernel("numpy", "linear_backward")
-def linear_backward(dy, x, weight, has_bias=True, out=(None, None)):
+@kernel
+def linear_backward(dy, state, out=(None, None)):
+    x, weight, has_bias = state
     dy_rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
     dweight = np.empty(weight.shape, dy.dtype) if out[0] is None else out[0]
     dbias = None
@@ -105,23 +110,23 @@ def linear_backward(dy, x, weight, has_bias=True, out=(None, None)):
     return dx.reshape(x.shape), dweight, dbias
 
 
-@kernel("numpy", "layer_norm")
-def layer_norm(x, gamma, beta, eps, overwrite=False, forget=False):
+@kernel
+def layer_norm(x, gamma, beta, eps, donate=False, inference=False):
     width = x.shape[-1]
     rows = x.reshape(-1, width)
-    overwrite = overwrite and x.flags.c_contiguous and x.flags.writeable
+    donate = donate and x.flags.c_contiguous and x.flags.writeable
     loops = loops_for(rows, gamma)
-    if overwrite and forget and loops is not None:
+    if donate and inference and loops is not None:
         loops.layer_norm_in_place(rows, gamma, np.zeros_like(gamma) if beta is None else beta, np.float32(eps))
         return x, None
-    x_hat = rows if overwrite else np.empty_like(rows)
+    x_hat = rows if donate else np.empty_like(rows)
     y = np.empty_like(rows)
     rstd = np.empty((len(rows), 1), x.dtype)
     if loops is not None:
         loops.layer_norm(
             rows, gamma, gamma if beta is None else beta, beta is not None, np.float32(eps), x_hat, rstd, y
         )
-        return y.reshape(x.shape), (x_hat.reshape(x.shape), rstd.reshape(*x.shape[:-1], 1))
+        return y.reshape(x.shape), (x_hat, rstd, gamma, beta is not None)
     share = np.full(width, 1.0 / width, x.dtype)
     for piece in pieces(len(rows), width):
         part = np.subtract(rows[piece], (rows[piece] @ share)[:, None], out=x_hat[piece])
@@ -134,14 +139,14 @@ def layer_norm(x, gamma, beta, eps, overwrite=False, forget=False):
         np.multiply(part, gamma, out=y[piece])
         if beta is not None:
             y[piece] += beta
-    return y.reshape(x.shape), (x_hat.reshape(x.shape), rstd.reshape(*x.shape[:-1], 1))
+    return y.reshape(x.shape), (x_hat, rstd, gamma, beta is not None)
 
 
-@kernel("numpy", "layer_norm_backward")
-def layer_norm_backward(dy, gamma, cache, has_beta=True, out=(None, None)):
+@kernel
+def layer_norm_backward(dy, state):
+    x_hat, rstd, gamma, has_beta = state  # x_hat [N, H], rstd [N, 1]
     width = dy.shape[-1]
     dy_rows = dy.reshape(-1, width)
-    x_hat, rstd = cache[0].reshape(-1, width), cache[1].reshape(-1, 1)
     dx = np.empty_like(dy_rows)
     dgamma = np.zeros(width, dy.dtype)
     dbeta = np.zeros(width, dy.dtype) if has_beta else None
@@ -168,142 +173,180 @@ def layer_norm_backward(dy, gamma, cache, has_beta=True, out=(None, None)):
     return dx.reshape(dy.shape), dgamma, dbeta
 
 
-@kernel("numpy", "relu")
-def relu(x, overwrite=False):
-    if x.dtype == np.float32 and x.flags.c_contiguous:  # a negative float is a negative integer: one plain maximum
-        bits = x.view(np.int32)
-        return np.maximum(bits, 0, out=bits if overwrite and x.flags.writeable else None).view(np.float32), None
-    return np.maximum(x, 0), None
-
-
-@kernel("numpy", "relu_backward")
-def relu_backward(dy, x, cache=None, overwrite=False):
-    overwrite = overwrite and dy.flags.writeable
-    loops = loops_for(dy, x)
+@kernel
+def relu(x, donate=False):
+    loops = loops_for(x)
+    y = x if donate and x.flags.writeable and x.flags.c_contiguous else np.empty(x.shape, x.dtype)
     if loops is None:
-        return np.multiply(dy, x > 0, out=dy if overwrite else None)
-    if overwrite:
-        loops.relu_backward_in_place(dy.reshape(-1), x.reshape(-1))
-        return dy
-    dx = np.empty_like(dy)
-    loops.relu_backward(dy.reshape(-1), x.reshape(-1), dx.reshape(-1))
+        np.maximum(x, 0, out=y)
+    else:
+        loops.relu(x.reshape(-1), y.reshape(-1))
+    return y, y
+
+
+@kernel
+def relu_backward(dy, y, donate=False):
+    donate = donate and dy.flags.writeable
+    loops = loops_for(dy, y)
+    if loops is None:
+        return np.multiply(dy, y > 0, out=dy if donate else None)
+    dx = dy if donate else np.empty_like(dy)
+    loops.relu_backward(dy.reshape(-1), y.reshape(-1), dx.reshape(-1))
     return dx
 
 
-@kernel("numpy", "gelu")
-def gelu(x, overwrite=False):
+@kernel
+def gelu(x, donate=False, inference=False):
     flat = x.reshape(-1)
-    forget = overwrite and x.dtype == np.float32 and x.flags.c_contiguous and x.flags.writeable
+    in_place = donate and inference and x.dtype == np.float32 and x.flags.c_contiguous and x.flags.writeable
     loops = loops_for(x)
-    if forget and loops is not None:
+    if in_place and loops is not None:
         loops.gelu_in_place(flat)
         return x, None
-    if forget:
+    if in_place:
         square, odds = (np.empty(min(PIECE, len(flat)), x.dtype) for _ in range(2))
         with np.errstate(over="ignore"):
             for piece in pieces(len(flat), 1):
                 part = flat[piece]
-                part /= odds_against(part, square[: len(part)], odds[: len(part)])
+                cdf = odds_against(part, square[: len(part)], odds[: len(part)])
+                part *= np.reciprocal(cdf, out=cdf)
         return x, None
     y, cdf = np.empty_like(flat), np.empty_like(flat)
     if loops is not None:
         loops.gelu(flat, y, cdf)
-        return y.reshape(x.shape), cdf.reshape(x.shape)
-    for piece in pieces(len(flat), 1):
-        cdf[piece] = normal_cdf(flat[piece])
-        np.multiply(flat[piece], cdf[piece], out=y[piece])
-    return y.reshape(x.shape), cdf.reshape(x.shape)
+    else:
+        for piece in pieces(len(flat), 1):
+            cdf[piece] = normal_cdf(flat[piece])
+            np.multiply(flat[piece], cdf[piece], out=y[piece])
+    return y.reshape(x.shape), (x, cdf.reshape(x.shape))
 
 
-@kernel("numpy", "gelu_backward")
-def gelu_backward(dy, x, cdf):
+@kernel
+def gelu_backward(dy, state):
+    x, cdf = state
     loops = loops_for(dy, x, cdf)
     if loops is None:
-        return plain("gelu_backward")(dy, x, cdf)
+        return ops.gelu_backward(dy, state)
     dx = np.empty_like(x)
     loops.gelu_backward(dy.reshape(-1), x.reshape(-1), cdf.reshape(-1), dx.reshape(-1))
     return dx
 
 
-@kernel("numpy", "dropout")
-def dropout(x, keep, rate):
-    loops = None if keep is None or keep.shape != x.shape else loops_for(x)
-    if loops is None or not keep.flags.c_contiguous:
-        return plain("dropout")(x, keep, rate)
+@kernel
+def geglu(x, activation="gelu"):
+    loops = loops_for(x) if activation == "gelu" else None
+    if loops is None:
+        y, values = ops.geglu(x, activation)
+        return y, plain_state("geglu", values)
+    rows = x.reshape(-1, x.shape[-1])
+    y, cdf = (np.empty((len(rows), x.shape[-1] // 2), x.dtype) for _ in range(2))
+    loops.geglu(rows, y, cdf)
+    return y.reshape(*x.shape[:-1], -1), (x, cdf)
+
+
+@kernel
+def geglu_backward(dy, state):
+    x, cdf = state
+    dx = np.empty(x.shape, x.dtype)
+    rows = np.ascontiguousarray(dy, dtype=x.dtype).reshape(cdf.shape)
+    compiled_loops().geglu_backward(rows, x.reshape(-1, x.shape[-1]), cdf, dx.reshape(-1, x.shape[-1]))
+    return dx
+
+
+@kernel
+def dropout(x, mask, rate):
+    return _masked(x, mask, rate), (mask, rate)
+
+
+@kernel
+def dropout_backward(dy, state):
+    return _masked(dy, *state)
+
+
+def _masked(x, mask, rate):
+    loops = None if mask is None or mask.shape != x.shape or not mask.flags.c_contiguous else loops_for(x)
+    if loops is None:
+        return ops.dropout(x, mask, rate)[0]
     y = np.empty_like(x)
-    loops.masked(x.reshape(-1), keep.reshape(-1), x.dtype.type(1.0 / (1.0 - rate)), y.reshape(-1))
+    loops.masked(x.reshape(-1), mask.reshape(-1), x.dtype.type(1.0 / (1.0 - rate)), y.reshape(-1))
     return y
 
 
-kernel("numpy", "dropout_backward")(dropout)  # what is done to the gradient is what was done to the values
-
-
-@kernel("numpy", "attention")
-def attention(q, k, v, pattern, keep=None, rate=0.0, forget=False):
-    """As the plain one, in tiles of rows, so that the scores are still in a cache when they are turned into weights."""
-    batch, heads, length, size = q.shape
-    tiles = list(pieces(batch, heads * length * length, 2 * PIECE))
-    weights = np.empty((tiles[0].stop if forget else batch, heads, length, length), q.dtype)
-    context = np.empty((batch, length, heads, size), q.dtype).transpose(0, 2, 1, 3)
-    scale, whole = q.dtype.type(size**-0.5), slice(0, length)
+@kernel
+def attention(q, k, v, pattern, bias=None, scale=None, dropout_mask=None, dropout_rate=0.0, inference=False):
+    """The plain one in tiles of rows, so that the scores are still in a cache when they are turned into weights."""
+    if bias is not None:
+        y, values = ops.attention(q, k, v, pattern, bias, scale, dropout_mask, dropout_rate)
+        return y, plain_state("attention", values)
+    batch, heads, queries, size = q.shape
+    keys = k.shape[2]
+    tiles = list(pieces(batch, heads * queries * keys, 2 * PIECE))
+    weights = np.empty((tiles[0].stop if inference else batch, heads, queries, keys), q.dtype)
+    context = np.empty((batch, queries, heads, size), q.dtype).transpose(0, 2, 1, 3)
+    factor = q.dtype.type(scale_of(q, scale))
     for rows in tiles:
-        w = weights[: rows.stop - rows.start] if forget else weights[rows]
-        np.matmul(q[rows], _turned(k[rows], scale), out=w)
-        _softmax(w, pattern.allowed(np, rows, whole, whole))
-        np.matmul(w if keep is None else dropout(w, keep[rows], rate), v[rows], out=context[rows])
-    return context, None if forget else weights
+        w = weights[: rows.stop - rows.start] if inference else weights[rows]
+        np.matmul(q[rows], _transposed(k[rows], factor), out=w)
+        _softmax(w, pattern.allowed(np, rows, slice(0, queries), slice(0, keys)))
+        dropped = w if dropout_mask is None else _masked(w, dropout_mask[rows], dropout_rate)
+        np.matmul(dropped, v[rows], out=context[rows])
+    return context, None if inference else (q, k, v, weights, dropout_mask, dropout_rate, factor)
 
 
-def _turned(x, scale):
-    """[b, heads, T, d] -> scale · xᵀ [b, heads, d, T] in a place of its own: BLAS likes its second factor so."""
+def _transposed(x, scale):
+    """[b, heads, T, d] -> scale · xᵀ [b, heads, d, T] as a contiguous copy, which BLAS multiplies fastest."""
     loops = compiled_loops() if x.dtype == np.float32 else None
     if loops is None:
         return np.multiply(x.swapaxes(-1, -2), scale, order="C")
     out = np.empty((*x.shape[:2], x.shape[3], x.shape[2]), x.dtype)
-    loops.turned(x, scale, out)
+    loops.transposed(x, scale, out)
     return out
 
 
 def _softmax(scores, allowed):
-    """Scores [b, heads, T, T] to weights, in place; who may see nobody sees nothing."""
-    _, heads, length, _ = scores.shape
+    """Scores [b, heads, Tq, Tk] to weights, in place; a query without any key gets zeros."""
+    _, heads, queries, keys = scores.shape
     loops = loops_for(scores)
     if loops is not None and (allowed is None or allowed.shape[1] == 1):
-        rows = scores.reshape(-1, length)
-        may = np.ones((1, 1, length), bool) if allowed is None else np.ascontiguousarray(allowed[:, 0])
-        loops.softmax_in_place(rows, rows.view(np.int32), may, heads)
+        rows = scores.reshape(-1, keys)
+        mask = np.ones((1, 1, keys), bool) if allowed is None else np.ascontiguousarray(allowed[:, 0])
+        loops.softmax_in_place(rows, rows.view(np.int32), mask, heads, queries)
         return
     # Where no score is large or very small, exp needs no shift: two passes over the scores fewer.
-    if scores.max() > SAFE_EXPONENT or scores.min() < -SAFE_EXPONENT:
+    if not (scores.max() <= SAFE_EXPONENT and scores.min() >= -SAFE_EXPONENT):  # also for NaN
         if allowed is not None:
             np.copyto(scores, scores.dtype.type(FORBIDDEN), where=~allowed)
         scores -= scores.max(-1, keepdims=True)
     np.exp(scores, out=scores)
     if allowed is not None:
         scores *= allowed
-    total = np.matmul(scores, np.ones((length, 1), scores.dtype))
+    total = np.matmul(scores, np.ones((keys, 1), scores.dtype))
     if allowed is not None:
         total[total == 0] = np.inf
     scores *= np.reciprocal(total, out=total)
 
 
-@kernel("numpy", "attention_backward")
-def attention_backward(dcontext, q, k, v, context, weights, keep=None, rate=0.0):
-    batch, heads, length, size = q.shape
-    scale = q.dtype.type(size**-0.5)
-    joined = np.empty((batch, length, 3, heads, size), q.dtype)  # as the layer needs them next: side by side
-    dq, dk, dv = joined.transpose(2, 0, 3, 1, 4)
-    for rows in pieces(batch, heads * length * length, 2 * PIECE):
+@kernel
+def attention_backward(dcontext, state):
+    q, k, v, weights, dropout_mask, dropout_rate, factor = state
+    batch, heads, queries, size = q.shape
+    keys = k.shape[2]
+    if queries == keys:  # side by side, as the layer needs them next
+        dq, dk, dv = np.empty((batch, keys, 3, heads, size), q.dtype).transpose(2, 0, 3, 1, 4)
+    else:
+        dq, dk, dv = (np.empty(x.shape, x.dtype) for x in (q, k, v))
+    for rows in pieces(batch, heads * queries * keys, 2 * PIECE):
         w, dc = weights[rows], dcontext[rows]
-        dropped = w if keep is None else dropout(w, keep[rows], rate)
+        mask = None if dropout_mask is None else dropout_mask[rows]
+        dropped = w if mask is None else _masked(w, mask, dropout_rate)
         np.matmul(dropped.swapaxes(-1, -2), dc, out=dv[rows])
-        dscores = dc @ _turned(v[rows], q.dtype.type(1.0))
-        if keep is not None:
-            dscores = dropout(dscores, keep[rows], rate)
-        _softmax_backward(dscores, w, scale)
+        dscores = dc @ _transposed(v[rows], q.dtype.type(1.0))
+        if mask is not None:
+            dscores = _masked(dscores, mask, dropout_rate)
+        _softmax_backward(dscores, w, factor)
         np.matmul(dscores, k[rows], out=dq[rows])
         np.matmul(dscores.swapaxes(-1, -2), q[rows], out=dk[rows])
-    return dq, dk, dv
+    return dq, dk, dv, None
 
 
 def _softmax_backward(dweights, weights, scale):
@@ -318,73 +361,81 @@ def _softmax_backward(dweights, weights, scale):
     dweights *= scale
 
 
-@kernel("numpy", "tiled_attention")
-def tiled_attention(q, k, v, pattern, keep_tile=None, rate=0.0):
+@kernel
+def tiled_attention(q, k, v, pattern, bias=None, scale=None, tile_mask=None, dropout_rate=0.0):
+    """Heads are independent: outside a task every thread takes some. Dropout draws for all heads at once."""
+    groups = shares(q.shape[1], min(q.shape[1], threads_to_use()) if tile_mask is None else 1)
+
     def work(h):
-        return plain("tiled_attention")(q[:, h], k[:, h], v[:, h], pattern, keep_tile, rate)
+        mine = bias if bias is None or bias.shape[1] == 1 else bias[:, h]
+        return ops.tiled_attention(q[:, h], k[:, h], v[:, h], pattern, mine, scale, tile_mask, dropout_rate)
 
-    parts = run_together(work, _head_groups(q.shape[1], keep_tile))
-    return tuple(_join_heads(of_groups) for of_groups in zip(*parts, strict=True))
-
-
-@kernel("numpy", "tiled_attention_backward")
-def tiled_attention_backward(dcontext, q, k, v, context, lse, pattern, keep_tile=None, rate=0.0):
-    def work(h):
-        arrays = [x[:, h] for x in (dcontext, q, k, v, context, lse)]
-        return plain("tiled_attention_backward")(*arrays, pattern, keep_tile, rate)
-
-    parts = run_together(work, _head_groups(q.shape[1], keep_tile))
-    return tuple(_join_heads(of_groups) for of_groups in zip(*parts, strict=True))
+    contexts, values = zip(*run_together(work, groups), strict=True)
+    return _join_heads(contexts), (groups, values, bias is not None and bias.shape[1] == 1)
 
 
-def _head_groups(heads, keep_tile):
-    """Heads know nothing of each other: outside a task every thread takes some. Dropout draws for all heads at once."""
-    return shares(heads, min(heads, threads_to_use()) if keep_tile is None else 1)
+@kernel
+def tiled_attention_backward(dcontext, state):
+    groups, values, shared_bias = state
+
+    def work(part):
+        h, mine = part
+        return ops.tiled_attention_backward(dcontext[:, h], mine)
+
+    dq, dk, dv, dbias = zip(*run_together(work, list(zip(groups, values, strict=True))), strict=True)
+    return *(_join_heads(parts) for parts in (dq, dk, dv)), _join_bias(dbias, shared_bias)
 
 
 def _join_heads(parts):
     return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
 
 
-@kernel("numpy", "cross_entropy")
-def cross_entropy(logits, targets, overwrite=False, weights=None, smoothing=0.0):
+def _join_bias(parts, shared):
+    if parts[0] is None or len(parts) == 1:
+        return parts[0]
+    return np.sum(parts, 0) if shared else _join_heads(parts)
+
+
+@kernel
+def cross_entropy(logits, targets, weights=None, smoothing=0.0, donate=False):
     if weights is not None or smoothing:
-        return plain("cross_entropy")(logits, targets, overwrite, weights, smoothing)
+        loss, values = ops.cross_entropy(logits, targets, weights, smoothing)
+        return loss, plain_state("cross_entropy", values)
     rows, width = logits.shape
-    exponentials = logits if overwrite and logits.flags.writeable else np.empty_like(logits)
+    exponentials = logits if donate and logits.flags.writeable else np.empty_like(logits)
     valid = targets != -100
     picked = np.where(valid, targets, 0)
     count = max(1, int(valid.sum()))
     total = np.empty((rows, 1), logits.dtype)
-    surprise = np.empty(rows, logits.dtype)
+    each = np.empty(rows, logits.dtype)
 
-    def work(mine):
-        for piece in mine:
+    def work(chunk):
+        for piece in chunk:
             z, e = logits[piece], exponentials[piece]
             right = z[np.arange(len(z)), picked[piece]]
             highest = z.max(-1, keepdims=True)
             np.subtract(z, highest, out=e)
             np.exp(e, out=e)
             np.matmul(e, np.ones((width, 1), e.dtype), out=total[piece])
-            surprise[piece] = np.log(total[piece, 0]) + highest[:, 0] - right
+            each[piece] = np.log(total[piece, 0]) + highest[:, 0] - right
 
     _over_threads(work, list(pieces(rows, width)))
-    loss = np.sum(surprise, where=valid, dtype=np.float64) / count
+    loss = np.sum(each, where=valid, dtype=np.float64) / count
     return logits.dtype.type(loss), (exponentials, total, picked, valid, count)
 
 
-@kernel("numpy", "cross_entropy_backward")
-def cross_entropy_backward(dloss, cache):
-    if len(cache) == 4:  # shares of several answers
-        return plain("cross_entropy_backward")(dloss, cache)
-    exponentials, total, picked, valid, count = cache
-    weight = np.where(valid, exponentials.dtype.type(dloss) / count, 0).astype(exponentials.dtype)
+@kernel
+def cross_entropy_backward(dloss, state):
+    exponentials, total, picked, valid, count = state
+    weight = np.where(valid, dloss / count, 0).astype(exponentials.dtype)
     dlogits = np.empty_like(exponentials)
 
-    def work(mine):
-        for piece in mine:
-            d = np.multiply(exponentials[piece], weight[piece, None] / total[piece], out=dlogits[piece])
-            d[np.arange(len(d)), picked[piece]] -= weight[piece]
+    def work(chunk):
+        for piece in chunk:
+            e, w = exponentials[piece], weight[piece]
+            rows = np.arange(len(e))
+            d = np.multiply(e, w[:, None] / total[piece], out=dlogits[piece])
+            d[rows, picked[piece]] = (e[rows, picked[piece]] / total[piece, 0] - 1.0) * w  # also for an infinite weight
 
     _over_threads(work, list(pieces(*exponentials.shape)))
     return dlogits

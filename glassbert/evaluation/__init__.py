@@ -1,4 +1,4 @@
-"""Evaluation: what has a model learned, and how do we know?
+"""Evaluation: suites of measures with intervals, and one report for one or more models.
 
     from glassbert.evaluation import Subject, evaluate
 
@@ -6,8 +6,8 @@
     report.results["mini"]["grammar"]["accuracy"].value
     report.write("evaluation/")
 
-Suites ask (sanity, language, grammar, probes, transfer, embeddings, cost), measures answer with their intervals, and
-one report shows it all. A question of your own is a function with a decorator: see `suite`.
+The built-in suites are sanity, language, grammar, probes, transfer, embeddings and cost. A suite of your own is a
+function with a decorator: see `suite`.
 """
 
 from importlib import import_module
@@ -29,7 +29,7 @@ from glassbert.evaluation.suite import (
     suite,
 )
 
-# In the order of the report. Importing a suite enters it.
+# Importing a suite registers it; this is the order of the report.
 for _name in ("sanity", "language", "grammar", "probes", "transfer", "embeddings", "cost"):
     import_module(f"glassbert.evaluation.{_name}")
 

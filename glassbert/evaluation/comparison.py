@@ -1,8 +1,8 @@
-"""Side by side: is the second model better than the first, and is that more than chance?
+"""Comparison of two models by paired differences.
 
-Where both answered about the same units, the difference has an interval of its own from resamples of these units, the
-same for both: most of what makes one sample harder than another is hard for both, and cancels. A difference is called
-better or worse only where its 95 % interval leaves out zero.
+If both were measured on the same units, the interval of the difference comes from the same resamples of these units:
+what makes a sample hard is mostly hard for both models and cancels. A difference counts as better or worse only if its
+95 % interval excludes zero.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ CHANCE = "could be chance"
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One measure of a subject beside that of the first subject."""
+class Comparison:
+    """One measure of a subject and the same measure of the first subject."""
 
     suite: str
     subject: str
@@ -46,7 +46,7 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """Better, worse, more, less, the same, or what chance may do; empty where nobody can tell."""
+        """One of "better", "worse", "more", "less", "the same", "could be chance"; empty without an interval."""
         if self.difference is None:
             return ""
         if self.difference.low == self.difference.high == 0:
@@ -80,8 +80,8 @@ class Compared:
         return {**found, "low": low, "high": high, "p": p, "verdict": self.verdict}
 
 
-def compare(results: Sequence[tuple[str, Mapping[str, SuiteResult]]], options: Options) -> list[Compared]:
-    """Every measure that the first subject has, of every other subject that has it too."""
+def compare(results: Sequence[tuple[str, Mapping[str, SuiteResult]]], options: Options) -> list[Comparison]:
+    """Compare every measure of the first subject with the same measure of the other subjects."""
     (baseline, first), *others = results
     found = []
     for suite, result in first.items():
@@ -89,7 +89,8 @@ def compare(results: Sequence[tuple[str, Mapping[str, SuiteResult]]], options: O
             for subject, theirs in others:
                 for other in theirs[suite].rows:
                     if (other.group, other.name) == (row.group, row.name):
-                        found.append(Compared(suite, subject, baseline, row, other, *_difference(row, other, options)))
+                        difference, reason = _difference(row, other, options)
+                        found.append(Comparison(suite, subject, baseline, row, other, difference, reason))
     return found
 
 
@@ -101,8 +102,8 @@ def _difference(first: Measure, second: Measure, options: Options) -> tuple[Diff
         return None, "" if same else "measured once each"
     try:
         return second.sample.minus(first.sample, options.resamples), ""
-    except Undefined as why:
-        return None, str(why)
+    except Undefined as reason:
+        return None, str(reason)
 
 
 def signed(value: float, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""Asking all questions of all subjects, and what came of it."""
+"""Run suites on subjects, and the result with its JSON and HTML report."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import GlassBertError, InputError
-from glassbert.evaluation.comparison import Compared, compare
+from glassbert.evaluation.comparison import Comparison, compare
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import Options, Suite, SuiteResult, get_suites
 from glassbert.files import write_json
-from glassbert.training.receipt import machine_facts, versions
+from glassbert.training.run_folder import machine_facts, versions
 
 FORMAT, VERSION = "glassbert-evaluation", 1
-Progress = Callable[[str, str, int, int, str], None]  # subject, suite, done, of how much, what
+OnProgress = Callable[[str, str, int, int, str], None]  # subject, suite, done, total, what
 
 
-def no_progress(subject: str, suite: str, done: int, total: int, what: str) -> None:
-    """For programs, where nobody watches."""
+def _ignore(subject: str, suite: str, done: int, total: int, what: str) -> None:
+    pass
 
 
 @dataclass
 class Evaluation:
-    """`results[subject][suite]`; with several subjects also their comparison with the first."""
+    """`results[subject][suite]`; with several subjects also `comparison` with the first."""
 
     subjects: list[Subject]
     results: dict[str, dict[str, SuiteResult]]
@@ -44,21 +44,16 @@ class Evaluation:
     @property
     def title(self) -> str:
         names = [subject.name for subject in self.subjects]
-        return f"What has {names[0]} learned?" if len(names) == 1 else " and ".join(names) + ", side by side"
+        return f"Evaluation of {names[0]}" if len(names) == 1 else "Comparison of " + " and ".join(names)
 
     @cached_property
-    def comparison(self) -> list[Compared]:
+    def comparison(self) -> list[Comparison]:
         return compare(list(self.results.items()), self.options)
 
     @property
     def failed(self) -> list[str]:
-        """Suites that broke."""
+        """Suites that raised an error."""
         return [f"{name}: {one.name}" for name, suites in self.results.items() for one in suites.values() if one.failed]
-
-    @property
-    def problems(self) -> int:
-        found = [f for suites in self.results.values() for one in suites.values() for f in one.findings]
-        return sum(finding.severity == "problem" for finding in found)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -79,7 +74,7 @@ class Evaluation:
         }
 
     def write(self, folder: str | Path) -> Path:
-        """FOLDER/evaluation.json and FOLDER/evaluation.html; the path of the second."""
+        """Write FOLDER/evaluation.json and FOLDER/evaluation.html, and return the path of the HTML page."""
         from glassbert.evaluation.page import evaluation_page
 
         folder = Path(folder)
@@ -93,47 +88,47 @@ def evaluate(
     suites: Sequence[str | Suite] | None = None,
     *,
     quick: bool = False,
-    progress: Progress = no_progress,
+    progress: OnProgress = _ignore,
     options: Options | None = None,
     command: str = "",
     **more: Any,
 ) -> Evaluation:
-    """Ask the suites (by name, all by default) of the subjects. `more` are fields of `Options`: data, text, ..."""
+    """Run suites (by name; all by default) on subjects. `more` are fields of `Options`: data, text, ..."""
     opened = _named([one if isinstance(one, Subject) else Subject.open(one) for one in subjects])
     options = replace(options or Options(), quick=quick or bool(options and options.quick), **_paths(more))
     names = [one for one in suites or () if isinstance(one, str)]
     chosen = [one for one in suites or () if isinstance(one, Suite)]
     chosen = [*(get_suites(names, options.quick) if names or not chosen else []), *chosen]
-    begun = time.perf_counter()
+    started = time.perf_counter()
     results: dict[str, dict[str, SuiteResult]] = {}
     for subject in opened:
-        results[subject.name] = {one.name: _asked(one, subject, options, progress) for one in chosen}
-    return Evaluation(opened, results, options, time.perf_counter() - begun, command)
+        results[subject.name] = {one.name: _run_suite(one, subject, options, progress) for one in chosen}
+    return Evaluation(opened, results, options, time.perf_counter() - started, command)
 
 
-def _asked(one: Suite, subject: Subject, options: Options, progress: Progress) -> SuiteResult:
-    """A suite that breaks must not take the others with it: the report says that it broke, and where."""
+def _run_suite(one: Suite, subject: Subject, options: Options, progress: OnProgress) -> SuiteResult:
+    """Run one suite. An error becomes a failed result, so that the other suites still run."""
 
-    def told(done: int, total: int, what: str = "") -> None:
+    def forward(done: int, total: int, what: str = "") -> None:
         progress(subject.name, one.title, done, total, what)
 
     progress(subject.name, one.title, 0, 0, "")
-    begun = time.perf_counter()
+    started = time.perf_counter()
     try:
-        result = one(subject, replace(options, progress=told))
+        result = one(subject, replace(options, progress=forward))
     except GlassBertError as error:
         result = SuiteResult(one.name, one.title, skipped_because=str(error), failed=True)
-    except Exception as error:  # whatever a suite may raise: it may be a user's own
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
-        result = SuiteResult(one.name, one.title, skipped_because=f"the suite broke: {where}", failed=True)
-    return replace(result, seconds=time.perf_counter() - begun)
+    except Exception as error:  # a suite may be user code
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno})"
+        result = SuiteResult(one.name, one.title, skipped_because=f"the suite raised an error: {where}", failed=True)
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def _named(subjects: list[Subject]) -> list[Subject]:
-    """Names that tell the subjects apart."""
+    """The subjects with unique names."""
     if not subjects:
-        raise InputError("there is nothing to evaluate: name at least one model")
+        raise InputError("the list of models is empty; give at least one model")
     names: list[str] = []
     for subject in subjects:
         name, number = subject.name, 2

@@ -1,12 +1,11 @@
-"""Grammar: does the model find the right one of two sentences more natural?
+"""The suite "grammar": accuracy on minimal pairs.
 
 A minimal pair differs in one point ("the dogs on the hill are", "... is"). The sentence with the higher pseudo-log-
 likelihood is the model's choice; a tie counts as half. Chance is 50 %.
 
-By default whole sentences are compared: what tells a model that something is wrong may stand at another word than the
-one that was changed (in "the dog / the dogs ... are" the verb suffers when the noun changes), and the score of the
-changed words alone is swayed by how frequent these words are. It is also what published figures do. Scoring only the
-words that differ (`words_only`) answers a narrower question and is reported beside it.
+The main score compares whole sentences, as published figures do. The evidence for an error may be at another word than
+the changed one (in "the dog / the dogs ... are" the verb becomes less probable when the noun changes), and the score of
+the changed words alone depends on their frequency. The score of the changed words is a second measure.
 """
 
 from __future__ import annotations
@@ -20,27 +19,25 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import TextError
+from glassbert.evaluation.masked import PseudoLikelihoods, pseudo_likelihoods
 from glassbert.evaluation.measures import Measure, estimate, mean, undefined
-from glassbert.evaluation.pseudo import PseudoLikelihoods, pseudo_likelihoods
 from glassbert.evaluation.references import reference_for, sources
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table, suite
-from glassbert.metrics.inputs import as_weights, sums_by_group
-from glassbert.metrics.undefined import Value
-from glassbert.tasks.minimal_pairs import read_minimal_pairs
-from glassbert.tasks.reading import read_table
+from glassbert.metrics.inputs import Value, as_weights, sums_by_group
+from glassbert.tasks.reading import read_minimal_pairs, read_table
 
 PATTERNS = ("zorro/*.txt", "blimp/*.jsonl", "minimal-pairs/*.txt", "minimal-pairs/*.jsonl")
-QUICK_PAIRS = 60  # of each phenomenon
+QUICK_PAIRS = 60  # per phenomenon
 EXAMPLES = 12
-TIE = 1e-6  # nats: less is the rounding of sums in another order
-ZORRO = 23  # phenomena
+TIE = 1e-6  # nats: smaller differences are rounding
+ZORRO_PHENOMENA = 23
 GROUP = "right, by phenomenon"
 
 
 @dataclass
 class Phenomenon:
-    """Pairs that test one thing: (right, wrong); rows that are no pair; and what is wrong with the file, if it is."""
+    """Pairs (right, wrong) of one phenomenon, the rows that are no pair, and the error if the file is unreadable."""
 
     name: str
     pairs: list[tuple[str, str]]
@@ -50,11 +47,11 @@ class Phenomenon:
 
 @suite("grammar", title="Grammar")
 def grammar(subject: Subject, options: Options) -> SuiteResult:
-    """Minimal pairs by pseudo-log-likelihood, for each phenomenon."""
-    subject.needs_masks()
+    """Minimal pairs by pseudo-log-likelihood, in total and by phenomenon."""
+    subject.require_mlm_head()
     phenomena = find_pairs(options)
     chosen = [
-        (p, [p.pairs[i] for i in options.sample(len(p.pairs), options.most(None, QUICK_PAIRS), f"pairs of {p.name}")])
+        (p, [p.pairs[i] for i in options.sample(len(p.pairs), options.limit(None, QUICK_PAIRS), f"pairs of {p.name}")])
         for p in phenomena
     ]
     sentences = [sentence for _, pairs in chosen for pair in pairs for sentence in pair]
@@ -76,33 +73,33 @@ def _result(
     rows: list[Measure] = []
     values = iter(found.tokens)
     for phenomenon, pairs in chosen:
-        margins, narrow, kept = [], [], []
+        margins, narrow, scored = [], [], []
         for right, bad in pairs:
             one, two = next(values), next(values)
             if one is None or two is None:
                 continue
-            kept.append((right, bad))
+            scored.append((right, bad))
             margins.append(one.sum() - two.sum())
-            narrow.append(_difference(subject, right, bad, one, two))
+            narrow.append(_changed_words_margin(subject, right, bad, one, two))
         choice = half_for_ties(np.array(margins))
-        key = _key(kept)
+        key = _key(scored)
         rows.append(
             estimate(phenomenon.name, mean, choice, key=key, resamples=options.resamples, unit="share",
-                     group=GROUP, note=f"{len(kept):,} pairs")
-            if kept
+                     group=GROUP, note=f"{len(scored):,} pairs")
+            if scored
             else undefined(phenomenon.name, phenomenon.unreadable or "none of its pairs could be scored", unit="share",
                            group=GROUP)
         )  # fmt: skip
-        if kept:
+        if scored:
             whole.append(choice)
             words.append(half_for_ties(np.array(narrow)))
             keys.append(key)
-            wrong += [(m, phenomenon.name, *pair) for m, pair in zip(margins, kept, strict=True) if m < -TIE]
+            wrong += [(m, phenomenon.name, *pair) for m, pair in zip(margins, scored, strict=True) if m < -TIE]
     if not whole:
         raise DoesNotApply("none of the pairs could be scored: " + "; ".join(found.notes))
     group = np.repeat(np.arange(len(whole)), [len(one) for one in whole])
     for name, choices, note in (
-        ("accuracy", whole, "whole sentences; phenomena count alike"),
+        ("accuracy", whole, "whole sentences; every phenomenon has the same weight"),
         ("accuracy, changed words only", words, "the pseudo-log-likelihood of the words that differ"),
     ):
         result.rows.append(
@@ -111,24 +108,24 @@ def _result(
                      reference=_reference(subject, chosen) if choices is whole else "")
         )  # fmt: skip
     result.rows += sorted(rows, key=lambda row: (row.value is None, row.name))
-    if len(chosen) == ZORRO:
+    if len(chosen) == ZORRO_PHENOMENA:
         result.tables.append(sources("zorro", "share"))
     if wrong:
         worst = sorted(wrong)[:EXAMPLES]
         result.tables.append(
-            Table("Where it is most sure of the wrong one", ["nats apart", "phenomenon", "right", "preferred"],
+            Table("Errors with the largest margin", ["margin, nats", "phenomenon", "right", "preferred"],
                   [(f"{-margin:.1f}", name, right, bad) for margin, name, right, bad in worst], folded=True)
         )  # fmt: skip
     return result
 
 
 def half_for_ties(margins: np.ndarray) -> np.ndarray:
-    """1 where the right sentence wins, 0 where it loses, one half where both are alike up to rounding."""
+    """1 if the right sentence has the higher score, 0 if the lower, 0.5 for a tie up to rounding."""
     return np.where(margins > TIE, 1.0, np.where(margins < -TIE, 0.0, 0.5))
 
 
 def mean_of_means(values: Any, group: Any, weights: Any = None) -> Value:
-    """The mean over groups of the mean within each; a group of which nothing was drawn does not count."""
+    """The mean of the group means; groups without weight do not count."""
     weights, groups = as_weights(weights, len(values)), np.asarray(group, np.int64)
     count = int(groups.max()) + 1
     sums, sizes = (sums_by_group(weights * factor, groups, count) for factor in (values, 1.0))
@@ -137,8 +134,8 @@ def mean_of_means(values: Any, group: Any, weights: Any = None) -> Value:
     return float(means) if np.ndim(means) == 0 else means
 
 
-def _difference(subject: Subject, right: str, wrong: str, one: np.ndarray, two: np.ndarray) -> float:
-    """The margin over the tokens between the beginning and the end that both sentences share."""
+def _changed_words_margin(subject: Subject, right: str, wrong: str, one: np.ndarray, two: np.ndarray) -> float:
+    """The margin over the tokens between the common prefix and the common suffix."""
     a, b = (subject.tokenizer.encode(text, special_tokens=False).ids for text in (right, wrong))
     same = 0
     while same < min(len(a), len(b)) and a[same] == b[same]:
@@ -160,11 +157,11 @@ def find_pairs(options: Options) -> list[Phenomenon]:
         inside = (p for ending in ("*.txt", "*.jsonl", "*.json") for p in options.pairs.rglob(ending))
         files = sorted(inside) if options.pairs.is_dir() else [options.pairs]
     if not files:
-        looked = (
+        where = (
             f"{options.data} has none of {', '.join(PATTERNS)}" if options.data else "name them by --data or --pairs"
         )
-        raise DoesNotApply(f"there are no minimal pairs: {looked}")
-    found = [_read_or_say_why(path) for path in files]
+        raise DoesNotApply(f"there are no minimal pairs: {where}")
+    found = [_read_or_report(path) for path in files]
     if not any(phenomenon.pairs for phenomenon in found):
         raise TextError(
             f"no file of minimal pairs can be used; the first: {found[0].unreadable or found[0].refused[0]}"
@@ -172,8 +169,8 @@ def find_pairs(options: Options) -> list[Phenomenon]:
     return found
 
 
-def _read_or_say_why(path: Path) -> Phenomenon:
-    """A file that cannot be read is a row of the report, and the other files are asked all the same."""
+def _read_or_report(path: Path) -> Phenomenon:
+    """A file that cannot be read becomes a row with the error, so that the other files are still used."""
     try:
         return read_pairs(path)
     except TextError as error:
@@ -181,12 +178,12 @@ def _read_or_say_why(path: Path) -> Phenomenon:
 
 
 def path_name(path: Path) -> str:
-    """What the file is about: agreement_subject_verb-in_question.txt is "agreement subject verb, in question"."""
+    """The phenomenon of a file: agreement_subject_verb-in_question.txt is "agreement subject verb, in question"."""
     return ", ".join(path.name.split(".")[0].replace("_", " ").rsplit("-", 1))
 
 
 def read_pairs(path: Path) -> Phenomenon:
-    """Zorro: a line each, the wrong one first. BLiMP: JSON lines with sentence_good and sentence_bad."""
+    """Zorro: alternating lines, the wrong sentence first. BLiMP: JSON lines with sentence_good and sentence_bad."""
     name = path_name(path)
     if ".json" not in path.name:
         table = read_minimal_pairs(path)
@@ -211,7 +208,7 @@ def _notes(chosen: Sequence[tuple[Phenomenon, list[Any]]], options: Options) -> 
 
 
 def _reference(subject: Subject, chosen: Sequence[tuple[Phenomenon, Any]]) -> str:
-    return reference_for("zorro", "share") if len(chosen) == ZORRO else "chance is 50 %"
+    return reference_for("zorro", "share") if len(chosen) == ZORRO_PHENOMENA else "chance is 50 %"
 
 
 def _key(content: Any) -> str:

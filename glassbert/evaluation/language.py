@@ -1,8 +1,8 @@
-"""Language modelling: how well does the model know what belongs where, and which words does it know?
+"""The suite "language": masked language modelling on held-out text.
 
-Accuracy, cross-entropy and perplexity on held-out text with the published masks of `held_out`, whole and by source,
-frequency and position; accuracy by part of speech where a treebank is given; and the pseudo-perplexity of sentences.
-Intervals are over documents (sentences for the last two): tokens of one text share their topic and their writer.
+Accuracy, cross-entropy and perplexity with the published masks of `held_out`, in total and by source, frequency and
+position; accuracy by part of speech if a treebank is given; and the pseudo-perplexity of sentences. Intervals are over
+documents (over sentences for the last two), because the tokens of one text are not independent.
 """
 
 from __future__ import annotations
@@ -13,86 +13,84 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.evaluation.held_out import MASKS_VERSION, HeldOut, asked_places, held_out, published_masks
-from glassbert.evaluation.masked import blocks, score
+from glassbert.evaluation.held_out import MASKS_VERSION, HeldOut, held_out, published_masks, target_positions
+from glassbert.evaluation.masked import blocks, pseudo_likelihoods, score
 from glassbert.evaluation.measures import Measure, estimate, rate
 from glassbert.evaluation.parts_of_speech import parts_of_speech
-from glassbert.evaluation.pseudo import pseudo_likelihoods
 from glassbert.evaluation.references import nearest, reference_table
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import Options, SuiteResult, suite
 from glassbert.metrics import perplexity
 from glassbert.reports import share
-from glassbert.tasks.findings import Finding
+from glassbert.tasks.checks import Finding
 
 QUICK_ROWS, FULL_ROWS = 400, 8_000
 QUICK_SENTENCES, FULL_SENTENCES = 150, 1_000
-FEWEST_DOCUMENTS = 20  # fewer, and rows are the units instead
-FREQUENCY_BANDS = (10, 100, 1_000, 4_000)  # ranks of tokens by their count
+MIN_DOCUMENTS = 20  # with fewer documents the rows are the units
+FREQUENCY_BANDS = (10, 100, 1_000, 4_000)  # frequency ranks of tokens
 POSITION_BANDS = (8, 16, 32, 64, 96)
-FATES = ("[MASK]", "another word", "the word itself")  # 80, 10 and 10 % of what is asked
-SENTENCE_TOKENS = (5, 60)  # for the pseudo-perplexity, whose cost grows with the square
+REPLACEMENTS = ("[MASK]", "another word", "the word itself")  # 80, 10 and 10 % of the targets
+SENTENCE_TOKENS = (5, 60)  # for the pseudo-perplexity, whose cost is quadratic in the length
 
 
 @suite("language", title="Language modelling")
 def language(subject: Subject, options: Options) -> SuiteResult:
-    """Masked words of held-out text, and how natural its sentences seem."""
-    subject.needs_masks()
+    """Masked words of held-out text, and pseudo-perplexity of its sentences."""
+    subject.require_mlm_head()
     text = held_out(subject, options)
-    chosen = options.sample(len(text.rows), options.most(FULL_ROWS, QUICK_ROWS), "held-out rows")
-    answers = ask(subject, text, chosen, options)
+    chosen = options.sample(len(text.rows), options.limit(FULL_ROWS, QUICK_ROWS), "held-out rows")
+    scores = score_masked_words(subject, text, chosen, options)
     result = SuiteResult(notes=[f"masks of version {MASKS_VERSION}, rows of {text.length} tokens", *text.notes])
     sample = ", a sample" if len(chosen) < len(text.rows) else ""
     result.notes.insert(
-        0, f"{len(chosen):,} of {len(text.rows):,} held-out rows{sample}; {answers.asked:,} masked words"
+        0, f"{len(chosen):,} of {len(text.rows):,} held-out rows{sample}; {scores.count:,} masked words"
     )
-    result.rows += answers.main(options)
-    result.rows += answers.breakdowns(options)
+    result.rows += scores.main(options)
+    result.rows += scores.breakdowns(options)
     result.rows += parts_of_speech(subject, options, result.notes)
     result.rows += pseudo_perplexities(subject, text, options, result.notes)
-    _place(subject, result, answers)
+    _compare_with_references(subject, result, scores)
     return result
 
 
-class Answers:
-    """What a model said about every masked token of some held-out rows."""
+class MaskedWordScores:
+    """Loss and rank of every target of some held-out rows, and the measures computed from them."""
 
-    def __init__(self, text: HeldOut, rows: np.ndarray, columns: dict[str, np.ndarray], key: str):
+    def __init__(self, text: HeldOut, columns: dict[str, np.ndarray], key: str):
         self.text, self.key = text, key
-        self.loss, self.rank, self.target, self.position, self.fate, row = columns.values()
-        self.asked = len(self.loss)
+        self.loss, self.rank, self.target, self.position, self.replacement, row = columns.values()
+        self.count = len(self.loss)
         documents = text.document[row]
         self.source = text.source[documents]
         self.unit_name = "documents"
-        if len(np.unique(documents)) < FEWEST_DOCUMENTS:
+        if len(np.unique(documents)) < MIN_DOCUMENTS:
             documents, self.unit_name = row, "rows"
         self.unit = np.unique(documents, return_inverse=True)[1]
 
     def sums(self, values: np.ndarray, some: np.ndarray | slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
-        """By unit: the sum of values, and how many there are."""
+        """Sum and count of the values of each unit."""
         count = int(self.unit.max()) + 1
         units = self.unit[some]
         return np.bincount(units, values[some], count), np.bincount(units, minlength=count).astype(np.float64)
 
     def main(self, options: Options) -> list[Measure]:
         common: dict[str, Any] = {"key": self.key, "resamples": options.resamples}
-        unigram = self.losses_of_counts()
-        by_chance = float(unigram.mean())
-        most = int(self.text.counts.argmax())
+        unigram = float(self.unigram_losses().mean())
+        most_frequent = share(float(np.mean(self.target == int(self.text.counts.argmax()))))
         over = f"interval over {int(self.unit.max()) + 1:,} {self.unit_name}"
         return [
             estimate("masked words right", rate, *self.sums(self.rank < 1), unit="share", note=over, headline=True,
-                     reference=f"always the most frequent word {share(float(np.mean(self.target == most)))}", **common),
+                     reference=f"always the most frequent word {most_frequent}", **common),
             estimate("right within five guesses", rate, *self.sums(self.rank < 5), unit="share", **common),
             estimate("cross-entropy", rate, *self.sums(self.loss), unit="nats", higher_is_better=False,
-                     reference=f"word counts alone {by_chance:.2f}, no idea {math.log(len(self.text.counts)):.2f}",
+                     reference=f"word counts alone {unigram:.2f}, uniform {math.log(len(self.text.counts)):.2f}",
                      **common),
             estimate("perplexity", perplexity, *self.sums(self.loss), higher_is_better=False, headline=True,
-                     reference=f"word counts alone {math.exp(by_chance):,.0f}", **common),
+                     reference=f"word counts alone {math.exp(unigram):,.0f}", **common),
         ]  # fmt: skip
 
-    def losses_of_counts(self) -> np.ndarray:
-        """What guessing by frequency alone would lose: -ln p(token), each count raised by one."""
+    def unigram_losses(self) -> np.ndarray:
+        """The loss of a unigram model with add-one smoothing: -ln p(token)."""
         counts = self.text.counts + 1.0
         return -np.log(counts[self.target] / counts.sum())
 
@@ -106,7 +104,7 @@ class Answers:
         for group, labels, names in (
             ("right, by frequency of the word", frequency, _band_names(FREQUENCY_BANDS, len(order), "rank ")),
             ("right, by position in the row", position, _band_names(POSITION_BANDS, self.text.length, "")),
-            ("right, by what stood in the word's place", self.fate, list(FATES)),
+            ("right, by what stood in the word's place", self.replacement, list(REPLACEMENTS)),
         ):
             found += self._by(group, labels, names, options, right=True)
         if len(self.text.source_names) > 1:
@@ -117,31 +115,34 @@ class Answers:
         rows = []
         for label in np.unique(labels):
             some = np.flatnonzero(labels == label)
-            sums, asked = self.sums(self.rank < 1 if right else self.loss, some)
-            there = asked > 0
+            sums, counts = self.sums(self.rank < 1 if right else self.loss, some)
+            present = counts > 0
             rows.append(
-                estimate(names[label], rate, sums[there], asked[there], key=f"{self.key}/{group}/{label}", group=group,
-                         resamples=options.resamples, unit="share" if right else "nats", higher_is_better=right,
-                         note=f"{len(some):,} words")
+                estimate(names[label], rate, sums[present], counts[present], key=f"{self.key}/{group}/{label}",
+                         group=group, resamples=options.resamples, unit="share" if right else "nats",
+                         higher_is_better=right, note=f"{len(some):,} words")
             )  # fmt: skip
         return rows
 
 
-def ask(subject: Subject, text: HeldOut, chosen: np.ndarray, options: Options) -> Answers:
-    """Score the masked tokens of the chosen rows."""
+def score_masked_words(subject: Subject, text: HeldOut, chosen: np.ndarray, options: Options) -> MaskedWordScores:
+    """Score the targets of the chosen rows."""
     rows = [text.rows[i] for i in chosen]
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in ("loss", "rank", "target", "position", "fate", "row")}
+    names = ("loss", "rank", "target", "position", "replacement", "row")
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
     done = 0
     for block in blocks(rows):
-        seen, labels = published_masks(block.ids, subject.tokenizer)
-        asked = asked_places(labels)
-        targets = labels.reshape(-1)[asked]
-        found = score(subject.model, seen, asked, targets)
-        row, position = np.divmod(asked, block.ids.shape[1])
-        shown = seen.reshape(-1)[asked]
-        fate = np.where(shown == subject.tokenizer.mask_id, 0, np.where(shown == targets, 2, 1))
+        masked, labels = published_masks(block.ids, subject.tokenizer)
+        positions = target_positions(labels)
+        targets = labels.reshape(-1)[positions]
+        found = score(subject.model, masked, positions, targets)
+        row, position = np.divmod(positions, block.ids.shape[1])
+        shown = masked.reshape(-1)[positions]
+        replacement = np.where(shown == subject.tokenizer.mask_id, 0, np.where(shown == targets, 2, 1))
         for name, column in zip(
-            parts, (-found.log_probability, found.rank, targets, position, fate, chosen[block.rows[row]]), strict=True
+            parts,
+            (-found.log_probability, found.rank, targets, position, replacement, chosen[block.rows[row]]),
+            strict=True,
         ):
             parts[name].append(column)
         done += len(block.rows)
@@ -150,19 +151,19 @@ def ask(subject: Subject, text: HeldOut, chosen: np.ndarray, options: Options) -
     digest = hashlib.sha256(f"masks {MASKS_VERSION}, {text.length}, {subject.tokenizer.fingerprint}".encode())
     for row in rows:
         digest.update(row.tobytes())
-    return Answers(text, chosen, columns, digest.hexdigest()[:16])
+    return MaskedWordScores(text, columns, digest.hexdigest()[:16])
 
 
 def pseudo_perplexities(subject: Subject, text: HeldOut, options: Options, notes: list[str]) -> list[Measure]:
-    """exp of what a token, and a word, of a whole sentence costs when each token is hidden in its turn."""
+    """exp of the mean loss per token and per word of sentences in which each token is masked in turn."""
     sentences = []
     for shard in text.shards:
         ends = shard.sentence_ends.astype(np.int64)
         lengths = np.diff(ends, prepend=0)
         fits = np.flatnonzero((lengths >= SENTENCE_TOKENS[0]) & (lengths <= min(SENTENCE_TOKENS[1], text.length - 2)))
         sentences += [np.asarray(shard.tokens[ends[i] - lengths[i] : ends[i]]) for i in fits]
-    most = options.most(FULL_SENTENCES, QUICK_SENTENCES)
-    chosen = options.sample(len(sentences), most, "sentences")
+    limit = options.limit(FULL_SENTENCES, QUICK_SENTENCES)
+    chosen = options.sample(len(sentences), limit, "sentences")
     texts = [subject.tokenizer.decode(sentences[i]) for i in chosen]
     found = pseudo_likelihoods(subject, texts, lambda done, total: options.progress(done, total, "sentences"))
     kept = [(t, values) for t, values in zip(texts, found.tokens, strict=True) if values is not None]
@@ -173,39 +174,39 @@ def pseudo_perplexities(subject: Subject, text: HeldOut, options: Options, notes
     return [
         estimate("pseudo-perplexity of a token", perplexity, losses, [len(values) for _, values in kept],
                  key=key + subject.tokenizer.fingerprint, resamples=options.resamples, higher_is_better=False,
-                 note="each token of a sentence hidden in its turn"),
+                 note="each token of a sentence masked in turn"),
         estimate("pseudo-perplexity of a word", perplexity, losses, [len(t.split()) for t, _ in kept], key=key,
                  resamples=options.resamples, higher_is_better=False, note="comparable across vocabularies"),
     ]  # fmt: skip
 
 
-def _place(subject: Subject, result: SuiteResult, answers: Answers) -> None:
-    """Where the model stands among others, and whether it has learned more than counting."""
-    loss = float(answers.loss.mean())
-    right = float((answers.rank < 1).mean())
+def _compare_with_references(subject: Subject, result: SuiteResult, scores: MaskedWordScores) -> None:
+    """Add the table of reference models, and a finding if the loss is above the unigram or the reference loss."""
+    loss = float(scores.loss.mean())
+    right = float((scores.rank < 1).mean())
     result.tables.append(reference_table(subject, math.exp(min(loss, 700.0)), right))
     near = nearest(subject)
-    counting = float(answers.losses_of_counts().mean())
-    if loss >= counting:
+    unigram = float(scores.unigram_losses().mean())
+    if loss >= unigram:
         result.findings.append(
             Finding(
                 "problem",
-                "The model knows less than word counts do.",
-                f"Its cross-entropy is {loss:.2f}; guessing every word by its frequency gives {counting:.2f}.",
-                "It is untrained, or trained on other text or with another tokenizer than this one.",
+                "The model is worse than word frequencies.",
+                f"Its cross-entropy is {loss:.2f}; a unigram model of word frequencies has {unigram:.2f}.",
+                "It is untrained, or was trained on other text or with another tokenizer.",
             )
         )
     elif (
         near.perplexity is not None
         and math.exp(loss) > 2 * near.perplexity
-        and near.vocabulary == len(answers.text.counts)
+        and near.vocabulary == len(scores.text.counts)
     ):
         result.findings.append(
             Finding(
                 "note",
-                "A model of this size can do better.",
+                "The perplexity is high for a model of this size.",
                 f"Its perplexity is {math.exp(loss):.1f}; {near.model} reached {near.perplexity:.1f} ({near.text}).",
-                "Train longer or with a higher rate, and see whether the text is of the kind it was trained on.",
+                "Train longer or with a higher learning rate, and check that the text is like the training text.",
             )
         )
 

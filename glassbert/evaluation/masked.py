@@ -1,54 +1,61 @@
-"""Asking a masked language model: how likely is the right word, and how many words does the model prefer to it?
+"""Scores of a masked language model at given positions, and pseudo-log-likelihoods of sentences.
 
-Everything here is about `asked` places: row and position of a token, in rows of one length, so that nothing is padded.
-Only these places go through the head, and of their scores over the vocabulary two numbers are kept:
+Rows of one length are run together, so nothing is padded. The head is applied at the target positions only, and two
+numbers per position are kept:
 
-    log p(right) = score(right) - log Σ exp(score)         rank = words with a higher score (0: the first choice)
+    log p(target) = score(target) - log Σ exp(score)       rank = tokens with a higher score (0: the first choice)
+
+The pseudo-log-likelihood of a sentence masks each token in turn and sums the log-probabilities:
+
+    PLL(s) = Σₜ log p(sₜ | s without sₜ)
+
+A sentence of n tokens becomes n rows. Repeated sentences are computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassbert.engines.threads import run_together, using_threads
-from glassbert.layers.scope import Forgetful, Scope
+from glassbert.evaluation.subject import Subject
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
-from glassbert.training.evaluate import quietly
+from glassbert.models.passes import part_scope
+from glassbert.training.evaluate import evaluation_mode
 
 TOKENS_AT_ONCE = 8192  # in a pass through the encoder
-SCORES_AT_ONCE = 1 << 23  # numbers of the vocabulary in memory at a time
+SCORES_AT_ONCE = 1 << 23  # logits in memory at a time
 
 
 class Scored(NamedTuple):
-    log_probability: np.ndarray  # [M] float64, of the right token
-    rank: np.ndarray  # [M] int64: 0 where the right token is the first choice
+    log_probability: np.ndarray  # [M] float64, of the target
+    rank: np.ndarray  # [M] int64: 0 if the target is the first choice
 
 
-def score(model: Model, ids: np.ndarray, asked: np.ndarray, targets: np.ndarray) -> Scored:
-    """Rows of what the model sees [B, T], places asked [M] counted through all of them (row · T + position), and the
-    right tokens [M]."""
+def score(model: Model, ids: np.ndarray, positions: np.ndarray, targets: np.ndarray) -> Scored:
+    """Score the targets [M] at the flat positions [M] (row · T + position) of input rows [B, T]."""
     head: Any = model.head
     part = head.parts["mlm"]
     at_once = max(1, SCORES_AT_ONCE // model.config.vocab_size)
     found = []
-    with quietly(model), using_threads(model.engine.threads):
-        hidden, cache = model.run_encoder(check_inputs(model.config, ids), Forgetful())
-        scope = part.scope(Scope(cache.parameters, cache.head).inside("head"))
-        for begin in range(0, len(asked), at_once):
-            rows = model.engine.integers(asked[begin : begin + at_once])
-            logits = model.engine.to_numpy(part.head.forward(hidden, None, scope, None, rows))
+    with evaluation_mode(model), using_threads(model.engine.threads):
+        run = model.run(check_inputs(model.config, ids), inference=True)
+        hidden, scope = run.encode(), part_scope(part, run.head_scope())
+        for begin in range(0, len(positions), at_once):
+            rows = model.engine.integers(positions[begin : begin + at_once])
+            logits = model.engine.to_numpy(part.head.forward(hidden, run.batch, scope, rows))
             right = targets[begin : begin + at_once]
             cuts = np.array_split(np.arange(len(right)), min(model.engine.threads, len(right)))
-            found += run_together(lambda some: _of(logits[some], right[some]), cuts)  # noqa: B023
+            found += run_together(lambda some: _scored(logits[some], right[some]), cuts)  # noqa: B023
     return Scored(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def _of(logits: np.ndarray, right: np.ndarray) -> Scored:
-    """[m, V] -> [m]; of words with equal scores the one with the lowest number comes first."""
+def _scored(logits: np.ndarray, right: np.ndarray) -> Scored:
+    """[m, V] -> [m]. Ties rank as in argmax: the lowest id first."""
     logits = logits if logits.dtype == np.float64 else logits.astype(np.float32, copy=False)
     rows = np.arange(len(right))
     own = logits[rows, right]
@@ -62,14 +69,14 @@ def _of(logits: np.ndarray, right: np.ndarray) -> Scored:
 
 
 class Block(NamedTuple):
-    """Rows of one length: their numbers [B] in the caller's list, and their ids [B, T]."""
+    """Rows of one length: their indices [B] in the caller's list, and their ids [B, T]."""
 
     rows: np.ndarray
     ids: np.ndarray
 
 
 def blocks(rows: Sequence[np.ndarray], tokens: int = TOKENS_AT_ONCE) -> Iterator[Block]:
-    """Rows of equal length together, as many as make up about `tokens`; the shortest first."""
+    """Group rows of equal length into blocks of about `tokens` tokens, the shortest first."""
     lengths = np.array([len(row) for row in rows])
     for length in np.unique(lengths):
         same = np.flatnonzero(lengths == length)
@@ -77,3 +84,72 @@ def blocks(rows: Sequence[np.ndarray], tokens: int = TOKENS_AT_ONCE) -> Iterator
         for begin in range(0, len(same), size):
             some = same[begin : begin + size]
             yield Block(some, np.stack([rows[i] for i in some]))
+
+
+MIN_TOKENS = 3  # one token between [CLS] and [SEP]
+
+
+@dataclass(frozen=True)
+class PseudoLikelihoods:
+    """Log-probabilities of the tokens of every sentence, [n] each; None if it is empty or too long."""
+
+    tokens: list[np.ndarray | None]
+    too_long: int
+    empty: int
+
+    @property
+    def notes(self) -> list[str]:
+        long = (
+            [f"{self.too_long:,} sentences are longer than the model's input and were left out"]
+            if self.too_long
+            else []
+        )
+        return long + ([f"{self.empty:,} sentences have no token and were left out"] if self.empty else [])
+
+
+def pseudo_likelihoods(
+    subject: Subject, sentences: Sequence[str], progress: Callable[..., None] = lambda *_: None
+) -> PseudoLikelihoods:
+    """The log-probability of every token of every sentence, each masked in turn."""
+    distinct = list(dict.fromkeys(sentences))
+    encoded = [np.array(e.ids, np.int64) for e in subject.tokenizer.encode_batch(distinct)] if distinct else []
+    long = {s for s, ids in zip(distinct, encoded, strict=True) if len(ids) > subject.max_length}
+    empty = {s for s, ids in zip(distinct, encoded, strict=True) if len(ids) < MIN_TOKENS}
+    kept = [(s, ids) for s, ids in zip(distinct, encoded, strict=True) if s not in long and s not in empty]
+    found: dict[str, np.ndarray] = {}
+    total = sum((len(ids) - 2) * len(ids) for _, ids in kept)
+    done = 0
+    for rows, ids in _by_copies([ids for _, ids in kept]):
+        inside = ids.shape[1] - 2
+        for row, values in zip(rows, each_token_masked(subject, ids), strict=True):
+            found[kept[row][0]] = values
+        done += len(rows) * inside * ids.shape[1]
+        progress(done, total)
+    return PseudoLikelihoods(
+        [found.get(sentence) for sentence in sentences],
+        sum(sentence in long for sentence in sentences),
+        sum(sentence in empty for sentence in sentences),
+    )
+
+
+def each_token_masked(subject: Subject, ids: np.ndarray) -> np.ndarray:
+    """[S, T] sentences with [CLS] and [SEP] -> [S, T - 2] log-probabilities, each token masked in turn."""
+    sentences, length = ids.shape
+    inside = length - 2
+    copies = np.repeat(ids, inside, axis=0)  # [S · (T - 2), T]
+    column = np.tile(np.arange(1, length - 1), sentences)
+    row = np.arange(len(copies))
+    targets = copies[row, column].copy()
+    copies[row, column] = subject.tokenizer.mask_id
+    found = score(subject.model, copies, row * length + column, targets)
+    return found.log_probability.reshape(sentences, inside)
+
+
+def _by_copies(rows: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Groups of sentences of one length with about TOKENS_AT_ONCE tokens in all their masked copies."""
+    found = []
+    for block in blocks(rows, 1 << 40):
+        length = block.ids.shape[1]
+        size = max(1, TOKENS_AT_ONCE // (length * (length - 2)))
+        found += [(block.rows[i : i + size], block.ids[i : i + size]) for i in range(0, len(block.rows), size)]
+    return found

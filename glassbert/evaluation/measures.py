@@ -1,9 +1,8 @@
-"""Measures: numbers that know how sure they are, which way is better, and what they were computed from.
+"""Results of a suite: `Measure` (a number with its interval) and `Check` (passed or failed).
 
-A number in a report is quoted without its report, so it carries its interval, or the reason why there is none. It also
-keeps its `Sample`, one row of observations for each unit that was drawn (a document, a sentence, a pair; never a token,
-for the tokens of a text are not independent). Two models that answered about the same units can so be compared on the
-same resamples.
+A measure keeps its `Sample`: one row of observations per sampled unit. A unit is a document, a sentence or a pair,
+never a token, because the tokens of a text are not independent. Two models measured on the same units are compared on
+the same resamples.
 """
 
 from __future__ import annotations
@@ -11,25 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from glassbert.metrics import Difference, Undefined, paired_difference
-from glassbert.metrics.inputs import as_weights
+from glassbert.metrics.inputs import Value, as_weights, ratio
 from glassbert.metrics.scores import measure as scored
-from glassbert.metrics.undefined import Value, ratio
 from glassbert.reports import number, share, short
+from glassbert.tasks.checks import Finding
 
 RESAMPLES = 1000
-FEWEST_UNITS = 5  # fewer make no interval worth printing
+MIN_UNITS = 5  # for an interval
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a value was computed from: `statistic(*columns, weights=None)`, each column with one entry a unit.
+    """The data of a value: `statistic(*columns, weights=None)`, where each column has one entry per unit.
 
-    Equal `key`s say that row i of two samples is about the same unit.
+    If two samples have the same `key`, row i of both is about the same unit.
     """
 
     statistic: Callable[..., Any]
@@ -40,26 +39,26 @@ class Sample:
         return len(self.columns[0])
 
     def minus(self, other: Sample, resamples: int = RESAMPLES, seed: int = 0) -> Difference:
-        """This value minus the other's, on the same resamples; `Undefined` where they are not about the same units."""
+        """This value minus the other's, on the same resamples; raises `Undefined` if the units differ."""
         if not self.key or self.key != other.key or len(self) != len(other):
-            raise Undefined("not about the same units, so there is no paired comparison")
+            raise Undefined("the two values are not about the same units, so they cannot be paired")
 
-        def of(_: Any, columns: np.ndarray, weights: Any = None) -> Any:
+        def statistic(_: Any, columns: np.ndarray, weights: Any = None) -> Any:
             return self.statistic(*columns.T, weights=weights)
 
         one, two = (np.stack(sample.columns, 1) for sample in (self, other))
-        return paired_difference(of, np.arange(len(self)), one, two, resamples=resamples, seed=seed)
+        return paired_difference(statistic, np.arange(len(self)), one, two, resamples=resamples, seed=seed)
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One row of a report. `value` is None where there is none, and `reason` says why.
+    """One row of a report. If `value` is None, `reason` says why.
 
-    unit              "share" is shown as percent; else it stands behind the number
-    higher_is_better  None where neither is
-    group             rows of one group are a breakdown, shown as a table and a picture of their own
-    reference         what to hold it against
-    headline          it stands at the top of the report; else the first of its suite does
+    unit              "share" is shown in percent; any other unit follows the number
+    higher_is_better  None if neither direction is better
+    group             rows with the same group are a breakdown, shown as a table and a figure
+    reference         values to compare with
+    headline          show it at the top of the report; if no row of a suite has it, the first row is shown
     """
 
     name: str
@@ -80,7 +79,7 @@ class Measure:
 
     @property
     def range(self) -> str:
-        """The interval in words, or why there is no value."""
+        """The interval as text, or the reason if there is no value."""
         if self.value is None:
             return self.reason
         return "" if self.interval is None else " to ".join(write(bound, self.unit, False) for bound in self.interval)
@@ -104,9 +103,9 @@ def estimate(
     seed: int = 0,
     **fields: Any,
 ) -> Measure:
-    """A measure with its bootstrap interval over the units that the columns have one entry for."""
+    """A measure with its bootstrap interval. `columns` have one entry per unit."""
     arrays = tuple(np.asarray(column, np.float64) for column in columns)
-    enough = len(arrays[0]) >= FEWEST_UNITS
+    enough = len(arrays[0]) >= MIN_UNITS
     score = scored(statistic, *arrays, resamples=resamples if enough else 0, seed=seed)
     if score.value is None:
         return Measure(name, None, reason=score.reason, **fields)
@@ -117,14 +116,14 @@ def estimate(
 
 
 def undefined(name: str, reason: str, **fields: Any) -> Measure:
-    """A measure that cannot be computed."""
+    """A measure without a value."""
     return Measure(name, None, reason=reason, **fields)
 
 
-def rate(hits: Any, asked: Any, weights: Any = None) -> Value:
-    """Σ hits / Σ asked: a share of what was asked, resampled by whole units."""
+def rate(hits: Any, counts: Any, weights: Any = None) -> Value:
+    """Σ hits / Σ counts, both per unit."""
     weights = as_weights(weights, len(hits))
-    return ratio(weights @ hits, weights @ asked, "nothing was asked")
+    return ratio(weights @ hits, weights @ counts, "the count is 0")
 
 
 def mean(values: Any, weights: Any = None) -> Value:
@@ -133,7 +132,7 @@ def mean(values: Any, weights: Any = None) -> Value:
 
 
 def write(value: float, unit: str, with_unit: bool = True) -> str:
-    """A number as the report shows it."""
+    """Format a number for the report."""
     if unit == "share":
         return share(value)
     if math.isfinite(value) and abs(value) >= 100_000:
@@ -141,3 +140,34 @@ def write(value: float, unit: str, with_unit: bool = True) -> str:
     else:
         text = number(int(value) if float(value).is_integer() and abs(value) < 1e15 else value)
     return f"{text} {unit}" if unit and with_unit else text
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition that must hold. `finding` is set if it failed, `skipped` is the reason if it was not checked."""
+
+    name: str
+    measured: str = ""
+    finding: Finding | None = None
+    skipped: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.finding is None and not self.skipped
+
+    @property
+    def verdict(self) -> str:
+        if self.skipped:
+            return "not checked"
+        return "ok" if self.finding is None else self.finding.severity
+
+
+def failed(
+    name: str,
+    problem: str,
+    evidence: str,
+    cause: str,
+    remedy: str,
+    severity: Literal["problem", "warning", "note"] = "problem",
+) -> Check:
+    return Check(name, evidence, Finding(severity, problem, evidence, f"Likely cause: {cause} Remedy: {remedy}"))

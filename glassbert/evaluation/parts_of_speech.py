@@ -1,7 +1,7 @@
-"""Which kinds of words does the model know? Every word of a treebank hidden once, all its pieces together.
+"""Accuracy by part of speech: every word of a treebank is masked once, all its pieces together.
 
-A word is right if each of its pieces is the first choice. Hiding the whole word keeps a long one from giving itself
-away: between "##mat" and "##s" there is little left to guess.
+A word is right if each of its pieces is the first choice. The whole word is masked, because the other pieces of a long
+word would give a masked piece away.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ from glassbert.tasks.conll import read_conllu
 
 PATTERNS = ("*dev*.conllu*", "*.conllu*")
 QUICK_WORDS, FULL_WORDS = 1_500, 20_000
-FEWEST_WORDS = 20  # of a part of speech
+MIN_WORDS = 20  # of a part of speech
 GROUP = "right, by part of speech"
 
 
 def parts_of_speech(subject: Subject, options: Options, notes: list[str]) -> list[Measure]:
-    """A row for each part of speech; nothing where there is no treebank, and a reason where it cannot be read."""
+    """One row per part of speech; none without a treebank; a row with the reason if the treebank cannot be read."""
     try:
         path = options.file("treebank", *PATTERNS)
-    except DoesNotApply as why:
-        notes.append(f"accuracy by part of speech is left out: {why}")
+    except DoesNotApply as reason:
+        notes.append(f"accuracy by part of speech is left out: {reason}")
         return []
     try:
         table = read_conllu(path)
     except TextError as error:
         return [undefined("all", str(error), unit="share", group=GROUP)]
     sentences, tags = table.column("words"), table.column("upos")
-    aligned = align_words(subject.tokenizer, sentences, length=subject.longest)
-    questions = []  # window, pieces of the word, tag, sentence
+    aligned = align_words(subject.tokenizer, sentences, length=subject.max_length)
+    words = []  # window, pieces of the word, tag, sentence
     skipped = 0
     for window, (encoding, owner, firsts) in enumerate(
         zip(aligned.windows.encodings, aligned.windows.owners, aligned.firsts, strict=True)
     ):
-        if aligned.windows.starts[window]:  # the overlap of a long sentence was asked in its first window
+        if aligned.windows.starts[window]:  # the overlap of a long sentence is in its first window
             skipped += 1
             continue
         ends = [*firsts[1:, 1].tolist(), len(encoding) - 1]
         for (word, first), end in zip(firsts.tolist(), ends, strict=True):
-            questions.append((window, np.arange(first, end), tags[owner][word], int(owner)))
-    chosen = options.sample(len(questions), options.most(FULL_WORDS, QUICK_WORDS), "treebank words")
-    asked = [questions[i] for i in chosen]
-    right = _ask(subject, options, aligned.windows.encodings, asked)
+            words.append((window, np.arange(first, end), tags[owner][word], int(owner)))
+    chosen = options.sample(len(words), options.limit(FULL_WORDS, QUICK_WORDS), "treebank words")
+    sampled = [words[i] for i in chosen]
+    right = _first_choice(subject, options, aligned.windows.encodings, sampled)
     notes.append(
-        f"parts of speech: {len(asked):,} of {len(questions):,} words of {path.name}, each hidden whole"
-        + (f"; of {skipped:,} long sentences only the beginning" if skipped else "")
+        f"parts of speech: {len(sampled):,} of {len(words):,} words of {path.name}, each masked whole"
+        + (f"; {skipped:,} long sentences truncated" if skipped else "")
         + (f"; {len(aligned.lost):,} words have no token" if aligned.lost else "")
     )
-    labels = np.array([tag for _, _, tag, _ in asked])
-    owner = np.array([sentence for _, _, _, sentence in asked])
+    labels = np.array([tag for _, _, tag, _ in sampled])
+    owner = np.array([sentence for _, _, _, sentence in sampled])
     rows = []
     for tag in sorted(set(labels.tolist())):
         some = labels == tag
-        if some.sum() < FEWEST_WORDS:
+        if some.sum() < MIN_WORDS:
             rows.append(undefined(tag, f"{some.sum()} words are too few", unit="share", group=GROUP))
             continue
         units = np.unique(owner[some], return_inverse=True)[1]
-        key = hashlib.sha256(repr([(w, p.tolist()) for w, p, t, _ in asked if t == tag]).encode()).hexdigest()[:16]
+        key = hashlib.sha256(repr([(w, p.tolist()) for w, p, t, _ in sampled if t == tag]).encode()).hexdigest()[:16]
         rows.append(
             estimate(tag, rate, np.bincount(units, right[some]), np.bincount(units), key=key + tag,
                      resamples=options.resamples, unit="share", group=GROUP, note=f"{int(some.sum()):,} words")
@@ -73,21 +73,21 @@ def parts_of_speech(subject: Subject, options: Options, notes: list[str]) -> lis
     return rows
 
 
-def _ask(subject: Subject, options: Options, encodings: list, asked: list) -> np.ndarray:
-    """[words] 1 where every piece of the word was the first choice."""
+def _first_choice(subject: Subject, options: Options, encodings: list, words: list) -> np.ndarray:
+    """[words] 1 where every piece of the word is the first choice."""
     rows = []
-    for window, pieces, _, _ in asked:
+    for window, pieces, _, _ in words:
         ids = np.array(encodings[window].ids, np.int64)
         ids[pieces] = subject.tokenizer.mask_id
         rows.append(ids)
-    right = np.zeros(len(asked))
+    right = np.zeros(len(words))
     done = 0
     for block in blocks(rows):
         length = block.ids.shape[1]
-        sizes = [len(asked[i][1]) for i in block.rows]
-        places = np.concatenate([line * length + asked[i][1] for line, i in enumerate(block.rows)])
-        targets = np.concatenate([np.array(encodings[asked[i][0]].ids)[asked[i][1]] for i in block.rows])
-        missed = score(subject.model, block.ids, places, targets).rank > 0
+        sizes = [len(words[i][1]) for i in block.rows]
+        positions = np.concatenate([row * length + words[i][1] for row, i in enumerate(block.rows)])
+        targets = np.concatenate([np.array(encodings[words[i][0]].ids)[words[i][1]] for i in block.rows])
+        missed = score(subject.model, block.ids, positions, targets).rank > 0
         right[block.rows] = np.bincount(np.repeat(np.arange(len(sizes)), sizes), missed, len(sizes)) == 0
         done += len(block.rows)
         options.progress(done, len(rows), "parts of speech")

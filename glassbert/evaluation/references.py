@@ -1,4 +1,4 @@
-"""What should it be? Figures of other models, as data with their sources, and the one nearest to a model in size."""
+"""Reference figures of other models with their sources (`references.toml`), and the one nearest in size."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from glassbert.reports import short
 
 @dataclass(frozen=True)
 class Reference:
-    """One published or recorded figure; see `references.toml`."""
+    """One entry of `references.toml`."""
 
     model: str
     source: str
     parameters: float | None = None
-    tokens: float | None = None  # seen in training, repetitions counted
+    tokens: float | None = None  # seen in training, repetitions included
     vocabulary: int | None = None
     text: str = ""
     perplexity: float | None = None
@@ -36,30 +36,30 @@ def references(kind: str) -> list[Reference]:
 
 
 def reference_for(kind: str, unit: str = "") -> str:
-    """All figures of a small table in one line."""
+    """All figures of one kind in one line."""
     return ", ".join(f"{one.model} {write(one.value or 0.0, unit)}" for one in references(kind))
 
 
 def sources(kind: str, unit: str = "") -> Table:
-    """The same figures with their sources."""
+    """The same figures as a table with sources."""
     rows = [(one.model, write(one.value or 0.0, unit), one.source) for one in references(kind)]
-    return Table("Where the figures to compare with come from", ["model", "value", "source"], rows, folded=True)
+    return Table("Sources of the reference figures", ["model", "value", "source"], rows, folded=True)
 
 
 def nearest(subject: Subject) -> Reference:
-    """The language model nearest in size, and in tokens seen where that is known: by the logarithm of both."""
+    """The language model nearest in log size, and in log tokens seen if known."""
 
     def distance(other: Reference) -> float:
-        apart = abs(math.log(subject.parameters / (other.parameters or 1)))
+        total = abs(math.log(subject.parameters / (other.parameters or 1)))
         if subject.tokens_seen and other.tokens:
-            apart += 0.5 * abs(math.log(subject.tokens_seen / other.tokens))
-        return apart
+            total += 0.5 * abs(math.log(subject.tokens_seen / other.tokens))
+        return total
 
     return min(references("language"), key=distance)
 
 
 def reference_table(subject: Subject, perplexity: float | None, accuracy: float | None) -> Table:
-    """The model among the others, the smallest first."""
+    """The model and the reference models, sorted by size."""
     rows = [
         (one.model, one.parameters, one.tokens, one.vocabulary, one.perplexity, one.accuracy, one.text, one.source)
         for one in references("language")
@@ -75,9 +75,9 @@ def reference_table(subject: Subject, perplexity: float | None, accuracy: float 
         for model, size, tokens, vocabulary, ppl, right, text, source in rows
     ]  # fmt: skip
     return Table(
-        "What is it at this size and point?",
+        "Reference models by size",
         ["model", "parameters", "tokens seen", "vocabulary", "perplexity", "masked words right", "text", "source"],
         shown,
-        "Perplexities of different vocabularies and texts are not the same question: a word cut into more tokens is "
-        "easier token by token. Compare within one vocabulary and text; across them only the order of size means much.",
+        "Perplexities of different vocabularies and texts are not comparable: a word of more tokens is easier token by "
+        "token. Compare within one vocabulary and text; across them only the order of magnitude is meaningful.",
     )

@@ -1,4 +1,4 @@
-"""Subjects: what is evaluated. A model with its tokenizer and, where it was trained here, the story of its run."""
+"""`Subject`: a model to evaluate, with its tokenizer and, if GlassBERT trained it, the history of its run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from glassbert.errors import GlassBertError
 from glassbert.evaluation.suite import DoesNotApply
 from glassbert.models.model import Model
 from glassbert.text.corpus import Corpus
+from glassbert.text.loading import find_tokenizer
 from glassbert.text.tokenizer import Tokenizer
-from glassbert.training.fill_mask import tokenizer_with
 from glassbert.training.history import History
 from glassbert.training.run_folder import PRETRAINING, RunFolder, kind_of_run
 
@@ -26,13 +26,13 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "spec
 
 @dataclass
 class Subject:
-    """A model to be asked. `fresh(seed)` makes it anew with untrained weights; your own builder may take its place."""
+    """A model to evaluate. `fresh(seed)` builds it with initial weights; without it `model.untrained` does."""
 
     name: str
     model: Model
     tokenizer: Tokenizer
     history: History | None = None
-    corpus: Corpus | None = None  # what it was trained on, where that is still there
+    corpus: Corpus | None = None  # the training corpus, if its folder still exists
     fresh: Callable[[int], Model] | None = None
     source: str = ""
 
@@ -40,17 +40,17 @@ class Subject:
     def open(
         cls, path_or_name: str | Path, *, name: str = "", engine: Any = "auto", threads: int | None = None
     ) -> Self:
-        """A run (finished or not), a folder with a model and its tokenizer, or a model of the Hugging Face hub."""
+        """Load a run (finished or not), a folder with a model and its tokenizer, or a model of the Hugging Face hub."""
         model = load(path_or_name, engine=engine, threads=threads)
         path = Path(path_or_name).expanduser()
-        tokenizer = tokenizer_with(path if path.exists() else _from_hub(str(path_or_name)))
+        tokenizer = find_tokenizer(path if path.exists() else _from_hub(str(path_or_name)))
         history = _history(path)
         return cls(
             name or _name_of(path), model, tokenizer, history, _corpus_of(history, tokenizer), source=str(path_or_name)
         )
 
     def untrained(self, seed: int = 0) -> Subject:
-        """Its twin with random weights: what architecture and data alone are worth."""
+        """The same model with initial weights, as a baseline."""
         return Subject(f"{self.name} untrained", self.fresh_model(seed), self.tokenizer, source=self.source)
 
     def fresh_model(self, seed: int = 0) -> Model:
@@ -60,31 +60,31 @@ class Subject:
     def fills_masks(self) -> bool:
         return self.model.head is not None and "mlm" in self.model.head.parts
 
-    def needs_masks(self) -> None:
-        """Where the model cannot fill masks, say so instead of asking."""
+    def require_mlm_head(self) -> None:
+        """Raise `DoesNotApply` if the model has no masked language modelling head."""
         if not self.fills_masks:
-            head = "no head at all" if self.model.head is None else f"a head {self.model.head.kind!r}"
-            raise DoesNotApply(f"this model has {head}, and filling masks needs a masked language model's")
+            head = "no head" if self.model.head is None else f"a head {self.model.head.kind!r}"
+            raise DoesNotApply(f"this model has {head}, and this suite needs a masked language modelling head")
 
     @property
     def parameters(self) -> int:
         return self.model.get_parameter_count()
 
     @property
-    def longest(self) -> int:
-        """Tokens that the model reads at once, special ones counted."""
+    def max_length(self) -> int:
+        """The longest input in tokens, special tokens included."""
         return self.model.config.max_position_embeddings
 
     @property
     def tokens_seen(self) -> int | None:
-        """How much it was trained on, where the run tells."""
+        """Tokens seen in training, if the run is known."""
         if self.history is None:
             return None
         return int((self.history.result or self.history.last).get("tokens", 0)) or None
 
     @cached_property
     def fingerprint(self) -> str:
-        """A checksum of all weights: which model exactly a report is about."""
+        """SHA-256 of all weights."""
         digest = hashlib.sha256()
         for name, array in self.model.parameters.items():
             digest.update(name.encode())
@@ -102,7 +102,7 @@ class Subject:
             "layers": config.num_hidden_layers,
             "hidden_size": config.hidden_size,
             "vocabulary": config.vocab_size,
-            "longest": self.longest,
+            "longest": self.max_length,
             "tokens_seen": self.tokens_seen,
             "engine": self.model.engine.name,
             "precision": self.model.engine.dtype_name,
@@ -112,7 +112,7 @@ class Subject:
 
 
 def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download  # the model came from there, so it is installed
+    from huggingface_hub import snapshot_download  # installed, because the model came from the hub
 
     return Path(snapshot_download(name, allow_patterns=list(TOKENIZER_FILES)))
 
@@ -123,7 +123,7 @@ def _name_of(path: Path) -> str:
 
 
 def _history(path: Path) -> History | None:
-    """The run that the model is of, if it is of one."""
+    """The history of the pretraining run that contains the model, if any."""
     for folder in (path, path.parent):
         if kind_of_run(folder) == PRETRAINING:
             try:
@@ -134,7 +134,7 @@ def _history(path: Path) -> History | None:
 
 
 def _corpus_of(history: History | None, tokenizer: Tokenizer) -> Corpus | None:
-    """The corpus of a run, if it is still there and still the same."""
+    """The corpus of a run, if its folder exists and its tokenizer fits."""
     if history is None:
         return None
     for folder in (*history.settings.get("corpus", ()), history.run.path / "corpus"):

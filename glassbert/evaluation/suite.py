@@ -1,15 +1,15 @@
-"""Suites: questions about a model, each a function that a decorator enters into the report.
+"""Suites: functions that measure a model, registered by a decorator, and their options and results.
 
     from glassbert.evaluation import SuiteResult, estimate, mean, suite
 
-    @suite("length", title="How long are its sentences?")
+    @suite("length", title="Length of sentences")
     def length(subject, options):
         sentences = options.file("list of sentences", "sentences*.txt").read_text().splitlines()
         pieces = [len(encoding) for encoding in subject.tokenizer.encode_batch(sentences)]
         return SuiteResult(rows=[estimate("tokens a sentence", mean, pieces, higher_is_better=None)])
 
-A single number needs less: `@measure("vocabulary used")` over a function that returns it; all such numbers make up the
-suite "own". A suite that does not fit a model raises `DoesNotApply`, and the report gives the reason.
+For a single number, put `@measure("vocabulary used")` on a function that returns it; all such numbers form the suite
+"own". A suite that does not apply to a model raises `DoesNotApply`; the report shows the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from glassbert.errors import ConfigError, GlassBertError, InputError
 from glassbert.evaluation.measures import RESAMPLES, Measure, undefined
 from glassbert.metrics import Undefined
-from glassbert.tasks.findings import Finding
+from glassbert.tasks.checks import Finding
 from glassbert.text.random_numbers import permutation
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ OWN = "own"
 
 
 class DoesNotApply(GlassBertError):
-    """The suite cannot be asked of this subject or with this data; the message is the reason."""
+    """The suite cannot run on this subject or this data; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Things that are no measures: texts, lists, checks. `folded` hides it behind a click."""
+    """A table of texts, lists or checks in the report. `folded` tables are collapsed."""
 
     title: str
     headers: Sequence[str]
@@ -53,7 +53,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that is drawn only if somebody looks; its numbers belong into measures or tables as well."""
+    """A figure for the report. `draw` is called only when the page is written."""
 
     draw: Callable[[], Figure]
     caption: str
@@ -61,7 +61,7 @@ class Picture:
 
 @dataclass
 class SuiteResult:
-    """What a suite found. Measures with a `group` are breakdowns; `notes` say what was left out, sampled or assumed."""
+    """The result of a suite. Measures with a `group` are breakdowns; `notes` say what was skipped or sampled."""
 
     name: str = ""
     title: str = ""
@@ -70,13 +70,13 @@ class SuiteResult:
     figures: list[Picture] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    marks: dict[str, dict[str, float]] = field(default_factory=dict)  # by group: lines to hold its values against
+    marks: dict[str, dict[str, float]] = field(default_factory=dict)  # by group: reference lines of its figure
     skipped_because: str = ""
-    failed: bool = False  # it was skipped because it broke
+    failed: bool = False  # it was skipped because of an error
     seconds: float = 0.0
 
     def __getitem__(self, name: str) -> Measure:
-        """The measure of this name, "group/name" for those of a group."""
+        """The measure with this name; "group/name" also works."""
         for row in self.rows:
             if name in (row.name, f"{row.group}/{row.name}"):
                 return row
@@ -96,7 +96,7 @@ class SuiteResult:
 
     @property
     def headlines(self) -> list[Measure]:
-        """What stands for the suite at the top of the report."""
+        """The measures shown at the top of the report."""
         return [row for row in self.main if row.headline] or self.main[:1]
 
     def as_json(self) -> dict[str, Any]:
@@ -115,19 +115,19 @@ class SuiteResult:
         }
 
 
-def _silent(done: int, total: int, what: str = "") -> None:
+def _ignore(done: int, total: int, what: str = "") -> None:
     pass
 
 
 @dataclass(frozen=True)
 class Options:
-    """What all suites are told.
+    """Options of all suites.
 
-    quick       samples instead of everything; a suite says in its notes what it took
-    data        a folder with evaluation data, searched by the patterns that suites name
-    text        held-out text: a corpus folder or a text file; else that of the subject's own run
+    quick       use samples instead of all data; the notes of the result give the sample size
+    data        a folder with evaluation data, searched with the file patterns of the suites
+    text        held-out text: a corpus folder or a text file; without it the corpus of the run
     pairs       minimal pairs: a file or a folder
-    progress    told (done, total, what) while a suite works
+    progress    called with (done, total, what) while a suite runs
     """
 
     quick: bool = False
@@ -136,32 +136,32 @@ class Options:
     pairs: Path | None = None
     seed: int = 0
     resamples: int = RESAMPLES
-    progress: Callable[..., None] = _silent
+    progress: Callable[..., None] = _ignore
 
     def files(self, *patterns: str) -> list[Path]:
-        """All files below the data folder whose path matches one of the patterns, in order."""
+        """All files below the data folder that match one of the patterns, sorted."""
         if self.data is None:
             return []
         return sorted({p for pattern in patterns for p in self.data.rglob(pattern) if p.is_file()})
 
     def file(self, what: str, *patterns: str) -> Path:
-        """The first of them; without one the suite does not apply."""
+        """The first file that matches; raises `DoesNotApply` if there is none. `what` names the data in the message."""
         found = self.files(*patterns)
         if not found:
             wanted = " or ".join(patterns)
-            where = f"{self.data} has no file {wanted}" if self.data else f"give a folder with {wanted} by --data"
+            where = f"{self.data} has no file {wanted}" if self.data else f"name a folder with {wanted} by --data"
             raise DoesNotApply(f"there is no {what}: {where}")
         return found[0]
 
-    def most(self, full: int | None, quick: int) -> int | None:
-        """How many of something to take: None is all."""
+    def limit(self, full: int | None, quick: int) -> int | None:
+        """The sample size: `quick` or `full`; None means all."""
         return quick if self.quick else full
 
-    def sample(self, count: int, most: int | None, purpose: str) -> np.ndarray:
-        """Up to `most` of `count` numbers, ascending; the same ones for every model."""
-        if most is None or count <= most:
+    def sample(self, count: int, limit: int | None, purpose: str) -> np.ndarray:
+        """At most `limit` indices below `count`, ascending; the same for every model."""
+        if limit is None or count <= limit:
             return np.arange(count)
-        return np.sort(permutation(self.seed, purpose, 0, count)[:most].astype(np.int64))
+        return np.sort(permutation(self.seed, purpose, 0, count)[:limit].astype(np.int64))
 
 
 Function = Callable[["Subject", Options], Any]
@@ -169,7 +169,7 @@ Function = Callable[["Subject", Options], Any]
 
 @dataclass(frozen=True)
 class Suite:
-    """A question by its name. `quick` says whether a quick evaluation asks it."""
+    """A registered suite. `quick`: whether it is part of a quick evaluation."""
 
     name: str
     title: str
@@ -177,11 +177,11 @@ class Suite:
     quick: bool = True
 
     def __call__(self, subject: Subject, options: Options | None = None) -> SuiteResult:
-        """Ask the question; what does not apply is told in the result."""
+        """Run the suite. `DoesNotApply` becomes a skipped result."""
         try:
             found = self.function(subject, options or Options())
-        except DoesNotApply as why:
-            found = SuiteResult(skipped_because=str(why))
+        except DoesNotApply as reason:
+            found = SuiteResult(skipped_because=str(reason))
         if isinstance(found, list):
             found = SuiteResult(rows=found)
         if not isinstance(found, SuiteResult) or not all(isinstance(row, Measure) for row in found.rows):
@@ -196,7 +196,7 @@ MEASURES: dict[str, tuple[Function, dict[str, Any]]] = {}
 
 
 def suite(name: str, *, title: str, quick: bool = True) -> Callable[[Function], Suite]:
-    """Enter a function `(subject, options) -> SuiteResult` into the report."""
+    """Decorator that registers a function `(subject, options) -> SuiteResult`."""
     _check_name(name, SUITES, "suite")
 
     def register(function: Function) -> Suite:
@@ -209,9 +209,9 @@ def suite(name: str, *, title: str, quick: bool = True) -> Callable[[Function], 
 def measure(
     name: str, *, unit: str = "", higher_is_better: bool | None = True, reference: str = ""
 ) -> Callable[[Function], Function]:
-    """Enter a function `(subject, options) -> number`, or `-> Measure`, as a row of the suite "own"."""
+    """Decorator that registers a function `(subject, options) -> number` (or `Measure`) in the suite "own"."""
     if name in MEASURES:
-        raise ConfigError(f"there is a measure {name!r} already")
+        raise ConfigError(f"there is already a measure {name!r}; choose another name")
 
     def register(function: Function) -> Function:
         MEASURES[name] = function, {"unit": unit, "higher_is_better": higher_is_better, "reference": reference}
@@ -228,13 +228,13 @@ def own_measures(subject: Subject, options: Options) -> list[Measure]:
         try:
             found = function(subject, options)
             rows.append(found if isinstance(found, Measure) else Measure(name, float(found), **fields))
-        except (Undefined, DoesNotApply) as why:
-            rows.append(undefined(name, str(why), **fields))
+        except (Undefined, DoesNotApply) as reason:
+            rows.append(undefined(name, str(reason), **fields))
     return rows
 
 
 def get_suites(names: Sequence[str] | None = None, quick: bool = False) -> list[Suite]:
-    """Suites by name, in the order of the report; without names all that a quick, or a whole, evaluation asks."""
+    """Suites by name, in the order of the report; without names all suites of a quick or of a full evaluation."""
     if not names:
         return [one for one in SUITES.values() if one.quick or not quick]
     unknown = [name for name in names if name not in SUITES]
@@ -245,9 +245,9 @@ def get_suites(names: Sequence[str] | None = None, quick: bool = False) -> list[
 
 def _check_name(name: str, known: dict[str, Any], kind: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
-        raise ConfigError(f"a {kind} is called by a small word such as 'grammar', not {name!r}")
+        raise ConfigError(f"the name of a {kind} must be one lower-case word such as 'grammar', got {name!r}")
     if name in known:
-        raise ConfigError(f"there is a {kind} {name!r} already")
+        raise ConfigError(f"there is already a {kind} {name!r}; choose another name")
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The report in a terminal: the main rows of every suite, what was found, and what was left out."""
+"""The report in the terminal: the main rows of every suite, its findings, and the reason if it was skipped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glassbert.evaluation.comparison import Compared
+from glassbert.evaluation.comparison import Comparison
 from glassbert.evaluation.evaluation import Evaluation
 from glassbert.evaluation.measures import Measure
 from glassbert.evaluation.suite import SuiteResult
@@ -16,7 +16,7 @@ VERDICTS = {"better": "green", "worse": "red", "could be chance": "dim"}
 
 
 def show(console: Console, evaluation: Evaluation, details: bool = False) -> None:
-    """`details` adds the breakdowns, which the page has as pictures."""
+    """Print the report. `details` adds the rows of the breakdowns."""
     several = len(evaluation.subjects) > 1
     for name in evaluation.suites:
         results = {subject: suites[name] for subject, suites in evaluation.results.items()}
@@ -32,13 +32,15 @@ def show(console: Console, evaluation: Evaluation, details: bool = False) -> Non
                 console.print(Text(f"  {prefix}{finding.severity}: {finding.problem} {finding.evidence}", style))
                 console.print(Text(f"    {finding.remedy}", "dim"))
         if several:
-            _print(console, _compared(evaluation, name, details))
+            _print(console, _comparison_table(evaluation, name, details))
         else:
-            _print(console, _alone(first, details))
+            _print(console, _single_table(first, details))
         for note in dict.fromkeys(note for result in results.values() for note in result.notes[:1]):
             console.print(Text(f"  {note}", "dim"))
     if several:
-        console.print(Text(f"\nDifferences: the other minus {evaluation.subjects[0].name}, intervals of 95 %.", "dim"))
+        console.print(
+            Text(f"\nDifferences: other model minus {evaluation.subjects[0].name}, with 95 % intervals.", "dim")
+        )
 
 
 def _print(console: Console, table: Table) -> None:
@@ -46,7 +48,7 @@ def _print(console: Console, table: Table) -> None:
         console.print(table)
 
 
-def _alone(result: SuiteResult, details: bool) -> Table:
+def _single_table(result: SuiteResult, details: bool) -> Table:
     table = Table(box=None, pad_edge=True, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(min_width=26)
     table.add_column(justify="right", no_wrap=True)
@@ -65,13 +67,13 @@ def _about(row: Measure) -> str:
     return "  ".join(part for part in (row.range, against or row.note) if part)
 
 
-def _compared(evaluation: Evaluation, name: str, details: bool) -> Table:
+def _comparison_table(evaluation: Evaluation, name: str, details: bool) -> Table:
     rows = [one for one in evaluation.comparison if one.suite == name and (details or not one.group)]
     several = len(evaluation.subjects) > 2
     table = Table(box=None, pad_edge=True, header_style="dim", padding=(0, 2, 0, 0))
     table.add_column("", overflow="fold")
     table.add_column(evaluation.subjects[0].name, justify="right")
-    table.add_column("the other" if several else evaluation.subjects[1].name, justify="right")
+    table.add_column("other" if several else evaluation.subjects[1].name, justify="right")
     if several:
         table.add_column("which")
     table.add_column("difference", justify="right")
@@ -82,7 +84,7 @@ def _compared(evaluation: Evaluation, name: str, details: bool) -> Table:
     return table
 
 
-def _row(table: Table, one: Compared, several: bool) -> None:
+def _row(table: Table, one: Comparison, several: bool) -> None:
     cells = [Text(one.name), Text(one.first.text), Text(one.second.text), *([Text(one.subject)] if several else [])]
     verdict = Text(one.verdict, VERDICTS.get(one.verdict, ""))
     table.add_row(*cells, Text(one.text, "bold"), Text(one.range, "dim"), verdict)

@@ -1,8 +1,8 @@
-"""Transfer: what is the encoder worth for a task with labels, as it stands and after fine-tuning?
+"""The suite "transfer": accuracy on a labelled task with frozen features and after fine-tuning.
 
-Frozen, a text is the mean of its tokens, and a linear classifier (logistic regression, solved to its minimum) reads it:
-from the last layer, and from all layers together. The same with random weights tells what words alone give. Fine-tuning
-moves the encoder too; it is done with several seeds, for a single one may be luck. Long texts are read in windows.
+Frozen: a text is the mean of its token states, and logistic regression (solved to its minimum) classifies it, from the
+last layer and from all layers. The same with random weights is the baseline. Fine-tuning trains the encoder too, with
+several seeds, because the result of one seed is noisy. Long texts are read in windows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.evaluation.encoding import OnProgress, states_of_all
 from glassbert.evaluation.measures import Measure, estimate, mean
 from glassbert.evaluation.probes.features import Features
 from glassbert.evaluation.probes.minimise import Minimum
 from glassbert.evaluation.probes.softmax_regression import choose_l2, fit_linear
-from glassbert.evaluation.probes.states import Progress, states_of_all
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table, suite
 from glassbert.finetuning.run import FineTuned, finetune
@@ -34,16 +34,16 @@ from glassbert.tasks.windows import cut_windows
 from glassbert.training.display import Display, NoDisplay
 
 TASK = "sst2"
-QUICK_TEXTS = 3_000  # to learn from
+QUICK_TEXTS = 3_000  # for training
 SEEDS = 3
-MOST_FLOPS = 2e14  # of all fine-tunings: half an hour at 100 GFLOP/s
-TO_CHOOSE = 10_000  # texts from which λ is chosen
+MAX_FLOPS = 2e14  # of all fine-tunings: half an hour at 100 GFLOP/s
+L2_TEXTS = 10_000  # texts for the choice of λ
 CLASSES = ("binary", "multiclass", "ordinal")
 
 
 @dataclass(frozen=True)
-class Frozen:
-    """A linear classifier over mean-pooled texts: what it answered about every text of dev."""
+class FrozenResult:
+    """A linear classifier on mean-pooled texts: its answers and the true labels of dev."""
 
     view: str
     answers: np.ndarray
@@ -53,10 +53,10 @@ class Frozen:
 
 
 def text_vectors(
-    subject: Subject, texts: Sequence[str], pairs: Sequence[str] | None = None, progress: Progress | None = None
+    subject: Subject, texts: Sequence[str], pairs: Sequence[str] | None = None, progress: OnProgress | None = None
 ) -> tuple[np.ndarray, int]:
-    """[layers + 1, texts, hidden]: the mean over the tokens of every layer; and how many texts needed windows."""
-    windows = cut_windows(subject.tokenizer, texts, pairs, length=subject.longest)
+    """[layers + 1, texts, hidden]: the mean over tokens of every layer; and the number of texts read in windows."""
+    windows = cut_windows(subject.tokenizer, texts, pairs, length=subject.max_length)
     config = subject.model.config
     found = np.zeros((config.num_hidden_layers + 1, len(windows), config.hidden_size), np.float32)
     token_ids = [encoding.ids for encoding in windows.encodings]
@@ -70,21 +70,21 @@ def text_vectors(
 
 
 def frozen(
-    subject: Subject, train: TaskData, dev: TaskData, progress: Progress | None = None
-) -> tuple[list[Frozen], list[str]]:
-    """Linear classifiers on the last layer and on all layers, and notes."""
+    subject: Subject, train: TaskData, dev: TaskData, progress: OnProgress | None = None
+) -> tuple[list[FrozenResult], list[str]]:
+    """Fit linear classifiers on the last layer and on all layers. Returns results and notes."""
     if train.kind not in CLASSES:
-        raise InputError(f"{train.source}: frozen features are read by a classifier, and this task is {train.kind}")
+        raise InputError(f"{train.source}: frozen features need a classification task, and this task is {train.kind}")
     targets = train.encoded()
     assert targets.labels is not None
     truth = dev.encoded(targets.labels).values
     (one, cut_one), (two, cut_two) = (text_vectors(subject, data.texts, data.pairs, progress) for data in (train, dev))
     classes = len(targets.labels)
     if classes < 2:
-        raise InputError(f"{train.source} holds a single label, {targets.labels.names[0]!r}: nothing to tell apart")
+        raise InputError(f"{train.source} has a single label, {targets.labels.names[0]!r}; at least two are needed")
     cut = cut_one + cut_two
-    notes = [f"{cut:,} texts are longer than the model and were read in windows"] if cut else []
-    some = np.random.default_rng(0).permutation(len(train))[:TO_CHOOSE]
+    notes = [f"{cut:,} texts are longer than the model's input and were read in windows"] if cut else []
+    some = np.random.default_rng(0).permutation(len(train))[:L2_TEXTS]
     held_out = np.arange(len(some)) % 4 == 3
     found = []
     for view, layers in (("last layer", slice(-1, None)), ("all layers", slice(None))):
@@ -92,12 +92,12 @@ def frozen(
         l2 = choose_l2(features.select(some), targets.values[some], classes, held_out)
         l2 *= min(1.0, float((~held_out).sum()) / len(train))
         made = fit_linear(features, targets.values, classes, l2)
-        found.append(Frozen(view, made.scores(Features.of(two[layers])).argmax(1), truth, made.minimum, l2))
+        found.append(FrozenResult(view, made.scores(Features.of(two[layers])).argmax(1), truth, made.minimum, l2))
     return found, notes
 
 
-class Passing(NoDisplay):
-    """Hands the progress of a fine-tuning on to whoever watches the suite."""
+class ProgressDisplay(NoDisplay):
+    """Forwards the progress of a fine-tuning to the progress callback of the suite."""
 
     def __init__(self, progress: Callable[..., None]):
         self._progress = progress
@@ -108,7 +108,7 @@ class Passing(NoDisplay):
 
 
 def fine_tuned(subject: Subject, folder: Path, display: Display | None = None, **settings: Any) -> FineTuned:
-    """Fine-tune a copy of the subject below `folder`; the settings are those of `finetune`."""
+    """Fine-tune a copy of the subject in `folder`; `settings` are fields of `FineTuningSettings`."""
     start = folder / "start"
     subject.model.save(start)
     subject.tokenizer.save(start)
@@ -120,11 +120,11 @@ def fine_tuned(subject: Subject, folder: Path, display: Display | None = None, *
     return finetune(chosen, folder / "run", display=display or NoDisplay())
 
 
-@suite("transfer", title="Transfer: what is it worth for a task?")
+@suite("transfer", title="Transfer: accuracy on a labelled task")
 def transfer(subject: Subject, options: Options) -> SuiteResult:
-    """Film reviews (SST-2) by frozen features and, unless quick, by fine-tuning with several seeds."""
+    """Film reviews (SST-2) with frozen features and, unless quick, with fine-tuning."""
     if subject.model.config.series is not None:
-        raise DoesNotApply("this model reads numbers, not words")
+        raise DoesNotApply("this is a time series model; the suite needs a text model")
     task = ready_task(TASK)
     path = options.file("task", task.train)
     folder = path.parents[len(Path(task.train).parts) - 1]
@@ -133,12 +133,12 @@ def transfer(subject: Subject, options: Options) -> SuiteResult:
     result = SuiteResult()
     if options.quick:
         some = train.select(options.sample(len(train), QUICK_TEXTS, "transfer texts"))
-        result.notes.append(f"quick: {len(some):,} of {len(train):,} texts to learn from, and no fine-tuning")
+        result.notes.append(f"quick: {len(some):,} of {len(train):,} training texts, no fine-tuning")
     key = hashlib.sha256(repr(dev.texts).encode()).hexdigest()[:16]
     rows = []
     for who, name in ((subject, "frozen"), (subject.untrained(options.seed), "random weights, frozen")):
-        told = partial(options.progress, what=f"texts, {name}")
-        found, notes = frozen(who, some, dev, told)
+        progress = partial(options.progress, what=f"texts, {name}")
+        found, notes = frozen(who, some, dev, progress)
         result.notes += notes if who is subject else []
         for one in found:
             right = (one.answers == one.truth).astype(float)
@@ -150,7 +150,7 @@ def transfer(subject: Subject, options: Options) -> SuiteResult:
             result.rows.append(measured)
             ended = "converged" if one.minimum.converged else "not converged"
             rows.append([name, one.view, measured.text, f"{one.l2:.1e}", one.minimum.steps, ended])
-    result.rows.append(_commonest(some, dev, options, key))
+    result.rows.append(_most_frequent(some, dev, options, key))
     headers = ["encoder", "features", "accuracy", "λ", "steps", "solver"]
     result.tables.append(Table("Frozen features", headers, rows, folded=True))
     if not options.quick:
@@ -158,7 +158,7 @@ def transfer(subject: Subject, options: Options) -> SuiteResult:
     return result
 
 
-def _commonest(train: TaskData, dev: TaskData, options: Options, key: str) -> Measure:
+def _most_frequent(train: TaskData, dev: TaskData, options: Options, key: str) -> Measure:
     targets = train.encoded()
     right = dev.encoded(targets.labels).values == np.bincount(targets.values).argmax()
     return estimate(
@@ -168,12 +168,14 @@ def _commonest(train: TaskData, dev: TaskData, options: Options, key: str) -> Me
 
 
 def _add_fine_tuning(subject: Subject, options: Options, folder: Path, texts: int, result: SuiteResult) -> None:
-    limit = affordable(subject, texts)
+    limit = text_limit(subject, texts)
     if limit is not None:
-        result.notes.append(f"fine-tuned on {limit:,} of {texts:,} texts, drawn at random: this encoder is large")
-    with tempfile.TemporaryDirectory(prefix="glassbert-transfer-") as place:
+        result.notes.append(
+            f"fine-tuned on a random sample of {limit:,} of {texts:,} texts, because this encoder is large"
+        )
+    with tempfile.TemporaryDirectory(prefix="glassbert-transfer-") as temporary:
         tuned = fine_tuned(
-            subject, Path(place), Passing(options.progress), task=TASK, data=str(folder), seeds=SEEDS,
+            subject, Path(temporary), ProgressDisplay(options.progress), task=TASK, data=str(folder), seeds=SEEDS,
             seed=options.seed, limit=limit, resamples=options.resamples,
         )  # fmt: skip
     if tuned.stopped != "finished" or tuned.spread is None:
@@ -188,9 +190,9 @@ def _add_fine_tuning(subject: Subject, options: Options, folder: Path, texts: in
     result.tables.append(Table("Fine-tuning", ["seed", tuned.metric, "best epoch", "steps", "s"], rows, folded=True))
 
 
-def affordable(subject: Subject, texts: int, epochs: int = 3, tokens: int = 16) -> int | None:
-    """How many texts all seeds can learn from within the budget; None is all. Forward and backward cost 6 a weight."""
+def text_limit(subject: Subject, texts: int, epochs: int = 3, tokens: int = 16) -> int | None:
+    """The number of texts that fit into MAX_FLOPS, None for all. A token costs 6 FLOP per weight."""
     config = subject.model.config
     weights = subject.parameters - config.vocab_size * config.hidden_size
-    possible = int(MOST_FLOPS / (6.0 * weights * tokens * epochs * SEEDS))
+    possible = int(MAX_FLOPS / (6.0 * weights * tokens * epochs * SEEDS))
     return None if possible >= texts else max(possible, 100)

@@ -1,11 +1,11 @@
-"""Fine-tuning: from an encoder and a file of examples to a model that answers, measured and saved.
+"""Fine-tuning of encoders for a task: training, evaluation, calibration, prediction.
 
     from glassbert.finetuning import finetune
 
     tuned = finetune(model="runs/mini", task="sst2", data="data")
     tuned = finetune(model="runs/mini", train="reviews.csv", text="review", target="stars", seeds=3)
 
-What is offered here is imported when it is first asked for.
+Names are imported on first access, to keep the import of the package fast.
 """
 
 from importlib import import_module
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from glassbert.finetuning.settings import FineTuningSettings as FineTuningSettings
     from glassbert.finetuning.tuner import FineTuner as FineTuner
 
-LATER = {
+MODULES = {
     "FineTuned": "run",
     "FineTuner": "tuner",
     "FineTuningSettings": "settings",
@@ -39,10 +39,10 @@ LATER = {
     "reopen": "run",
     "resume": "run",
 }
-__all__ = [*LATER]
+__all__ = [*MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in LATER:
+    if name not in MODULES:
         raise AttributeError(f"glassbert.finetuning has no {name!r}")
-    return getattr(import_module(f"glassbert.finetuning.{LATER[name]}"), name)
+    return getattr(import_module(f"glassbert.finetuning.{MODULES[name]}"), name)

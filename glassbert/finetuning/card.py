@@ -1,10 +1,10 @@
-"""The task card: all that is needed to use a fine-tuned model, as task.json beside its weights.
+"""The task card (`task.json`): everything that `predict` needs besides the weights of a fine-tuned model.
 
     card = TaskCard.load("runs/reviews/model")
     card.labels, card.max_length, card.temperature
 
-A model alone gives numbers. The card says which columns it reads, how a table row becomes a text, where a long text is
-cut, what its numbers mean, from which probability on a label counts, and how well it did.
+It holds the input columns, the template for table rows, the window length, the labels, the temperature and thresholds,
+and the scores of the baseline.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from typing import Any, Self
 from glassbert.errors import CheckpointError, ConfigError, InputError
 from glassbert.files import write_json
 from glassbert.metrics import METRICS, Metric, get_metric
+from glassbert.models.heads import HEADS as MODEL_HEADS
 from glassbert.tasks import LabelMap, TaskData, Template
 from glassbert.tasks.targets import Kind
 
 TASK = "task.json"
 FORMAT = 1
 
-CLASS_HEADS = ("binary", "multiclass", "ordinal")  # one label an example
-SEQUENCE_HEADS = (*CLASS_HEADS, "multilabel", "regression")  # one answer for a whole text
+CLASS_HEADS = ("binary", "multiclass", "ordinal")  # one label per example
+SEQUENCE_HEADS = (*CLASS_HEADS, "multilabel", "regression")  # one prediction per text
 HEADS = (*SEQUENCE_HEADS, "token", "span", "embedding", "forecast")
-# The head that fits a kind of target, where their names differ.
+# The head for a kind of target, if their names differ.
 HEAD_OF_KIND = {"tokens": "token", "series": "forecast"}
 KIND_OF_HEAD: dict[str, Kind] = {"token": "tokens", "forecast": "series", "embedding": "regression"}
-# What decides which epoch was the best, where nobody says.
-USUAL_METRICS = {
+# The default metric that selects the best epoch.
+DEFAULT_METRICS = {
     "binary": "auc",
     "multiclass": "accuracy",
     "multilabel": "micro_f1",
@@ -47,16 +48,16 @@ USUAL_METRICS = {
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCard:
-    """How a model is used.
+    """How to use a fine-tuned model.
 
-    labels        as they stand in the files, in the order of the model's outputs; `label_names` are for people
-    reading       what `TaskData.of` needs besides the columns to read such a file: format, header, names of columns
-    max_length    tokens of a window, special ones counted; `stride` from one window to the next (None: half of it)
-    max_windows   how many windows of a long text are looked at (None: all)
-    temperature   what logits are divided by to make probabilities honest; None until that was measured
-    thresholds    from which probability on a label counts, one number a label; None: one half
-    details       what only this head needs: the scale of a series, the range of similarity scores
-    baseline      what a simple model reached on the same examples
+    labels        as written in the files, in the order of the outputs; `label_names` are for display
+    reading       reader options of `TaskData.of` besides the columns: format, header, column names
+    max_length    tokens per window, with special tokens; `stride` from one window to the next (None: half a window)
+    max_windows   the maximum number of windows per text (None: all)
+    temperature   divisor of the logits for calibrated probabilities; None: not calibrated
+    thresholds    minimum probability per label; None: 0.5
+    details       options of single heads: the margin of forecasts, the range of similarity scores
+    baseline      name and scores of the baseline on the same examples
     """
 
     title: str
@@ -82,13 +83,15 @@ class TaskCard:
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
-            raise ConfigError(f"there is no head {self.head!r} to fine-tune; there are {', '.join(HEADS)}")
+            raise ConfigError(f"there is no head {self.head!r}; choose one of {', '.join(HEADS)}")
         object.__setattr__(self, "labels", tuple(self.labels))
         object.__setattr__(self, "label_names", tuple(self.label_names) or self.labels)
-        object.__setattr__(self, "metric", self.metric or USUAL_METRICS[self.head])
+        object.__setattr__(self, "metric", self.metric or DEFAULT_METRICS[self.head])
         get_metric(self.metric)
         if len(self.label_names) != len(self.labels):
-            raise ConfigError(f"there are {len(self.labels)} labels and {len(self.label_names)} names for them")
+            raise ConfigError(
+                f"there are {len(self.labels)} labels and {len(self.label_names)} names; their numbers must be equal"
+            )
         if self.thresholds is not None:
             object.__setattr__(self, "thresholds", tuple(self.thresholds))
 
@@ -102,12 +105,12 @@ class TaskCard:
 
     @property
     def kind(self) -> Kind:
-        """The kind of target, as `glassbert.tasks` calls it."""
+        """The kind of target in the terms of `glassbert.tasks`."""
         return KIND_OF_HEAD.get(self.head, self.head)  # type: ignore[arg-type]
 
     @property
     def embeds_pairs(self) -> bool:
-        """Whether an example is two texts, each with a vector of its own."""
+        """Whether an example is a pair of texts with one vector each."""
         return self.head == "embedding" and self.pair is not None
 
     def replace(self, **changes: Any) -> Self:
@@ -116,9 +119,9 @@ class TaskCard:
     # ---- reading examples ---------------------------------------------------------------------------------------
 
     def read(self, given: Any, *, with_targets: bool = False, **options: Any) -> TaskData:
-        """Examples from a file, a list or a data frame, the way training read them.
+        """Read examples from a file, a list or a data frame, in the same way as in training.
 
-        `with_targets` also reads the answers, which must then be there. `options` are those of `TaskData.of`.
+        `with_targets` also reads the targets, which must exist. `options` are those of `TaskData.of`.
         """
         columns: dict[str, Any] = {name: getattr(self, name) for name in ("text", "pair", "words")}
         if self.template is not None:
@@ -129,7 +132,9 @@ class TaskCard:
             "separator": self.separator,
             "label_prefix": self.label_prefix,
         }
-        if not with_targets or self.target is None or self.head == "span":  # a span's answers are no labels
+        if (
+            not with_targets or self.target is None or self.head == "span"
+        ):  # answers of spans are read by `true_answers`
             targets = {}
         return TaskData.of(given, **{**columns, **targets, **self.reading, **options})
 
@@ -151,33 +156,38 @@ class TaskCard:
         try:
             return cls(**values)
         except TypeError as error:
-            raise ConfigError(f"this is no task card: {error}") from error
+            raise ConfigError(f"this is not a task card: {error}") from error
 
     def save(self, folder: str | Path) -> None:
         write_json(Path(folder) / TASK, self.as_json())
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """The card of a fine-tuned model: of its folder, or of the run that made it."""
+        """Load the card from a model folder or a run folder."""
         folder = Path(folder)
         path = next((p for p in (folder / TASK, folder / "model" / TASK) if p.exists()), None)
         if path is None:
             raise CheckpointError(
-                f"{folder} has no {TASK}: it is not a model that was fine-tuned here, so nobody knows what its outputs "
-                f"mean. Make one with: glassbert finetune --model {folder} --train FILE"
+                f"{folder} has no {TASK}: it was not fine-tuned with GlassBERT. "
+                f"Fine-tune it with: glassbert finetune --model {folder} --train FILE"
             )
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(content, dict) or content.get("format") != FORMAT:
-                raise ConfigError(f"its format is not {FORMAT}, the one this GlassBERT reads")
+                raise ConfigError(f"its format is not {FORMAT}, the one that this version reads")
             return cls.from_json(content)
-        except (OSError, ValueError) as error:  # errors of our own are ValueErrors as well
+        except (OSError, ValueError) as error:  # includes ConfigError
             raise CheckpointError(f"{path} cannot be used: {error}") from error
 
 
+def kind_of_prediction(head: str | None) -> str | None:
+    """The kind of prediction that a head makes: its own name, or the task of a head of an extension."""
+    return head if head is None or head in HEADS else MODEL_HEADS[head].task
+
+
 def head_of(kind: str) -> str:
-    """The head that fits a kind of target."""
+    """The head for a kind of target."""
     head = HEAD_OF_KIND.get(kind, kind)
     if head not in HEADS:
-        raise InputError(f"there is no head for targets of the kind {kind!r}; there are {', '.join(HEADS)}")
+        raise InputError(f"there is no head for targets of kind {kind!r}; the heads are {', '.join(HEADS)}")
     return head

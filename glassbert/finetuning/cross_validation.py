@@ -1,10 +1,10 @@
-"""Cross-validation: every example is held out once, so that a small table is measured by all of its rows.
+"""Cross-validation: every example is held out once, so that all rows of a small table count in the scores.
 
     found = cross_validate(FineTuningSettings(model="runs/mini", task="titanic", data="data", folds=5))
-    found.spread       mean and deviation over the folds
-    found.scores       over all examples at once, each judged by the model that has not seen it
+    found.spread       mean and standard deviation over the folds
+    found.scores       over all examples, each predicted by the model that was not trained on it
 
-Each fold is a run of its own, RUN/fold-0 and so on. What is finished is not made twice, and what is half made goes on.
+Each fold is a run in RUN/fold-0 and so on. Finished folds are reopened, unfinished ones are resumed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from glassbert.errors import TrainingError
 from glassbert.files import write_json
 from glassbert.finetuning.run import FineTuned, finetune_or_go_on
-from glassbert.finetuning.scoring import judge
+from glassbert.finetuning.scoring import compute_scores
 from glassbert.finetuning.seeds import RESULT, Spread
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.metrics import Scores
@@ -28,7 +28,7 @@ from glassbert.training.run_folder import new_run_folder
 
 @dataclass(frozen=True)
 class CrossValidated:
-    """All folds; `scores` and `spread` are there once all of them are finished."""
+    """Result of a cross-validation; `scores` and `spread` are set if all folds are finished."""
 
     run: Path
     folds: list[FineTuned]
@@ -41,18 +41,18 @@ def cross_validate(
     settings: FineTuningSettings, run: str | Path | None = None, *, display: Display | None = None
 ) -> CrossValidated:
     if settings.folds is None:
-        raise TrainingError("a cross-validation needs to know into how many parts: folds=5")
+        raise TrainingError("cross-validation needs the number of folds, for example folds=5")
     name = settings.task or Path(settings.train).stem
     path = Path(run) if run is not None else new_run_folder("runs", f"{name}-folds").path
     found: list[FineTuned] = []
     for fold in range(settings.folds):
         found.append(finetune_or_go_on(settings.replace(fold=fold), path / f"fold-{fold}", display=display))
-        if found[-1].outcome is None:  # somebody asked to stop
+        if found[-1].outcome is None:  # interrupted
             return CrossValidated(path, found, found[-1].metric)
     outcomes = [one.outcome for one in found if one.outcome is not None]
     card = replace(outcomes[0].card, temperature=None, thresholds=None)
     truth = None if outcomes[0].truth is None else _joined([one.truth for one in outcomes])
-    scores = judge(_joined([one.outputs for one in outcomes]), truth, card, resamples=settings.resamples)
+    scores = compute_scores(_joined([one.outputs for one in outcomes]), truth, card, resamples=settings.resamples)
     values = [value for one in outcomes if (value := one.main.value) is not None]
     done = CrossValidated(path, found, card.metric, scores, Spread.of(values) if values else None)
     spread = asdict(done.spread) if done.spread is not None else None

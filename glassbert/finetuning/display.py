@@ -1,4 +1,4 @@
-"""What people see of a fine-tuning: the loss, the score that decides, the speed and the time that is left."""
+"""Terminal display of a fine-tuning: loss, main metric, speed and remaining time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from glassbert.finetuning.rows import Progress as Report
+from glassbert.finetuning.rows import Progress as ProgressCallback
 from glassbert.training.display import CURVE, Display, display_for, duration, framed, progress_rows, sparkline
 
 
 @dataclass
 class TuningStatus:
-    """A fine-tuning at one moment."""
+    """The current state of a fine-tuning run, for the display."""
 
     title: str = ""
     metric: str = ""
@@ -42,31 +42,31 @@ class TuningStatus:
     def epoch(self) -> float:
         return self.progress * self.epochs
 
-    def note_loss(self, loss: float, smoothing: float) -> None:
+    def update_loss(self, loss: float, smoothing: float) -> None:
         self.loss = loss
         self.smoothed = loss if self.smoothed is None else smoothing * self.smoothed + (1 - smoothing) * loss
 
 
 def tuning_display(console: Console | None = None) -> Display:
-    return display_for(console, picture, plain_line)
+    return display_for(console, panel, plain_line)
 
 
 def plain_line(status: TuningStatus) -> str:
-    words = [f"{status.progress:4.0%}", f"epoch {status.epoch:.2f} of {status.epochs}"]
+    parts = [f"{status.progress:4.0%}", f"epoch {status.epoch:.2f} of {status.epochs}"]
     if status.seeds > 1:
-        words.insert(0, f"seed {status.nth} of {status.seeds}")
+        parts.insert(0, f"seed {status.nth} of {status.seeds}")
     if status.smoothed is not None:
-        words.append(f"loss {status.smoothed:.3f}")
+        parts.append(f"loss {status.smoothed:.3f}")
     if status.scores:
-        words.append(f"{status.metric} {status.scores[-1]:.4f}, best {status.best:.4f}")
+        parts.append(f"{status.metric} {status.scores[-1]:.4f}, best {status.best:.4f}")
     if status.examples_per_second:
-        words.append(f"{status.examples_per_second:,.0f} examples/s")
+        parts.append(f"{status.examples_per_second:,.0f} examples/s")
     if status.left is not None:
-        words.append(f"{duration(status.left)} left")
-    return "  ".join(words)
+        parts.append(f"{duration(status.left)} left")
+    return "  ".join(parts)
 
 
-def picture(status: TuningStatus) -> Panel:
+def panel(status: TuningStatus) -> Panel:
     seeds = f"seed {status.nth} of {status.seeds}   " if status.seeds > 1 else ""
     rows = progress_rows(status, f"{seeds}epoch {status.epoch:.2f} of {status.epochs}")
     loss = Text("–")
@@ -87,8 +87,8 @@ def picture(status: TuningStatus) -> Panel:
 
 
 @contextmanager
-def watched(text: str, console: Console | None = None) -> Iterator[Report]:
-    """A bar for something that may take long; silent where there is no terminal."""
+def progress_bar(text: str, console: Console | None = None) -> Iterator[ProgressCallback]:
+    """A progress bar on stderr; silent without a terminal."""
     console = console or Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -1,11 +1,11 @@
-"""Examples as a model learns them: rows of tokens, what is asked of each, and the truth by which answers are judged.
+"""Encoded examples: rows of token ids, their labels, and the true targets.
 
     data = card.read("reviews.csv", with_targets=True)
     examples = encode_examples(data, tokenizer, card)
     examples.inputs(np.array([0, 1, 2]))      input_ids, attention_mask, labels of three units
 
-A unit is what a batch is made of: a row, or, for embeddings of pairs, the two rows that belong together. A long text
-has several units, and each of them learns its label.
+Batches consist of units: single rows or, for embeddings of pairs, the two rows of a pair. A long text has several units
+with the same label.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import numpy as np
 from glassbert.finetuning.card import CLASS_HEADS, TaskCard
 from glassbert.finetuning.rows import Progress, Rows, rows_of_texts, rows_of_windows
 from glassbert.finetuning.spans import SpanRows, span_rows, true_answers
-from glassbert.tasks import NOT_ASKED, TaskData, WordPieces, align_words
-from glassbert.tasks.labels import LabelMap
+from glassbert.ops import IGNORED
+from glassbert.tasks import TaskData, WordPieces, align_words
 from glassbert.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class Examples:
-    """N examples, encoded. `labels` and `truth` are None where the targets are not known.
+    """N encoded examples. `labels` and `truth` are None if the targets are unknown.
 
-    labels   what each row is asked: [rows] or [rows, ...]; for token tasks one number a token, flat like `rows.ids`
-    truth    what each example's answer is judged by: see `truth_of`
-    pieces   token tasks: which word begins where
-    spans    extractive tasks: which character each token stands for
+    labels   targets of the loss per row: [rows] or [rows, ...]; for token tasks one per token, flat like `rows.ids`
+    truth    true targets per example, see `truth_of`
+    pieces   token tasks: the first token of each word
+    spans    span tasks: the character offsets of each token
     """
 
     card: TaskCard
@@ -41,7 +41,7 @@ class Examples:
     truth: Any = None
     pieces: WordPieces | None = None
     spans: SpanRows | None = None
-    group: int = 1  # rows that make a unit
+    group: int = 1  # rows per unit
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -49,11 +49,11 @@ class Examples:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of every unit's longest row, [units]."""
+        """Tokens of the longest row of every unit, [units]."""
         return self.rows.lengths.reshape(-1, self.group).max(1)
 
     def inputs(self, units: np.ndarray, multiple: int = 1) -> dict[str, np.ndarray]:
-        """A padded batch of these units, as `model.loss` takes it; its length is a multiple of `multiple`."""
+        """A padded batch of these units, as arguments of `model.loss`; its length is a multiple of `multiple`."""
         rows = (np.asarray(units)[:, None] * self.group + np.arange(self.group)).reshape(-1)
         lengths = self.rows.lengths[rows]
         length = -(-int(lengths.max()) // multiple) * multiple
@@ -65,7 +65,7 @@ class Examples:
             batch["token_type_ids"] = self.rows.padded(self.rows.types, rows, 0, length)
         if self.labels is not None:
             by_token = self.card.head == "token"
-            batch["labels"] = self.rows.padded(self.labels, rows, NOT_ASKED, length) if by_token else self.labels[rows]
+            batch["labels"] = self.rows.padded(self.labels, rows, IGNORED, length) if by_token else self.labels[rows]
         return batch
 
 
@@ -77,7 +77,7 @@ def encode_examples(
     token_types: bool = True,
     progress: Progress | None = None,
 ) -> Examples:
-    """`token_types` says whether the model has them: without, the second text of a pair looks like the first."""
+    """Tokenize examples. `token_types`: whether the model has token types, which mark the second text of a pair."""
     truth = truth_of(data, card)
     make = {"token": _token_examples, "span": _span_examples, "embedding": _embedding_examples}
     examples = make.get(card.head, _sequence_examples)(data, tokenizer, card, truth, progress)
@@ -87,18 +87,17 @@ def encode_examples(
 
 
 def truth_of(data: TaskData, card: TaskCard) -> Any:
-    """The true answers, or None where the data has none.
+    """The true targets, or None if the data has none.
 
-    binary, multiclass, ordinal   [N] int64: which label             regression   [N] float64
-    multilabel                    [N, L] of 0 and 1                  token        for every sentence [words] int64
-    embedding                     [N] float64, the scores of pairs   span         for every question a list of texts
+    binary, multiclass, ordinal   [N] int64: label index             regression   [N] float64
+    multilabel                    [N, L] of 0 and 1                  token        per sentence [words] int64
+    embedding                     [N] float64, the scores of pairs   span         per question a list of texts
     """
     if card.head == "span":
         return true_answers(data, card)
     if data.targets is None:
         return None
-    known = LabelMap(card.labels) if card.labels else None
-    return data.encoded(known).values
+    return data.encoded(card.label_map if card.labels else None).values
 
 
 def _sequence_examples(
@@ -110,7 +109,7 @@ def _sequence_examples(
         data.pairs,
         length=card.max_length,
         stride=card.stride,
-        most=card.max_windows,
+        max_windows=card.max_windows,
         progress=progress,
     )
     labels = None if truth is None else truth[rows.owners]
@@ -131,8 +130,8 @@ def _token_examples(
     if pieces.lost:
         row, word = pieces.lost[0]
         notes.append(
-            f"the tokenizer leaves nothing of {len(pieces.lost):,} words, the first being word {word + 1} of "
-            f"{data.where(row)}; they count as missed"
+            f"the tokenizer gives no token for {len(pieces.lost):,} words, the first is word {word + 1} of "
+            f"{data.where(row)}; they count as errors"
         )
     rows = rows_of_windows(pieces.windows, paired=False)
     return Examples(card, rows, len(data), tokenizer.pad_id, labels, truth, pieces, notes=tuple(notes))
@@ -151,11 +150,11 @@ def _span_examples(
 def _embedding_examples(
     data: TaskData, tokenizer: Tokenizer, card: TaskCard, truth: Any, progress: Progress | None
 ) -> Examples:
-    """The rows of a pair stand one after the other. An embedding looks at one window of its text."""
+    """The two rows of a pair are adjacent. An embedding uses only the first window of a text."""
     texts = data.texts
     if data.pairs is not None:
         texts = [text for both in zip(data.texts, data.pairs, strict=True) for text in both]
-    rows = rows_of_texts(tokenizer, texts, length=card.max_length, most=1, progress=progress)
+    rows = rows_of_texts(tokenizer, texts, length=card.max_length, max_windows=1, progress=progress)
     if data.pairs is None:
         return Examples(card, rows, len(data), tokenizer.pad_id, None, truth)
     labels = np.ones(len(rows))

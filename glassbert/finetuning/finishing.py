@@ -1,4 +1,4 @@
-"""The end of a fine-tuning: the best seed's model with its card, compared, made honest, and written down."""
+"""The end of a fine-tuning run: baseline, calibration, and the files of the best seed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from glassbert.errors import GlassBertError
-from glassbert.files import replacing, write_json
+from glassbert.files import atomic_write, write_json
 from glassbert.finetuning.card import TaskCard
-from glassbert.finetuning.display import watched
+from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.preparing import Prepared
-from glassbert.finetuning.seeds import RESULT, SeedResult, Seeds, Spread
+from glassbert.finetuning.seeds import RESULT, SeedResult, SeedRuns, Spread
+from glassbert.models.model import Model
+from glassbert.text.tokenizer import Tokenizer
 from glassbert.training.display import Display
 from glassbert.training.run_folder import RunFolder
 
@@ -26,8 +28,8 @@ PREDICTIONS = "predictions.jsonl"
 
 
 @dataclass(frozen=True)
-class Ended:
-    """`outcome` is that of the best seed, with the card that its model was saved with."""
+class FinishedRun:
+    """`outcome` is that of the best seed, with the card of the saved model."""
 
     spread: Spread | None
     best: int
@@ -35,59 +37,63 @@ class Ended:
     baseline: Baseline | None
 
 
-def finish(prepared: Prepared, seeds: Seeds, results: list[SeedResult], folder: RunFolder, display: Display) -> Ended:
+def finish(
+    prepared: Prepared, seeds: SeedRuns, results: list[SeedResult], folder: RunFolder, display: Display
+) -> FinishedRun:
     from glassbert.finetuning.calibration import calibrate
     from glassbert.finetuning.report.model_card import write_model_card
 
     best = seeds.best(results)
     outcomes = {result.seed: seeds.outcome(result.seed) for result in results}
     outcome = outcomes[best.seed]
-    known = [score for one in outcomes.values() if (score := one.main.value) is not None]
-    spread = Spread.of(known) if known else None
+    scores = [score for one in outcomes.values() if (score := one.main.value) is not None]
+    spread = Spread.of(scores) if scores else None
     baseline = _baseline(prepared, display) if prepared.settings.baseline else None
     calibration = calibrate(outcome, resamples=prepared.settings.resamples)
-    card = calibration.on(prepared.card).replace(baseline=baseline.summary() if baseline is not None else {})
-    ended = Ended(spread, best.seed, dataclasses.replace(outcome, card=card), baseline)
-    _write_model(seeds, best.seed, prepared, card, folder)
+    card = calibration.apply_to(prepared.card).replace(baseline=baseline.summary() if baseline is not None else {})
+    finished = FinishedRun(spread, best.seed, dataclasses.replace(outcome, card=card), baseline)
+    write_model(folder, seeds.model(best.seed), card, prepared.tokenizer)
     write_model_card(
         folder.model,
-        ended.outcome,
+        finished.outcome,
         settings=prepared.settings.to_dict(),
         outcomes=outcomes,
         baseline=baseline,
         calibration=calibration,
         examples=len(prepared.train),
     )
-    with replacing(folder.path / PREDICTIONS) as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in ended.outcome.rows())
-    content = result_of(prepared, results, ended, calibration)
+    with atomic_write(folder.path / PREDICTIONS) as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in finished.outcome.rows())
+    content = result_of(prepared, results, finished, calibration)
     if prepared.settings.report:
-        _write_report(prepared, folder, outcomes, ended, calibration, results, display)
-    write_json(folder.path / RESULT, content)  # last: with it the run is finished
-    seeds.sweep()
-    return ended
+        _write_report(prepared, folder, outcomes, finished, calibration, results, display)
+    write_json(folder.path / RESULT, content)  # last, because it marks the run as finished
+    seeds.remove_intermediate()
+    return finished
 
 
-def result_of(prepared: Prepared, results: list[SeedResult], ended: Ended, calibration: Calibration) -> dict[str, Any]:
-    """result.json: scores of the best seed with their intervals, every seed, and the baseline."""
+def result_of(
+    prepared: Prepared, results: list[SeedResult], finished: FinishedRun, calibration: Calibration
+) -> dict[str, Any]:
+    """The content of result.json: scores of the best seed with intervals, all seeds, and the baseline."""
     seeds = [{k: v for k, v in asdict(result).items() if k != "log_position"} for result in results]
     return {
         "task": prepared.card.title,
         "head": prepared.card.head,
         "metric": prepared.card.metric,
         "examples": {"train": len(prepared.train), "dev": len(prepared.dev)},
-        "scores": ended.outcome.scores.as_json(),
-        "best_seed": ended.best,
+        "scores": finished.outcome.scores.as_json(),
+        "best_seed": finished.best,
         "seeds": seeds,
-        "spread": asdict(ended.spread) if ended.spread is not None else None,
-        "baseline": ended.baseline.summary() if ended.baseline is not None else None,
+        "spread": asdict(finished.spread) if finished.spread is not None else None,
+        "baseline": finished.baseline.summary() if finished.baseline is not None else None,
         "calibration": calibration.as_json(),
         "seconds": round(sum(result.seconds for result in results), 3),
         "examples_per_second": round(sum(r.examples for r in results) / max(sum(r.seconds for r in results), 1e-9), 1),
         "note": (
-            "The epoch and the seed were chosen by these same examples, so new ones may fare a little worse."
+            "The epoch and the seed were selected on these same examples; scores on new ones may be slightly lower."
             + (
-                " Thresholds of labels are judged by those of the other half."
+                " Thresholds of labels are tuned on the other half of the examples."
                 if prepared.card.head == "multilabel"
                 else ""
             )
@@ -98,7 +104,7 @@ def result_of(prepared: Prepared, results: list[SeedResult], ended: Ended, calib
 def _baseline(prepared: Prepared, display: Display) -> Baseline | None:
     from glassbert.finetuning.baseline import BaselineMissing, fit_baseline
 
-    with watched("A simple model on the same examples"):
+    with progress_bar("Fitting the baseline"):
         try:
             return fit_baseline(prepared.train, prepared.dev, prepared.card, resamples=prepared.settings.resamples)
         except BaselineMissing as missing:
@@ -107,38 +113,39 @@ def _baseline(prepared: Prepared, display: Display) -> Baseline | None:
     return None
 
 
-def _write_model(seeds: Seeds, seed: int, prepared: Prepared, card: TaskCard, folder: RunFolder) -> None:
-    """Model, tokenizer and card in a folder of their own, beside the old place until they are complete."""
-    aside = folder.path / ".model"
-    shutil.rmtree(aside, ignore_errors=True)
-    seeds.model(seed).save(aside)
-    prepared.tokenizer.save(aside)
-    card.save(aside)
+def write_model(folder: RunFolder, model: Model, card: TaskCard, tokenizer: Tokenizer | None = None) -> None:
+    """Write model, card and tokenizer to a temporary folder, then move it to `folder.model`."""
+    temporary = folder.path / ".model"
+    shutil.rmtree(temporary, ignore_errors=True)
+    model.save(temporary)
+    if tokenizer is not None:
+        tokenizer.save(temporary)
+    card.save(temporary)
     if folder.model.exists():
         shutil.rmtree(folder.model)
-    aside.replace(folder.model)
+    temporary.replace(folder.model)
 
 
 def _write_report(
     prepared: Prepared,
     folder: RunFolder,
     outcomes: dict[int, Outcome],
-    ended: Ended,
+    finished: FinishedRun,
     calibration: Calibration,
     results: list[SeedResult],
     display: Display,
 ) -> None:
-    """A report that cannot be drawn is no reason to lose a model."""
+    """Write report.html. An error in the report is displayed and does not end the run."""
     try:
         from glassbert.finetuning.report import write_report
 
-        with watched("The report"):
+        with progress_bar("Writing the report"):
             write_report(
                 folder.report,
                 settings=prepared.settings.to_dict(),
-                outcome=ended.outcome,
+                outcome=finished.outcome,
                 outcomes=outcomes,
-                baseline=ended.baseline,
+                baseline=finished.baseline,
                 calibration=calibration,
                 findings=prepared.findings,
                 notes=prepared.notes,
@@ -146,4 +153,4 @@ def _write_report(
                 log=folder.log_file,
             )
     except (GlassBertError, ImportError) as error:
-        display.say(f"There is no report: {error}")
+        display.say(f"The report could not be written: {error}")

@@ -1,15 +1,13 @@
-"""Who learns how fast: a factor on the learning rate for every parameter of a model, for `optimizer.rates`.
+"""Layer-wise learning rates: a factor for every parameter of a model, for `optimizer.rates`.
 
-A pretrained encoder knows most at the bottom, and the head nothing yet. So the head learns at the full rate, and every
-layer below a little slower than the one above it:
+The head learns at the full rate, and each layer of the encoder slower than the layer above it:
 
     head, pooler          head_factor
     layer i of L          decayᴸ⁻ⁱ             the top layer (and the last norm): decay; the bottom one: decayᴸ
     embeddings            decayᴸ⁺¹
 
-A factor of 0 freezes: the parameter keeps every bit, weight decay included, and backward ends above the layers in which
-nothing learns, which saves their time. Gradual unfreezing begins with the head alone and lets one more layer from the
-top learn in every epoch:
+A factor of 0 freezes a parameter: it does not change at all, not even by weight decay, and the backward pass skips the
+frozen layers at the bottom. Gradual unfreezing starts with the head and adds one layer from the top in every epoch:
 
     optimizer.rates = layer_rates(model, decay=0.9, unfrozen_layers=epoch)
 """
@@ -28,17 +26,17 @@ def layer_rates(
     freeze: int | str = 0,
     unfrozen_layers: int | None = None,
 ) -> dict[str, float]:
-    """The factor of every parameter of `model`, by its name.
+    """The factor of every parameter of `model`, by name.
 
-    decay            each layer's factor over that of the layer above it, above 0 and at most 1
-    head_factor      of head and pooler; a fresh head may learn faster than what it stands on
-    freeze           "embeddings"; so many of the lowest layers, and the embeddings with them; or "encoder", all of it
-    unfrozen_layers  how many layers from the top learn so far, in a gradual unfreezing; the embeddings come after the
-                     lowest layer. None: all of them. What `freeze` names stays frozen.
+    decay            factor from a layer to the one below it, above 0 and at most 1
+    head_factor      factor of head and pooler
+    freeze           "embeddings"; a number of lowest layers, including the embeddings; or "encoder"
+    unfrozen_layers  for gradual unfreezing, the number of unfrozen layers from the top; the embeddings follow after the
+                     lowest layer. None: all of them. Parameters named by `freeze` stay frozen.
     """
     layers = model.config.num_hidden_layers
     if isinstance(decay, bool) or not isinstance(decay, (int, float)) or not 0 < decay <= 1:
-        raise TrainingError(f"the decay from layer to layer must be above 0 and at most 1, got {decay!r}")
+        raise TrainingError(f"decay must be above 0 and at most 1, got {decay!r}")
     if isinstance(head_factor, bool) or not isinstance(head_factor, (int, float)) or not head_factor >= 0:
         raise TrainingError(f"head_factor must be a number of at least 0, got {head_factor!r}")
     if unfrozen_layers is not None and (isinstance(unfrozen_layers, bool) or not unfrozen_layers >= 0):
@@ -55,15 +53,15 @@ def layer_rates(
 
 
 def _level(name: str, layers: int) -> int:
-    """0 for the embeddings, 1 to L for the layers, more for the head; the last norm belongs to the top layer."""
-    place, _, rest = name.partition(".")
-    if place == "layers":
+    """0 for the embeddings, 1 to L for the layers, L + 1 for the head; the final norm belongs to the top layer."""
+    module, _, rest = name.partition(".")
+    if module == "layers":
         return 1 + int(rest.partition(".")[0])
-    return {"embeddings": 0, "final_norm": layers}.get(place, layers + 1)
+    return {"embeddings": 0, "final_norm": layers}.get(module, layers + 1)
 
 
 def _frozen_levels(freeze: int | str, layers: int) -> int:
-    """How many levels from the bottom stand still."""
+    """The number of frozen levels from the bottom."""
     named = {"embeddings": 1, "encoder": layers + 1}
     if isinstance(freeze, str) and freeze in named:
         return named[freeze]

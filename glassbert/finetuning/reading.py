@@ -1,7 +1,6 @@
-"""From the user's files to examples: which head fits, which columns are read, what is held out.
+"""Reads the user's files: chooses the head and the columns, and splits off held-out examples.
 
-Everything that is wrong with the data is said here, before anything is trained, with the row or the column and what to
-do about it.
+All checks of the data happen here, before training. Errors name the row or column and the remedy.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.finetuning.card import CLASS_HEADS, KIND_OF_HEAD, TaskCard, head_of
+from glassbert.finetuning.card import CLASS_HEADS, KIND_OF_HEAD, TaskCard, head_of, kind_of_prediction
 from glassbert.finetuning.examples import truth_of
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.finetuning.spans import true_answers
@@ -29,7 +28,7 @@ LABELLED = (*CLASS_HEADS, "multilabel", "token")
 
 @dataclass(frozen=True)
 class TaskExamples:
-    """What a fine-tuning learns from and is measured by. `notes` say what was decided without asking."""
+    """Training and held-out examples with their card. `notes` list the automatic choices."""
 
     card: TaskCard
     train: TaskData
@@ -39,32 +38,29 @@ class TaskExamples:
 
 
 def read_examples(settings: FineTuningSettings) -> TaskExamples:
-    """Read, recognise, hold out, check."""
+    """Read the files, recognise the kind of target, split off held-out examples, and check everything."""
     task = ready_task(settings.task) if settings.task else None
     if task is not None and task.head == "series":
-        raise InputError(
-            f"{task.name} is a time series, which has a command of its own: "
-            f"glassbert forecast --series {settings.data}/{task.train}"
-        )
+        raise InputError(f"{task.name} is a time series; use: glassbert forecast --series {settings.data}/{task.train}")
     train_file, dev_file, options = _files(settings, task)
     notes: list[str] = []
-    head = settings.head or (head_of(task.head) if task is not None else None)
+    head = kind_of_prediction(settings.head) or (head_of(task.head) if task is not None else None)
     columns = {**_columns(settings, task), **options}
     if head == "span":
         columns = _span_columns(train_file, columns)
     elif task is None:
-        columns = _usual_columns(train_file, columns, settings, notes)
-    columns = _for_head(columns, head)
+        columns = _default_columns(train_file, columns, settings, notes)
+    columns = _with_target_kind(columns, head)
     train = TaskData.of(train_file, **columns)
     notes += train.notes
     if train.template is not None:
         columns["template"] = train.template
     dev = TaskData.of(dev_file, **columns) if dev_file is not None else None
     if head is None:
-        assert train.recognised is not None
-        head = head_of(train.recognised.kind)
-        notes.append(f"The head is {head}, since {train.recognised.reason}; --head says otherwise.")
-    _check_texts(train, "learn from")
+        assert train.inferred is not None
+        head = head_of(train.inferred.kind)
+        notes.append(f"The head is {head}, because {train.inferred.reason}; --head overrides this.")
+    _check_texts(train, "train on")
     card = _card(settings, task, head, train, columns)
     _check_targets(card, train)
     if dev is None or settings.folds is not None:
@@ -72,9 +68,9 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
             train, dev = train_dev_split(train, settings.held_out, settings.seed)
         else:
             train, dev = folds(train, settings.folds, settings.seed)[settings.fold or 0]
-        notes.append(f"{len(dev):,} of {len(train) + len(dev):,} examples are held out to measure with.")
-    _check_texts(dev, "measure with")
-    _check_measurable(card, dev)
+        notes.append(f"{len(dev):,} of {len(train) + len(dev):,} examples are held out for evaluation.")
+    _check_texts(dev, "evaluate on")
+    _check_held_out(card, dev)
     findings = check_data(train, dev)
     if settings.limit is not None and settings.limit < len(train):
         order = np.random.default_rng(settings.seed).permutation(len(train))[: settings.limit]
@@ -83,7 +79,7 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
 
 
 def _files(settings: FineTuningSettings, task: ReadyTask | None) -> tuple[Any, Any, dict[str, Any]]:
-    """Training file, dev file or None, and the options of their reader."""
+    """Training file, dev file or None, and the reader options."""
     if task is None:
         options: dict[str, Any] = {} if settings.format is None else {"format": settings.format}
         if settings.columns:
@@ -91,27 +87,27 @@ def _files(settings: FineTuningSettings, task: ReadyTask | None) -> tuple[Any, A
         return settings.train, settings.dev or None, options
     folder = Path(settings.data)
     if not (folder / task.train).exists():
-        raise InputError(f"{folder / task.train} is not there; say with --data where the files of the ready tasks lie")
+        raise InputError(f"{folder / task.train} does not exist; name the folder of the ready tasks with --data")
     options = {name: value for name, value in task.read.items() if name not in (*COLUMNS, "kind")}
     return folder / task.train, None if task.dev is None else folder / task.dev, options
 
 
 def _columns(settings: FineTuningSettings, task: ReadyTask | None) -> dict[str, Any]:
-    """What the user says about columns, over what the ready task says."""
-    said = {name: getattr(settings, name) for name in COLUMNS if getattr(settings, name)}
-    known = {name: value for name, value in task.read.items() if name in COLUMNS} if task is not None else {}
-    return {**known, **said}
+    """Column options of the ready task, overridden by the settings."""
+    given = {name: getattr(settings, name) for name in COLUMNS if getattr(settings, name)}
+    task_columns = {name: value for name, value in task.read.items() if name in COLUMNS} if task is not None else {}
+    return {**task_columns, **given}
 
 
-def _usual_columns(
+def _default_columns(
     file: Any, columns: dict[str, Any], settings: FineTuningSettings, notes: list[str]
 ) -> dict[str, Any]:
-    """Words of CoNLL files, and rows of a table without a text as sentences, where nobody says otherwise."""
+    """Default columns: the words of CoNLL files, a text column, or a template if the table has no text column."""
     reader = {name: value for name, value in columns.items() if name not in COLUMNS}
     table = read_table(file, **reader)
     if settings.target is None and not (settings.head == "embedding" and settings.pair):
         listed = ", ".join(map(repr, table.columns))
-        raise InputError(f"{file}: say with --target which column holds the answer; its columns are {listed}")
+        raise InputError(f"{file}: name the target column with --target; the columns are {listed}")
     for name in ("text", "pair", "words", "target"):
         if columns.get(name):
             table.column(columns[name])
@@ -121,32 +117,34 @@ def _usual_columns(
         try:
             notes.append(f"The text is in the column {text_column(table, settings.target)!r}.")
         except InputError:
-            notes.append("No column is a text by itself, so a row becomes a sentence; --text names a column instead.")
+            notes.append("No column contains text, so each row becomes a sentence; --text names a column instead.")
             return {**columns, "template": "auto"}
     return columns
 
 
 def _span_columns(file: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    """Questions, texts and answers under their usual names, where nobody says otherwise."""
+    """Default columns of span tasks: question, context and answers."""
     reader = {name: value for name, value in columns.items() if name not in COLUMNS}
     table = read_table(file, **reader)
-    usual = next((name for name in ANSWERS if name in table.columns), ANSWERS[-1])
-    named = {"text": QUESTION, "pair": CONTEXT, "target": usual, **columns}
+    answer_column = next((name for name in ANSWERS if name in table.columns), ANSWERS[-1])
+    named = {"text": QUESTION, "pair": CONTEXT, "target": answer_column, **columns}
     for name in ("text", "pair", "target"):
         table.column(named[name])
     return named
 
 
-def _for_head(columns: dict[str, Any], head: str | None) -> dict[str, Any]:
-    """The kind of target that the head learns; answers of a span are read by `spans.py`."""
+def _with_target_kind(columns: dict[str, Any], head: str | None) -> dict[str, Any]:
+    """Add the kind of target of the head. The answers of spans are read by `spans.py`."""
     if head == "span":
         return {name: value for name, value in columns.items() if name != "target"}
     if head == "token" and not columns.get("words"):
-        raise InputError("a token head tags words: say with --words which column holds them, a list in every row")
+        raise InputError(
+            "a token head needs words: name the column with --words; it holds a list of words in every row"
+        )
     if head == "embedding" and not columns.get("pair"):
-        raise InputError("an embedding head learns from pairs of texts: say with --pair where the second text is")
+        raise InputError("an embedding head needs pairs of texts: name the column of the second text with --pair")
     if head not in (None, "token") and columns.get("words"):
-        raise InputError(f"the head {head} answers about whole texts; --words belongs to the head token")
+        raise InputError(f"the {head} head works on whole texts; --words is only for the token head")
     if columns.get("target") is None or head in (None, "token"):
         return columns
     return {**columns, "kind": KIND_OF_HEAD.get(head, head)}
@@ -184,7 +182,7 @@ def _card(
         words=train.names.get("words"),
         target=target,
         template=train.template,
-        separator=columns.get("separator") or (train.recognised.separator if train.recognised else None),
+        separator=columns.get("separator") or (train.inferred.separator if train.inferred else None),
         label_prefix=columns.get("label_prefix", ""),
         reading=reading,
         labels=labels,
@@ -205,18 +203,18 @@ def _span_target(train: TaskData, settings: FineTuningSettings) -> str:
 
 def _check_texts(data: TaskData, what: str) -> None:
     if not len(data):
-        raise InputError(f"{data.source} holds no example to {what}")
+        raise InputError(f"{data.source} has no example to {what}")
     if not any(text.strip() for text in data.texts):
-        raise InputError(f"{data.source}: every text is empty; was the right column chosen with --text?")
+        raise InputError(f"{data.source}: every text is empty; check the column given with --text")
 
 
 def _check_targets(card: TaskCard, train: TaskData) -> None:
-    """Refuse what cannot be learned."""
+    """Raise if all targets are equal."""
     if card.head in LABELLED and len(card.labels) < 2:
-        only = card.labels[0] if card.labels else "none"
+        label = card.labels[0] if card.labels else "none"
         raise InputError(
-            f"{train.source}: all {len(train):,} examples have the label {only!r}, so there is nothing to tell "
-            "apart; add examples of another label, or choose another --target"
+            f"{train.source}: all {len(train):,} examples have the label {label!r}, so there is nothing to learn; "
+            "add examples of another label, or choose another --target"
         )
     if card.head in ("regression", "embedding") and train.targets is not None:
         values = train.encoded().values
@@ -224,13 +222,13 @@ def _check_targets(card: TaskCard, train: TaskData) -> None:
             raise InputError(f"{train.source}: every target is {values[0]:g}, so there is nothing to learn")
 
 
-def _check_measurable(card: TaskCard, dev: TaskData) -> None:
-    """Refuse answers that training never showed, or that no score can be computed from."""
+def _check_held_out(card: TaskCard, dev: TaskData) -> None:
+    """Raise if a held-out label is not in training, or if the main metric is undefined."""
     truth = truth_of(dev, card)
     if truth is None and card.target is not None:
-        raise InputError(f"{dev.source} has no column {card.target!r} with the answers")
+        raise InputError(f"{dev.source} has no target column {card.target!r}")
     if card.head == "binary" and len(np.unique(truth)) < 2 and card.metric in ("auc", "f1"):
         raise InputError(
-            f"{dev.source}: all {len(dev):,} examples to measure with have the label {card.labels[int(truth[0])]!r}, "
-            f"so {card.metric} cannot be computed; hold out others, or choose --metric accuracy"
+            f"{dev.source}: all {len(dev):,} held-out examples have the label {card.labels[int(truth[0])]!r}, "
+            f"so {card.metric} cannot be computed; hold out other examples, or choose --metric accuracy"
         )

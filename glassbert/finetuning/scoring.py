@@ -1,10 +1,10 @@
-"""What a model says about examples, and how good that is.
+"""Outputs of a model on examples, and their scores.
 
     outputs = score_examples(model, examples)
-    scores = judge(outputs, examples.truth, card)
+    scores = compute_scores(outputs, examples.truth, card)
 
-Nothing is kept for backward, dropout is off, and rows of like length are computed together. Logits of the windows of
-one text are averaged; a word that stands in several windows takes the one in which it is farthest from an edge.
+Forward only, without dropout, in batches of rows of similar length. The logits of the windows of one text are averaged.
+A word in several windows uses the window in which it is farthest from an edge.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.finetuning.answers import choices, probabilities
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import Examples
+from glassbert.finetuning.outcome import choices, probabilities
 from glassbert.finetuning.rows import Progress
 from glassbert.metrics import METRICS, Scores, get_metric, tune_thresholds
 from glassbert.metrics.inputs import as_weights, check_lengths
 from glassbert.models.model import Model
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 BATCH_TOKENS = 8_192
-COMPILED_MULTIPLE = 16  # lengths on an engine that compiles: fewer lengths, fewer compilations
-# What is measured for a head, besides the card's own metric.
-MEASURED: dict[str, tuple[str, ...]] = {
+COMPILED_MULTIPLE = 16  # row lengths on an engine that compiles: fewer lengths, fewer compilations
+# The metrics of each head, besides `card.metric`.
+HEAD_METRICS: dict[str, tuple[str, ...]] = {
     "binary": ("accuracy", "auc", "f1", "average_precision", "matthews", "log_loss", "brier", "ece"),
     "multiclass": ("accuracy", "macro_f1", "log_loss", "ece"),
     "ordinal": ("quadratic_kappa", "mae", "accuracy", "log_loss"),
@@ -38,14 +38,14 @@ MEASURED: dict[str, tuple[str, ...]] = {
     "span": ("exact_match", "answer_f1"),
     "embedding": ("spearman", "pearson"),
 }
-SPANS = ("span_f1", "span_precision", "span_recall")  # of tags that mark spans
+SPAN_METRICS = ("span_f1", "span_precision", "span_recall")  # for BIO tags
 
 
 def score_examples(
     model: Model, examples: Examples, *, batch_tokens: int = BATCH_TOKENS, progress: Progress | None = None
 ) -> Any:
-    """Raw outputs for every example, of the shapes that `glassbert.finetuning.answers` lists."""
-    rows = output_rows(model, examples, batch_tokens=batch_tokens, progress=progress)
+    """Raw outputs for every example, of the shapes in the table of `glassbert.finetuning.outcome`."""
+    rows = row_outputs(model, examples, batch_tokens=batch_tokens, progress=progress)
     head = examples.card.head
     if head == "token":
         assert examples.pieces is not None
@@ -64,31 +64,31 @@ def score_examples(
     return means[:, 0] if head in ("binary", "regression") else means
 
 
-def output_rows(
+def row_outputs(
     model: Model, examples: Any, *, batch_tokens: int = BATCH_TOKENS, progress: Progress | None = None
 ) -> list[np.ndarray]:
-    """The head's output for every row, float64, without its padding. `examples` has `lengths`, `group` and `inputs`."""
+    """The output of the head for every row, float64, without padding. `examples` has `lengths`, `group`, `inputs`."""
     lengths = examples.lengths
     rows: list[Any] = [None] * (len(lengths) * examples.group)
     multiple = COMPILED_MULTIPLE if model.engine.compiles else 1
     multiple = min(multiple, model.config.max_position_embeddings)
     done = 0
-    with quietly(model):
-        for units in batches_in_order(lengths, batch_tokens // examples.group):
+    with evaluation_mode(model):
+        for units in batches_longest_first(lengths, batch_tokens // examples.group):
             batch = {name: values for name, values in examples.inputs(units, multiple).items() if name != "labels"}
             output = model.engine.to_numpy(model.predict(**batch)).astype(np.float64)
             members = (units[:, None] * examples.group + np.arange(examples.group)).reshape(-1)
             real = batch["attention_mask"].sum(1)
-            for place, row in enumerate(members.tolist()):
-                rows[row] = _without_padding(output[place], int(real[place]), examples.card.head)
+            for index, row in enumerate(members.tolist()):
+                rows[row] = _without_padding(output[index], int(real[index]), examples.card.head)
             done += len(units)
             if progress is not None:
                 progress(done, len(lengths))
     return rows
 
 
-def batches_in_order(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
-    """All units, the longest first, in batches whose rows times their longest stay within the budget."""
+def batches_longest_first(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
+    """All units, the longest first, in batches whose padded size is at most `batch_tokens`."""
     order, batches, begin = np.argsort(-lengths, kind="stable"), [], 0
     while begin < len(order):
         end = begin + max(1, batch_tokens // int(lengths[order[begin]]))
@@ -109,30 +109,30 @@ def _best_spans(examples: Examples, rows: list[np.ndarray]) -> list[Any]:
     return [examples.spans.best(rows, i, range(edges[i], edges[i + 1])) for i in range(len(examples))]
 
 
-# ---- judging ----------------------------------------------------------------------------------------------------
+# ---- scores ----------------------------------------------------------------------------------------------------
 
 
-def judge(outputs: Any, truth: Any, card: TaskCard, *, resamples: int = 0, seed: int = 0) -> Scores:
-    """Every metric that fits the head, the card's own first; with `resamples` each has a bootstrap interval.
+def compute_scores(outputs: Any, truth: Any, card: TaskCard, *, resamples: int = 0, seed: int = 0) -> Scores:
+    """All metrics of the head, `card.metric` first; with `resamples` each has a bootstrap interval.
 
-    Labels of a multilabel card without thresholds are counted from thresholds of their own, tuned on the other half of
-    the examples: tuned on the examples they are judged by, they would look better than they are.
+    If a multilabel card has no thresholds, they are tuned on the other half of the examples: tuned on the same examples
+    they would look better than they are.
     """
     if truth is None:
-        return judge_without_truth(outputs, card, resamples=resamples, seed=seed)
-    columns = Columns(outputs, truth, card)
-    names = dict.fromkeys((card.metric, *MEASURED[card.head], *(SPANS if marks_spans(card) else ())))
+        return retrieval_scores(outputs, card, resamples=resamples, seed=seed)
+    columns = MetricInputs(outputs, truth, card)
+    names = dict.fromkeys((card.metric, *HEAD_METRICS[card.head], *(SPAN_METRICS if marks_spans(card) else ())))
     scores = Scores()
     for name in names:
-        function, *pair = columns.compared(name)
+        function, *pair = columns.for_metric(name)
         scores.add(name, function, *pair, resamples=resamples, seed=seed)
     return scores
 
 
-def judge_without_truth(outputs: Any, card: TaskCard, *, resamples: int = 0, seed: int = 0) -> Scores:
-    """Pairs without scores: how often is a text's partner the nearest of all partners?"""
+def retrieval_scores(outputs: Any, card: TaskCard, *, resamples: int = 0, seed: int = 0) -> Scores:
+    """For pairs without scores: the share of texts whose partner is the nearest of all partners."""
     if not card.embeds_pairs:
-        raise InputError("there are no targets to judge the answers by; say which column holds them")
+        raise InputError("there are no targets to score the predictions with; name their column with --target")
     vectors = np.asarray(outputs, np.float64)
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
     nearest = (vectors[:, 0] @ vectors[:, 1].T).argmax(1)
@@ -144,7 +144,7 @@ def judge_without_truth(outputs: Any, card: TaskCard, *, resamples: int = 0, see
 
 
 def marks_spans(card: TaskCard) -> bool:
-    """Whether the labels are those of spans: O, B-PER, I-PER, ..."""
+    """Whether the labels are BIO-style tags: O, B-PER, I-PER, ..."""
     return (
         card.head == "token"
         and "O" in card.labels
@@ -152,8 +152,8 @@ def marks_spans(card: TaskCard) -> bool:
     )
 
 
-class Columns:
-    """Truth and answers in the form that each kind of metric compares."""
+class MetricInputs:
+    """Truth and predictions in the form that each kind of metric takes."""
 
     def __init__(self, outputs: Any, truth: Any, card: TaskCard):
         self.outputs, self.truth, self.card = outputs, truth, card
@@ -161,27 +161,27 @@ class Columns:
         if card.head == "multilabel":
             self.truth = np.asarray(truth).astype(np.int64)
             if card.thresholds is None:
-                self.chosen = cross_fitted(self.truth, probabilities(outputs, card))
+                self.chosen = cross_fitted_labels(self.truth, probabilities(outputs, card))
 
-    def compared(self, name: str) -> tuple[Callable[..., Any], Any, Any]:
+    def for_metric(self, name: str) -> tuple[Callable[..., Any], Any, Any]:
         metric, card = get_metric(name), self.card
         if metric.takes == "tags":
             return metric.function, self._tags(self.truth), self._tags(self.chosen)
         if metric.takes == "probabilities":
-            found = probabilities(self.outputs, card)
-            if found is None or card.head == "token":
-                raise InputError(f"{name} needs probabilities of whole texts, which the head {card.head} does not give")
-            return metric.function, self.truth, found
+            probs = probabilities(self.outputs, card)
+            if probs is None or card.head == "token":
+                raise InputError(f"{name} needs probabilities of whole texts, which the {card.head} head does not have")
+            return metric.function, self.truth, probs
         if card.head == "token":
-            return partial(_over_words, metric.function), self.truth, self.chosen
+            return partial(_word_metric, metric.function), self.truth, self.chosen
         return metric.function, self.truth, self.chosen
 
     def _tags(self, sentences: Any) -> list[list[str]]:
         return [[self.card.labels[int(tag)] for tag in tags] for tags in sentences]
 
 
-def cross_fitted(truth: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Labels [N, L]: every second example by thresholds that the others gave, and the other way round."""
+def cross_fitted_labels(truth: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Labels [N, L] of even rows with thresholds tuned on odd rows, and the reverse."""
     chosen = np.zeros(truth.shape, np.int64)
     for half in (slice(0, None, 2), slice(1, None, 2)):
         others = slice(1 - half.start, None, 2)
@@ -190,10 +190,10 @@ def cross_fitted(truth: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return chosen
 
 
-def _over_words(metric: Callable[..., Any], truth: Any, predicted: Any, weights: Any = None) -> Any:
-    """A metric over all words of all sentences; weights are those of sentences, which a resample draws whole."""
+def _word_metric(metric: Callable[..., Any], truth: Any, predicted: Any, weights: Any = None) -> Any:
+    """A metric over the words of all sentences. `weights` are per sentence: resamples draw whole sentences."""
     check_lengths(truth=truth, predicted=predicted)
-    if metric is METRICS["accuracy"].function:  # by sentence first: a resample then costs a sentence, not its words
+    if metric is METRICS["accuracy"].function:  # counted by sentence first, which makes resamples fast
         counts = np.array([len(tags) for tags in truth], np.float64)
         right = np.array([(np.asarray(a) == np.asarray(b)).sum() for a, b in zip(truth, predicted, strict=True)])
         weights = as_weights(weights, len(counts))

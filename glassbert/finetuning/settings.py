@@ -1,10 +1,10 @@
-"""Everything that can be chosen about a fine-tuning, in one frozen dataclass.
+"""`FineTuningSettings`: all settings of a fine-tuning run.
 
     FineTuningSettings(model="runs/mini", task="sst2", data="data")
     FineTuningSettings(model="mini", train="reviews.csv", text="review", target="stars")
 
-What is None is chosen from the model and the data when the run begins (`glassbert.finetuning.choosing`), and said. The
-flags of `glassbert finetune` are made from these fields, and a run keeps them in its settings.json.
+A None is replaced by a default from the model and the data when the run starts (`glassbert.finetuning.preparing`).
+The flags of `glassbert finetune` are generated from these fields. A run stores them in settings.json.
 """
 
 from __future__ import annotations
@@ -17,17 +17,21 @@ from glassbert.errors import TrainingError
 from glassbert.finetuning.card import HEADS
 from glassbert.metrics import METRICS
 from glassbert.models.config import CHOICES
-from glassbert.training.settings import ENGINES, LEARNING_RATES, PRECISIONS, SCHEDULES
+from glassbert.models.heads import HEADS as MODEL_HEADS
+from glassbert.training.optimizers import OPTIMIZERS
+from glassbert.training.settings import ENGINES, PRECISIONS, SCHEDULES
 from glassbert.training.settings_base import (
     Check,
     Settings,
     about,
     check_fields,
+    document,
     is_between,
     is_flag,
     is_integer,
     is_number,
     is_text,
+    one_in,
     one_of,
 )
 
@@ -36,81 +40,93 @@ FREEZABLE = ("none", "embeddings", "encoder")
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuningSettings(Settings):
-    """The settings of a fine-tuning. Lengths are in tokens, shares between 0 and 1."""
+    """The settings of a fine-tuning run. Lengths are in tokens, shares between 0 and 1."""
 
     model: str = about(
         "",
-        "What to begin with: a run, a saved model, a Hugging Face folder or hub id; or mini, larger, bert-base, ... "
-        "for weights from scratch.",
+        "The model to fine-tune: a run, a saved model, a Hugging Face folder or hub id; or mini, larger, bert-base, "
+        "... for random weights.",
         "Model",
     )
-    tokenizer: str = about("", "A tokenizer folder, where the model brings none.", "Model")
-    head: str | None = about(None, f"What is answered: {', '.join(HEADS)}. Without it: by the target.", "Model")
-    pooling: str | None = about(None, "One vector of a text: cls, mean, max or attention.", "Model")
-    dropout: float | None = about(None, "One rate for every dropout; without it as in pretraining.", "Model")
-    low_rank: int | None = about(None, "LoRA: train matrices of this rank beside frozen weights.", "Model")
-    low_rank_alpha: float | None = about(None, "LoRA: how much they count; twice the rank unless said.", "Model")
+    tokenizer: str = about("", "A tokenizer folder, if the model has none.", "Model")
+    head: str | None = about(None, f"The kind of prediction: {', '.join(HEADS)}. Default: from the target.", "Model")
+    pooling: str | None = about(None, "Pooling of the token vectors: cls, mean, max or attention.", "Model")
+    dropout: float | None = about(None, "Rate of all dropouts. Default: as in pretraining.", "Model")
+    low_rank: int | None = about(None, "LoRA: the rank of the trained matrices; the other weights are frozen.", "Model")
+    low_rank_alpha: float | None = about(None, "LoRA: the scaling alpha. Default: twice the rank.", "Model")
     low_rank_targets: tuple[str, ...] = about(
-        ("query", "value"), "LoRA: which matrices (repeat it): query, key, value, output, up, down.", "Model"
+        ("query", "value"),
+        "LoRA: the adapted matrices (repeat the flag): query, key, value, output, up, down.",
+        "Model",
     )
 
-    task: str = about("", "A ready task: sst2, stsb, wnut17, titanic, ...; its files lie below --data.", "Examples")
+    task: str = about("", "A ready task: sst2, stsb, wnut17, titanic, ...; its files are in --data.", "Examples")
     data: str = about("data", "The folder with the files of the ready tasks.", "Examples")
-    train: str = about("", "A file to learn from: CSV, TSV, JSON lines, Parquet, CoNLL.", "Examples")
-    dev: str = about("", "A file to measure with. Without it a part of the training file is held out.", "Examples")
-    text: str | None = about(None, "The column with the text (for a span: the question).", "Examples")
-    pair: str | None = about(None, "The column with the second text (for a span: the text searched).", "Examples")
-    words: str | None = about(None, "The column with the words, for tags; 'words' in CoNLL files.", "Examples")
-    target: str | None = about(None, "The column with the answer.", "Examples")
-    template: str | None = about(None, "Make a text of a table row: auto, or 'a {sex} of {age}'.", "Examples")
-    separator: str | None = about(None, "What separates several labels in one cell.", "Examples")
-    label_prefix: str = about("", "What to take off every label, as '__label__'.", "Examples")
-    format: str | None = about(None, "The format of the files, where their names do not tell.", "Examples")
-    columns: tuple[str, ...] = about((), "Names of the columns of files without a header (repeat it).", "Examples")
-    drop_missing: bool = about(False, "Leave out rows without a target instead of refusing them.", "Examples")
-    held_out: float = about(0.1, "The share held out where there is no dev file.", "Examples")
-    folds: int | None = about(None, "Cross-validation: so many parts, each of them held out once.", "Examples")
-    fold: int | None = about(None, "Of a cross-validation only this part, counted from 0.", "Examples")
-    limit: int | None = about(None, "Learn from so many examples at most, drawn at random.", "Examples")
-    max_length: int | None = about(None, "Tokens a row; longer texts are cut into windows that overlap.", "Examples")
-    stride: int | None = about(None, "Tokens from one window to the next; half a window unless said.", "Examples")
-    max_windows: int = about(16, "Windows of one text at most (tags and spans: all).", "Examples")
+    train: str = about("", "The training file: CSV, TSV, JSON lines, Parquet or CoNLL.", "Examples")
+    dev: str = about("", "The evaluation file. Default: a part of the training file is held out.", "Examples")
+    text: str | None = about(None, "The text column (for spans: the question).", "Examples")
+    pair: str | None = about(None, "The column of the second text (for spans: the context).", "Examples")
+    words: str | None = about(None, "The column of the words, for token tasks; 'words' in CoNLL files.", "Examples")
+    target: str | None = about(None, "The target column.", "Examples")
+    template: str | None = about(None, "Turn table rows into texts: auto, or 'a {sex} of {age}'.", "Examples")
+    separator: str | None = about(None, "The separator between several labels in one cell.", "Examples")
+    label_prefix: str = about("", "A prefix to remove from every label, such as '__label__'.", "Examples")
+    format: str | None = about(None, "The format of the files, if their extension does not show it.", "Examples")
+    columns: tuple[str, ...] = about((), "Column names for files without a header (repeat the flag).", "Examples")
+    drop_missing: bool = about(False, "Skip rows without a target instead of raising an error.", "Examples")
+    held_out: float = about(0.1, "The share of held-out examples, if there is no dev file.", "Examples")
+    folds: int | None = about(None, "Cross-validation: the number of folds.", "Examples")
+    fold: int | None = about(None, "Cross-validation: run only this fold, counted from 0.", "Examples")
+    limit: int | None = about(None, "The maximum number of training examples, drawn at random.", "Examples")
+    max_length: int | None = about(None, "Tokens per row; longer texts are split into overlapping windows.", "Examples")
+    stride: int | None = about(None, "Tokens from one window to the next. Default: half a window.", "Examples")
+    max_windows: int = about(16, "The maximum number of windows per text (token and span tasks: all).", "Examples")
 
-    epochs: int | None = about(None, "How often all examples are seen.", "Learning")
-    metric: str | None = about(None, "What decides which epoch is the best.", "Learning")
-    patience: int | None = about(None, "Stop after so many evaluations without a gain; 0: never.", "Learning")
-    evaluations: int = about(1, "Evaluations in every epoch.", "Learning")
-    seeds: int = about(1, "How many times to fine-tune, each with other random numbers.", "Learning")
-    seed: int = about(0, "The first of these seeds.", "Learning")
+    epochs: int | None = about(None, "Passes over all examples. Default: by their number.", "Learning")
+    metric: str | None = about(None, "The metric that selects the best epoch.", "Learning")
+    patience: int | None = about(None, "Stop after this many evaluations without improvement; 0: never.", "Learning")
+    evaluations: int = about(1, "Evaluations per epoch.", "Learning")
+    seeds: int = about(1, "The number of seeds to train.", "Learning")
+    seed: int = about(0, "The first seed.", "Learning")
     optimizer: str = about("adamw", "adamw, lion, sophia, muon or sgd.", "Learning")
-    learning_rate: float | None = about(None, "The highest learning rate; without it by the model's size.", "Learning")
-    layer_decay: float | None = about(None, "Each layer below learns slower by this factor, as 0.9.", "Learning")
-    head_factor: float | None = about(None, "The new head learns faster by this factor.", "Learning")
-    freeze: str = about("none", "What stands still: none, embeddings, encoder, or a number of layers.", "Learning")
-    unfreeze_every: int | None = about(
-        None, "Gradual unfreezing: the head first, then a layer more every so many epochs, from the top.", "Learning"
+    learning_rate: float | None = about(None, "The peak learning rate. Default: by the size of the model.", "Learning")
+    layer_decay: float | None = about(
+        None, "Factor on the learning rate from each layer to the one below, such as 0.9.", "Learning"
     )
-    weight_decay: float = about(0.01, "Decoupled decay of weights; norms and biases have none.", "Learning")
-    clip: float | None = about(1.0, "Gradients of a larger norm are scaled down to it; 0 turns it off.", "Learning")
+    head_factor: float | None = about(None, "Factor on the learning rate of the head.", "Learning")
+    freeze: str = about(
+        "none", "Frozen parameters: none, embeddings, encoder, or a number of lowest layers.", "Learning"
+    )
+    unfreeze_every: int | None = about(
+        None,
+        "Gradual unfreezing: start with the head, and unfreeze one more layer from the top every N epochs.",
+        "Learning",
+    )
+    weight_decay: float = about(0.01, "Decoupled weight decay, except for norms and biases.", "Learning")
+    clip: float | None = about(1.0, "The maximum gradient norm; 0: no clipping.", "Learning")
     schedule: str = about("linear", "constant, linear, cosine, inverse-root or wsd.", "Learning")
-    warmup: float = about(0.1, "The share of the run in which the learning rate rises.", "Learning")
-    batch: int = about(32, "Examples of a batch.", "Learning")
-    batch_tokens: int = about(8_192, "Tokens of a batch at most: long texts make smaller ones.", "Learning")
-    physical_batch: int | None = about(None, "Rows computed at a time; their gradients add up.", "Learning")
-    class_weights: str = about("none", "balanced: rare labels count more, by how rare they are.", "Learning")
-    label_smoothing: float | None = about(None, "The share of every answer spread over all labels.", "Learning")
-    focal_gamma: float | None = about(None, "How little counts what is known already; 2 is usual.", "Learning")
+    warmup: float = about(0.1, "The share of the run with rising learning rate.", "Learning")
+    batch: int = about(32, "Examples per batch.", "Learning")
+    batch_tokens: int = about(
+        8_192, "The maximum number of tokens per batch; long texts make smaller batches.", "Learning"
+    )
+    physical_batch: int | None = about(None, "Rows computed at a time; gradients are accumulated.", "Learning")
+    class_weights: str = about("none", "balanced: weight labels by their inverse frequency.", "Learning")
+    label_smoothing: float | None = about(None, "The probability mass spread over all labels.", "Learning")
+    focal_gamma: float | None = about(None, "The gamma of the focal loss; 2 is common.", "Learning")
     embedding_loss: str | None = about(None, "cosine (pairs with scores) or contrastive (without).", "Learning")
-    ema: float | None = about(None, "Keep a moving average of the weights with this decay, and save it.", "Learning")
+    ema: float | None = about(
+        None, "Decay of a moving average of the weights, which is evaluated and saved.", "Learning"
+    )
 
-    baseline: bool = about(True, "Fit a simple model on the same examples, to compare.", "End")
+    baseline: bool = about(True, "Fit a simple model on the same examples for comparison.", "End")
     report: bool = about(True, "Write report.html.", "End")
-    resamples: int = about(1_000, "Resamples of the bootstrap intervals.", "End")
+    resamples: int = about(1_000, "The number of bootstrap resamples for intervals.", "End")
 
     engine: str = about("auto", "auto, numpy or mlx.", "Machine")
     precision: str = about("float32", "float32; bfloat16 on MLX; float64 on NumPy.", "Machine")
-    threads: int | None = about(None, "Threads of the NumPy engine; without it every core.", "Machine")
-    gradient_checkpointing: bool = about(False, "Less memory for a third more time.", "Machine")
+    threads: int | None = about(None, "Threads of the NumPy engine. Default: all cores.", "Machine")
+    gradient_checkpointing: bool = about(False, "Use less memory and a third more time.", "Machine")
 
     def __post_init__(self) -> None:
         for name in ("columns", "low_rank_targets"):
@@ -119,29 +135,34 @@ class FineTuningSettings(Settings):
         object.__setattr__(self, "freeze", str(self.freeze))
         check_fields(self, CHECKS, OPTIONAL)
         if not self.model:
-            raise TrainingError("say with --model what to begin with: a run, a saved model, a hub id, or mini")
+            raise TrainingError("--model is missing: give a run, a saved model, a hub id, or a preset such as mini")
         if bool(self.task) == bool(self.train):
             raise TrainingError(
-                "say what to learn: a ready task with --task, or a file with --train"
+                "no training data: give a ready task with --task, or a file with --train"
                 if not self.task
-                else f"--task {self.task} brings its own files; leave --train out, or --task"
+                else f"--task {self.task} has its own files; remove --train or --task"
             )
         if self.fold is not None and (self.folds is None or self.fold >= self.folds):
-            raise TrainingError(f"fold {self.fold} is one of how many? Say --folds, a number above it")
+            raise TrainingError(f"--fold {self.fold} needs --folds with a larger number")
         if self.folds is not None and self.dev:
-            raise TrainingError("folds are parts of the training file, each held out once; leave --dev out")
+            raise TrainingError("--folds splits the training file; remove --dev")
         if self.clip == 0:
             object.__setattr__(self, "clip", None)
         if self.label_smoothing and self.focal_gamma:
-            raise TrainingError("label_smoothing and focal_gamma work against each other; choose one of them")
+            raise TrainingError("label_smoothing and focal_gamma cannot be combined; choose one of them")
         if self.physical_batch is not None and self.physical_batch > self.batch:
             raise TrainingError(
                 f"physical_batch {self.physical_batch} is larger than the batch of {self.batch} examples"
             )
 
 
-def _freezes(value: Any) -> bool:
+def _is_freezable(value: Any) -> bool:
     return value in FREEZABLE or str(value).isdigit()
+
+
+def is_head(value: Any) -> bool:
+    """A kind of prediction, or a head of an extension that names the kind it makes (`Head.task`)."""
+    return value in HEADS or (value in MODEL_HEADS and bool(MODEL_HEADS[value].task))
 
 
 CHECKS: dict[str, Check] = {
@@ -164,16 +185,16 @@ CHECKS: dict[str, Check] = {
         ("learning_rate", "low_rank_alpha", "head_factor"), (is_between(0, math.inf), "a number above 0")
     ),
     **dict.fromkeys(("weight_decay", "clip", "focal_gamma"), (lambda v: is_number(v) and v >= 0, "at least 0")),
-    "layer_decay": (lambda value: is_number(value) and 0 < value <= 1, "in (0, 1], as 0.9"),
+    "layer_decay": (lambda value: is_number(value) and 0 < value <= 1, "in (0, 1], such as 0.9"),
     "held_out": (is_between(0, 1), "between 0 and 1"),
-    "ema": (is_between(0, 1), "between 0 and 1, like 0.999"),
-    "head": one_of(*HEADS),
+    "ema": (is_between(0, 1), "between 0 and 1, such as 0.999"),
+    "head": (is_head, f"one of {', '.join(HEADS)}, or a head of your own with a task"),
     "pooling": one_of(*CHOICES["classifier_pooling"]),
     "metric": one_of(*METRICS),
-    "freeze": (_freezes, f"one of {', '.join(FREEZABLE)}, or how many layers"),
+    "freeze": (_is_freezable, f"one of {', '.join(FREEZABLE)}, or a number of layers"),
     "class_weights": one_of("none", "balanced"),
     "embedding_loss": one_of("cosine", "contrastive"),
-    "optimizer": one_of(*LEARNING_RATES),
+    "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),
     "engine": one_of(*ENGINES),
     "precision": one_of(*PRECISIONS),
@@ -183,3 +204,5 @@ CHECKS: dict[str, Check] = {
     ),
 }  # fmt: skip
 OPTIONAL = {name for name, f in FineTuningSettings.fields().items() if "None" in str(f.type)}
+
+document(FineTuningSettings, FineTuningSettings)

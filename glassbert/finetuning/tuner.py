@@ -1,61 +1,157 @@
-"""One fine-tuning with one seed: epochs over the examples, the best of them kept, and able to go on after any stop.
+"""`FineTuner`: fine-tuning with one seed. It trains for epochs, keeps the best weights and resumes from checkpoints.
 
     tuner = FineTuner(model, examples, measure, settings, folder, metric=get_metric("accuracy"), log=log)
-    tuned = tuner.tune()
+    result = tuner.tune()
 
-The tuner does not care what it trains: `examples` gives a dict of inputs for the units of a batch, `measure` gives the
-scores of the model as it is now. Where a run stands is a few numbers and the arrays of model and optimizer; batches,
-dropout and learning rates follow from them, so that a run which was killed ends with the same weights, bit by bit.
+The tuner works with any model: `examples` gives the inputs of a batch as a dict, `measure` computes the scores of the
+current model. A checkpoint holds a few counters and the arrays of model and optimizer. Batches, dropout and learning
+rates are functions of these, so a resumed run ends with bit-identical weights.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import TrainingError
-from glassbert.finetuning.batches import epoch_batches
 from glassbert.finetuning.display import TuningStatus
 from glassbert.finetuning.rates import layer_rates
 from glassbert.finetuning.scoring import COMPILED_MULTIPLE
 from glassbert.finetuning.settings import FineTuningSettings
-from glassbert.finetuning.tuner_state import Learnable, ParameterFile, SeedFolder, Tuned, TuningState
 from glassbert.metrics import Metric, Scores
 from glassbert.models.model import Model
+from glassbert.text.buckets import batches_by_length
+from glassbert.training.budget import Allowance, Clock, Interval
 from glassbert.training.checkpointing import prune, read_checkpoint, write_checkpoint
-from glassbert.training.clock import Allowance, Clock, Pace
-from glassbert.training.diagnose import explain_bad_step
 from glassbert.training.display import Display, NoDisplay
 from glassbert.training.ema import EMA
 from glassbert.training.log import NoLog, RunLog
 from glassbert.training.optimizers import make_optimizer
+from glassbert.training.optimizers.base import check_fit
+from glassbert.training.run_folder import RunFolder
 from glassbert.training.schedules import make_schedule
 from glassbert.training.step import TrainingStep
+from glassbert.training.step_results import explain_bad_step
 
-LINES = 200  # of the log, for the steps of one seed
+WEIGHTS = "weights.safetensors"
+LOG_LINES = 200  # log lines for the training steps of one seed
 SMOOTHING = 0.97
-BAD_IN_A_ROW = 10
-SAVING_SHARE = 0.03  # of the time that checkpoints between evaluations may take
+MAX_SKIPPED_IN_A_ROW = 10
+SAVING_SHARE = 0.03  # share of the time that checkpoints between evaluations may take
+
+
+class TrainingExamples(Protocol):
+    """Training examples: units with a length. `inputs` returns a batch of units as a dict of arrays."""
+
+    @property
+    def lengths(self) -> np.ndarray: ...
+
+    @property
+    def group(self) -> int: ...
+
+    def inputs(self, units: np.ndarray, multiple: int = 1) -> dict[str, np.ndarray]: ...
+
+
+@dataclass
+class TuningState:
+    """Counters of the training of one seed, stored in every checkpoint."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0  # index of the next batch in this epoch
+    examples: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    best_step: int | None = None
+    best_epoch: float = 0.0
+    evaluations: int = 0
+    evaluations_without_gain: int = 0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    stopped: str = ""  # "finished" or "early"; empty during training
+    log_position: int = 0
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TuningState:
+        try:
+            return cls(**{f.name: values[f.name] for f in dataclasses.fields(cls)})
+        except (KeyError, TypeError) as error:
+            raise TrainingError(f"the state of the checkpoint is incomplete: {error}") from error
+
+
+class TuningResult(NamedTuple):
+    """Result of one seed. `stopped` is "finished", "early" or "interrupted"."""
+
+    stopped: str
+    best: float | None
+    epoch: float  # of the best weights
+    epochs: float  # trained
+    steps: int
+    examples: int
+    seconds: float
+
+
+class SeedFolder(RunFolder):
+    """The folder of a run, with the checkpoints of one seed in RUN/seed-N."""
+
+    def __init__(self, path: str | Path, seed: int = 0):
+        super().__init__(path)
+        self.checkpoints = self.path / f"seed-{seed}"
+
+
+class ParameterFile:
+    """Saves and loads the parameters of any model under their GlassBERT names."""
+
+    def __init__(self, model: Model):
+        self.model = model
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        to_numpy = self.model.engine.to_numpy
+        arrays = {name: np.ascontiguousarray(to_numpy(array)) for name, array in self.model.parameters.items()}
+        save_file(arrays, folder / WEIGHTS)
+
+    def load_checkpoint(self, folder: Path) -> None:
+        arrays = load_file(folder / WEIGHTS)
+        wanted = {name: tuple(array.shape) for name, array in self.model.parameters.items()}
+        check_fit("the checkpoint", wanted, arrays)
+        for name in wanted:
+            self.model.parameters[name] = self.model.engine.array(arrays[name])
+
+
+def epoch_batches(
+    lengths: np.ndarray, *, batch: int, batch_tokens: int, group: int = 1, seed: int = 0, epoch: int = 0
+) -> list[np.ndarray]:
+    """The units of every batch in an epoch: a pure function of (lengths, seed, epoch), so that runs can be resumed.
+
+    `lengths` are those of units with `group` rows each. Units of similar length share a batch of at most `batch` units
+    and at most `batch_tokens` tokens including padding.
+    """
+    budget = max(batch_tokens // group, int(lengths.max(initial=1)))
+    return batches_by_length(lengths, budget, batch, seed, epoch)
 
 
 class FineTuner:
-    """Trains `model`, which afterwards has the weights of its best evaluation.
+    """Trains `model`. Afterwards the model has the weights of its best evaluation.
 
-    measure     scores of the model now; the one that `metric` names decides
-    settings    with learning_rate and epochs chosen
-    folder      where checkpoints go
-    asked_to_stop   looked at between two steps; where it says yes, the state is saved and `tune` returns
+    measure      returns the scores of the current model; the score named by `metric` selects the best weights
+    settings     with learning_rate and epochs set
+    folder       for checkpoints
+    should_stop  called after every step; if it returns True, the state is saved and `tune` returns
     """
 
     def __init__(
         self,
         model: Model,
-        examples: Learnable,
+        examples: TrainingExamples,
         measure: Callable[[Model], Scores],
         settings: FineTuningSettings,
         folder: SeedFolder,
@@ -65,17 +161,17 @@ class FineTuner:
         log: RunLog | None = None,
         display: Display | None = None,
         status: TuningStatus | None = None,
-        asked_to_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], bool] = lambda: False,
     ):
         if settings.learning_rate is None or settings.epochs is None:
-            raise TrainingError("a tuner needs to be told learning_rate and epochs; `finetune` chooses them")
+            raise TrainingError("FineTuner needs learning_rate and epochs in its settings; `finetune` sets defaults")
         self.model, self.examples, self.measure, self.settings = model, examples, measure, settings
         self.folder, self.metric, self.seed = folder, metric, seed
         self.rate, self.epochs = settings.learning_rate, settings.epochs
         self.log, self.display = log or NoLog(), display or NoDisplay()
         self.status = status or TuningStatus()
         self.status.metric, self.status.epochs, self.status.seed = metric.name, self.epochs, seed
-        self.asked_to_stop = asked_to_stop
+        self.should_stop = should_stop
         self.lengths = examples.lengths
         self.multiple = min(COMPILED_MULTIPLE if model.engine.compiles else 1, model.config.max_position_embeddings)
         self.optimizer = make_optimizer(
@@ -86,40 +182,41 @@ class FineTuner:
             clip=settings.clip,
         )
         self.schedule = make_schedule(settings.schedule, warmup=settings.warmup)
-        self.average = EMA(model, settings.ema) if settings.ema is not None else None
+        self.ema = EMA(model, settings.ema) if settings.ema is not None else None
         rows = settings.physical_batch
-        self.step = TrainingStep(model, self.optimizer, physical_batch=rows and rows * examples.group, ema=self.average)
+        self.step = TrainingStep(model, self.optimizer, physical_batch=rows and rows * examples.group, ema=self.ema)
         self.state = TuningState()
-        self.evaluating = Pace(None, self.epochs * settings.evaluations)
-        self.writing = Pace(None, LINES)
-        self.drawing, self.saving = Allowance(0.01, least=0.2), Allowance(SAVING_SHARE, least=20.0)
+        self.evaluation_interval = Interval(None, self.epochs * settings.evaluations)
+        self.log_interval = Interval(None, LOG_LINES)
+        self.display_allowance, self.save_allowance = Allowance(0.01, least=0.2), Allowance(SAVING_SHARE, least=20.0)
         self.clock = Clock()
         self._batches: list[np.ndarray] = []
         self._losses: list[float] = []
-        self._began = (0.0, 0)  # seconds and examples at the beginning of this sitting
+        self._session_start = (0.0, 0)  # seconds and examples at the start or resume
 
-    # ---- the loop ---------------------------------------------------------------------------------------------------
+    # ---- training loop ----------------------------------------------------------------------------------------------
 
-    def tune(self) -> Tuned:
-        """Train until the last epoch, until nothing gets better, or until somebody asks to stop."""
+    def tune(self) -> TuningResult:
+        """Train until the last epoch, until patience runs out, or until `should_stop` returns True."""
         self._resume()
         self.model.set_training(True)
         self.model.set_checkpointing(self.settings.gradient_checkpointing)
-        self._began = (self.clock.elapsed, self.state.examples)
+        self._session_start = (self.clock.elapsed, self.state.examples)
         interrupted = False
         if not self.state.stopped:
-            self._open_epoch()
+            self._start_epoch()
         while not self.state.stopped and not interrupted:
             self.one_step()
-            interrupted = not self.state.stopped and self.asked_to_stop()
+            interrupted = not self.state.stopped and self.should_stop()
         if interrupted:
             self.save()
-            return self._tuned("interrupted")
-        self._take_best()
+            return self._result("interrupted")
+        self._restore_best()
         self.model.set_training(False)
-        return self._tuned(self.state.stopped)
+        return self._result(self.state.stopped)
 
     def one_step(self) -> None:
+        """Train on one batch; evaluate, start the next epoch and save a checkpoint if due."""
         state, before = self.state, self.progress
         units = self._batches[state.batch]
         batch: dict[str, Any] = self.examples.inputs(units, self.multiple)
@@ -129,16 +226,16 @@ class FineTuner:
         state.step += 1
         state.batch += 1
         state.examples += len(units)
-        self._note(float(result.loss), float(result.gradient_norm), batch, before, after)
-        if self.evaluating.due(state.step, before, after):
+        self._log_step(float(result.loss), float(result.gradient_norm), batch, before, after)
+        if self.evaluation_interval.due(state.step, before, after):
             self.evaluate()
         if state.batch == len(self._batches) and not state.stopped:
             state.epoch, state.batch = state.epoch + 1, 0
             state.stopped = "finished" if state.epoch == self.epochs else ""
             if not state.stopped:
-                self._open_epoch()
-        if self.evaluating.due(state.step, before, after) or self.saving.permits(self.clock.elapsed):
-            with self.saving.spending(self.clock):
+                self._start_epoch()
+        if self.evaluation_interval.due(state.step, before, after) or self.save_allowance.permits(self.clock.elapsed):
+            with self.save_allowance.spending(self.clock):
                 self.save()
 
     @property
@@ -148,8 +245,8 @@ class FineTuner:
     def _progress_at(self, batch: int) -> float:
         return min(1.0, (self.state.epoch + batch / max(1, len(self._batches))) / self.epochs)
 
-    def _open_epoch(self) -> None:
-        """The batches of this epoch, and who learns in it."""
+    def _start_epoch(self) -> None:
+        """Compute the batches and the learning rate factors of this epoch."""
         settings = self.settings
         self._batches = epoch_batches(
             self.lengths,
@@ -159,9 +256,9 @@ class FineTuner:
             seed=self.seed,
             epoch=self.state.epoch,
         )
-        self.optimizer.rates = self._rates()
+        self.optimizer.rates = self._rate_factors()
 
-    def _rates(self) -> dict[str, float] | None:
+    def _rate_factors(self) -> dict[str, float] | None:
         settings = self.settings
         chosen = (settings.layer_decay or 1.0, settings.head_factor or 1.0, settings.freeze, settings.unfreeze_every)
         if chosen == (1.0, 1.0, "none", None):
@@ -176,56 +273,57 @@ class FineTuner:
             unfrozen_layers=unfrozen,
         )
 
-    def _note(self, loss: float, norm: float, batch: dict[str, Any], before: float, after: float) -> None:
-        """Log and show a step; stop where gradients are not finite again and again."""
+    def _log_step(self, loss: float, norm: float, batch: dict[str, Any], before: float, after: float) -> None:
+        """Log and display a step. Raises after `MAX_SKIPPED_IN_A_ROW` steps with non-finite gradients."""
         state, status = self.state, self.status
         status.step, status.progress, status.seconds = state.step, after, self.clock.elapsed
         status.learning_rate = self.optimizer.learning_rate
         if math.isfinite(loss) and math.isfinite(norm):
             state.skipped_in_a_row = 0
-            status.note_loss(loss, SMOOTHING)
+            status.update_loss(loss, SMOOTHING)
             self._losses.append(loss)
         else:
-            self._note_bad_step(loss, norm, batch)
-        if status.seconds - self._began[0] > 0.5:  # before that a speed would be a guess
-            self._speed(after)
-        if self._losses and self.writing.due(state.step, before, after):
+            self._skip_bad_step(batch)
+        if status.seconds - self._session_start[0] > 0.5:  # a shorter measurement is too noisy
+            self._update_speed(after)
+        if self._losses and self.log_interval.due(state.step, before, after):
             mean = float(np.mean(self._losses))
             self._losses.clear()
             status.curve.append(mean)
             self._write("train", loss=mean, learning_rate=status.learning_rate, examples=state.examples)
-        if self.drawing.permits(status.seconds):
-            with self.drawing.spending(self.clock):
+        if self.display_allowance.permits(status.seconds):
+            with self.display_allowance.spending(self.clock):
                 self.display.update(status)
 
-    def _speed(self, progress: float) -> None:
-        """Examples a second of this sitting, and how long the rest will take."""
+    def _update_speed(self, progress: float) -> None:
+        """Update examples per second since this start or resume, and the remaining time."""
         state, status = self.state, self.status
-        seconds = max(status.seconds - self._began[0], 1e-9)
-        status.examples_per_second = (state.examples - self._began[1]) / seconds
+        seconds = max(status.seconds - self._session_start[0], 1e-9)
+        status.examples_per_second = (state.examples - self._session_start[1]) / seconds
         total = state.examples / progress
         status.left = (total - state.examples) / max(status.examples_per_second, 1e-9)
 
-    def _note_bad_step(self, loss: float, norm: float, batch: dict[str, Any]) -> None:
+    def _skip_bad_step(self, batch: dict[str, Any]) -> None:
+        """Count a step that `TrainingStep` skipped, and explain the first one."""
         state = self.state
         state.skipped += 1
         state.skipped_in_a_row += 1
         self.status.skipped = state.skipped
         if state.skipped == 1:
             why = explain_bad_step(self.model, batch)
-            self.display.say(f"Step {state.step:,} was skipped, for it was not finite: {why}.")
-        if state.skipped_in_a_row >= BAD_IN_A_ROW:
+            self.display.say(f"Step {state.step:,} was skipped because its loss or gradient is not finite: {why}.")
+        if state.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise TrainingError(
-                f"{state.skipped_in_a_row} steps in a row had no finite gradient, so the run stops. Usually the "
-                f"learning rate is too high ({self.rate:g}): begin anew with a lower --learning-rate"
+                f"{state.skipped_in_a_row} steps in a row had no finite gradient. The learning rate "
+                f"({self.rate:g}) is probably too high: start a new run with a lower --learning-rate"
             )
 
-    # ---- now and then -----------------------------------------------------------------------------------------------
+    # ---- evaluation and checkpoints --------------------------------------------------------------------------------
 
     def evaluate(self) -> None:
-        """Measure the model (the moving average, where there is one) and remember whether it is the best so far."""
+        """Score the model (its moving average, if there is one) and record whether it is the best so far."""
         state = self.state
-        with self._averaged():
+        with self._ema_weights():
             scores = self.measure(self.model)
         value = scores[self.metric.name].value
         epoch = self._progress_at(state.batch) * self.epochs
@@ -240,42 +338,42 @@ class FineTuner:
         if value is not None:
             self.status.scores.append(value)
         self.status.best = state.best
-        self._speed(epoch / self.epochs)
+        self._update_speed(epoch / self.epochs)
         self._write("evaluation", epoch=epoch, scores={name: score.value for name, score in scores.items()})
         self.display.update(self.status, last=True)
 
-    def _averaged(self) -> Any:
-        return nullcontext() if self.average is None else self.average.swapped(self.model)
+    def _ema_weights(self) -> Any:
+        return nullcontext() if self.ema is None else self.ema.swapped(self.model)
 
-    def _take_best(self) -> None:
-        """The weights of the best evaluation become the model's own."""
+    def _restore_best(self) -> None:
+        """Load the weights of the best evaluation into the model."""
         if self.state.best_step is not None and self.state.best_step != self.state.step:
             self._load(self.state.best_step)
-        if self.average is not None:
-            self.model.parameters = self.average.parameters
+        if self.ema is not None:
+            self.model.parameters = self.ema.parameters
 
     def save(self) -> None:
-        """Write a checkpoint of this moment, unless the last step went wrong."""
+        """Write a checkpoint, unless the last step was skipped."""
         if self.state.skipped_in_a_row:
             return
         self.state.seconds = self.clock.elapsed
-        self.state.log_position = self.log.settle()
+        self.state.log_position = self.log.sync()
         arrays = {f"optimizer/{name}": array for name, array in self.optimizer.state_arrays().items()}
-        if self.average is not None:
-            arrays |= self.average.state_arrays()
+        if self.ema is not None:
+            arrays |= self.ema.state_arrays()
         numbers = {"counters": dict(self.optimizer.state_numbers), "dropout_seed": self.model.dropout_seed}
         content = {**dataclasses.asdict(self.state), "machinery": numbers}
         write_checkpoint(self.folder, self.state.step, ParameterFile(self.model), arrays, content)
         prune(self.folder, 1, self.state.best_step)
 
     def _resume(self) -> None:
-        """Go on from the last checkpoint, if there is one."""
+        """Load the last checkpoint, if there is one."""
         steps = self.folder.steps()
         if steps:
             saved = self._load(steps[-1])
             self.state = TuningState.from_dict(saved)
             self.status.best, self.status.step = self.state.best, self.state.step
-            self.display.say(f"Going on from step {steps[-1]:,}.")
+            self.display.say(f"Resuming from step {steps[-1]:,}.")
         self.clock = Clock(self.state.seconds)
 
     def _load(self, step: int) -> dict[str, Any]:
@@ -284,14 +382,16 @@ class FineTuner:
         self.optimizer.load_state_arrays(own)
         self.optimizer.load_state_numbers(saved.state["machinery"]["counters"])
         self.model.dropout_seed = int(saved.state["machinery"]["dropout_seed"])
-        if self.average is not None:
-            self.average.load_state_arrays({k: a for k, a in saved.arrays.items() if k.startswith("ema/")})
+        if self.ema is not None:
+            self.ema.load_state_arrays({k: a for k, a in saved.arrays.items() if k.startswith("ema/")})
         return saved.state
 
     def _write(self, kind: str, **values: Any) -> None:
         self.log.write(kind, self.state.step, self.clock.elapsed, seed=self.seed, progress=self.progress, **values)
 
-    def _tuned(self, stopped: str) -> Tuned:
+    def _result(self, stopped: str) -> TuningResult:
         state = self.state
         epochs = state.epoch + state.batch / max(1, len(self._batches)) if self._batches else float(state.epoch)
-        return Tuned(stopped, state.best, state.best_epoch, epochs, state.step, state.examples, self.clock.elapsed)
+        return TuningResult(
+            stopped, state.best, state.best_epoch, epochs, state.step, state.examples, self.clock.elapsed
+        )

@@ -1,54 +1,51 @@
-"""Insight: what happens inside a model, as plain arrays first and as pictures of them.
+"""Insight: internals of a model as NumPy arrays, and as pictures.
 
-    from glassbert.insight import explain, head_habits, head_kinds, open_model, read_rows
+    from glassbert.insight import explain, head_kinds, head_statistics, open_model, read_rows
 
-    opened = open_model("runs/mini")
-    found = explain(opened, "Paris is the [MASK] of France.")        # answers, saliency, layers, heads
-    habits = head_habits(opened.model, read_rows(opened, texts))     # [layers, heads] each
-    head_kinds(habits)
+    loaded = open_model("runs/mini")
+    found = explain(loaded, "Paris is the [MASK] of France.")              # answers, saliency, layers, heads
+    statistics = head_statistics(loaded.model, read_rows(loaded, texts))   # [layers, heads] each
+    head_kinds(statistics)
 
-| file | question |
+| module | content |
 |---|---|
-| attention | where do heads look, how widely, how far; what kind of head is it? |
-| syntax | which relations of a CoNLL-U file do heads know, against a fixed distance? |
-| pruning | what does the loss say when heads fall silent? |
-| saliency, lens, prediction | why this answer? |
-| states, geometry | what do representations look like, which layers are alike? |
-| flow, evolution | how did gradients flow and weights grow? |
-| registry, views, pictures | all of it as pictures; `@insight` adds your own |
+| inputs | models with their tokenizers, texts as batches |
+| attention | attention maps, entropy, distance, statistics and kinds of heads |
+| syntax | heads that follow dependency relations, against a fixed distance |
+| pruning | the loss without heads |
+| saliency, aims, answers, prediction | attributions and explanations of one prediction |
+| states, geometry | hidden states, logit lens, layer similarity, PCA, isotropy, intrinsic dimension |
+| dynamics | gradient norms, the log of a run, change of weights over a run |
+| pictures, views | the registry of insights (`@insight`) and the built-in ones |
 """
 
 from glassbert.insight.aims import Aim
 from glassbert.insight.attention import (
-    HeadHabits,
+    HeadStatistics,
     attention_distance,
     attention_entropy,
     attention_maps,
-    head_habits,
     head_kinds,
+    head_statistics,
 )
-from glassbert.insight.evolution import Evolution, evolution, weight_change
-from glassbert.insight.flow import Flow, LoggedFlow, gradient_flow, logged_flow
+from glassbert.insight.dynamics import Evolution, Flow, LoggedFlow, evolution, gradient_flow, logged_flow, weight_change
 from glassbert.insight.geometry import anisotropy, intrinsic_dimension, isotropy, principal_components, umap_points
-from glassbert.insight.lens import logit_lens
-from glassbert.insight.opening import Opened, open_model, untrained
-from glassbert.insight.pictures import draw_pictures
+from glassbert.insight.inputs import LoadedModel, masked_batches, open_model, read_rows, read_texts, untrained
+from glassbert.insight.pictures import Scene, View, draw_pictures, get_insights, insight
 from glassbert.insight.prediction import Prediction, explain
 from glassbert.insight.prediction_page import prediction_page
 from glassbert.insight.pruning import head_importance, remove_greedily, without_heads
-from glassbert.insight.reading import masked_batches, read_rows, read_texts
-from glassbert.insight.registry import Scene, View, get_insights, insight
 from glassbert.insight.saliency import baseline_ids, gradient_x_input, integrated_gradients
-from glassbert.insight.states import hidden_states, layer_similarity, tagged_states, word_states
+from glassbert.insight.states import hidden_states, layer_similarity, logit_lens, tagged_states, word_states
 from glassbert.insight.syntax import Syntax, syntactic_heads
 
 __all__ = [
     "Aim",
     "Evolution",
     "Flow",
-    "HeadHabits",
+    "HeadStatistics",
+    "LoadedModel",
     "LoggedFlow",
-    "Opened",
     "Prediction",
     "Scene",
     "Syntax",
@@ -64,9 +61,9 @@ __all__ = [
     "get_insights",
     "gradient_flow",
     "gradient_x_input",
-    "head_habits",
     "head_importance",
     "head_kinds",
+    "head_statistics",
     "hidden_states",
     "insight",
     "integrated_gradients",

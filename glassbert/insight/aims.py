@@ -1,42 +1,42 @@
-"""What is explained: the score of one answer, and its gradient where the head begins to compute.
+"""The score of one answer of a model, and its gradient at the hidden states.
 
-    a masked word      log P(word)                     of the vocabulary at one place
+    a masked word      log P(word)                     at one position
     a class            log P(class)
-    a yes or a no      log P(answer)                   of one label
+    a binary label     log P(yes) or log P(no)
     a rank             log P(rank)
     a number           the number itself, in the units of the labels
 
-Scores are in nats, so that what words add to a score can be read as factors of a probability.
+Scores are in nats: a difference of scores is the logarithm of a ratio of probabilities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import Gradients
+from glassbert.arrays import Array, Gradients
 from glassbert.errors import InputError
 from glassbert.layers.scope import Cache, Scope
+from glassbert.models.encoder import Batch
 from glassbert.models.heads.head import HeadPart
 from glassbert.models.heads.losses import LossOptions
 from glassbert.models.model import Model
+from glassbert.models.passes import part_scope
 from glassbert.ops.losses import sigmoid, softplus
 
 
 @dataclass(frozen=True)
 class Aim:
-    """One answer of one head. `place` is the token it is given at, None where the head answers about the whole text.
+    """The answer to explain. `position` is that of the masked word; None for answers about the whole text.
 
-    `target` is a word, a class, a rank or a label; `yes` says which way a yes-or-no label was answered. Outputs are
-    divided by `temperature` before they become probabilities.
+    `target` is the index of a word, class, rank or label; `yes` is the answer for a binary label. Outputs are divided
+    by `temperature` before the probabilities are computed.
     """
 
     target: int
-    place: int | None = None
+    position: int | None = None
     yes: bool = True
     temperature: float = 1.0
 
@@ -60,10 +60,10 @@ def _label(z: np.ndarray, aim: Aim, options: LossOptions) -> Scored:
 
 
 def _rank(z: np.ndarray, aim: Aim, options: LossOptions) -> Scored:
-    """log P(rank) = Σ_{k < rank} log σ(z_k) + log(1 - σ(z_rank)); nobody passes beyond the last rank."""
+    """log P(rank) = Σ_{k < rank} log σ(z_k) + log(1 - σ(z_rank)), without the last term for the last rank."""
     step = np.arange(z.shape[1])
-    asked, passed = step <= aim.target, (step < aim.target).astype(z.dtype)
-    return (asked * (passed * z - softplus(z))).sum(-1), asked * (passed - sigmoid(z))
+    used, passed = step <= aim.target, (step < aim.target).astype(z.dtype)
+    return (used * (passed * z - softplus(z))).sum(-1), used * (passed - sigmoid(z))
 
 
 def _number(z: np.ndarray, aim: Aim, options: LossOptions) -> Scored:
@@ -82,38 +82,43 @@ SCORES: dict[str, Callable[[np.ndarray, Aim, LossOptions], Scored]] = {
 }
 
 
-def answering_head(model: Model) -> HeadPart:
-    """The part of the model's head whose answers can be explained, or an error that says what can be done instead."""
+def explained_head(model: Model) -> HeadPart:
+    """The part of the model's head whose answers can be explained; raises `InputError` if there is none."""
     parts = {} if model.head is None else model.head.parts
     for kind in ("mlm", "sequence"):
         if kind in parts:
             return parts[kind]
-    what = "no head" if model.head is None else f"a {model.head.kind} head"
+    found = "no head" if model.head is None else f"a {model.head.kind} head"
     raise InputError(
-        f"this model has {what}, so there is no masked word and no class to explain; its attention, geometry and "
-        f"gradients can be seen all the same: glassbert inspect RUN --pictures DIR"
+        f"this model has {found}, so there is no masked word and no class to explain; for its attention, geometry and "
+        f"gradients use: glassbert inspect RUN --pictures DIR"
     )
 
 
 class Scorer:
-    """From hidden states [B, T, H] of one text to the scores of an aim, and back."""
+    """Computes the scores of an aim from hidden states [B, T, H], and their gradient."""
 
     def __init__(self, model: Model, aim: Aim):
         self.model, self.aim = model, aim
-        self.part = answering_head(model)
+        self.part = explained_head(model)
         self.cache = Cache()
 
     def outputs(self, hidden: Array) -> np.ndarray:
         """The head's raw outputs at the aim, [B, outputs] float64."""
-        at = self.part.scope(Scope(self._parameters, self.cache).inside("head"))
         rows = None
-        if self.aim.place is not None:
+        if self.aim.position is not None:
             batch, length = hidden.shape[:2]
-            rows = self.model.engine.integers(np.arange(batch) * length + self.aim.place)
-        return self._float64(self.part.head.forward(hidden, None, at, None, rows))
+            rows = self.model.engine.integers(np.arange(batch) * length + self.aim.position)
+        no_padding = Batch(self.model.engine.integers(np.arange(hidden.shape[1])[None]))
+        return self._float64(self.part.head.forward(hidden, no_padding, self._scope(), rows))
+
+    def _scope(self, gradients: Gradients | None = None) -> Scope:
+        model = self.model
+        scope = Scope(model.engine.ops, model.computing(model.parameters), self.cache, gradients, prefix="head.")
+        return part_scope(self.part, scope)
 
     def score(self, hidden: Array) -> np.ndarray:
-        """[B] float64; what `gradient` needs is kept."""
+        """The scores [B] float64. Saves what `gradient` needs."""
         head, temperature = self.part.head, self.aim.temperature
         outputs = self.outputs(hidden) / temperature
         scores, slope = SCORES[head.loss_name](outputs, self.aim, head.loss_options)
@@ -121,26 +126,21 @@ class Scorer:
         return scores
 
     def gradient(self, shape: tuple[int, ...]) -> Array:
-        """Of the sum of the last scores, at the hidden states of this shape."""
-        at = self.part.scope(Scope(self._parameters, self.cache, Unkept()).inside("head"))
+        """The gradient of the sum of the last scores at the hidden states of this shape."""
         doutput = self.model.engine.array(self._slope)
-        return self.part.head.backward(doutput, at).reshape(shape)
-
-    @property
-    def _parameters(self) -> Any:
-        return self.model.computing(self.model.parameters)
+        return self.part.head.backward(doutput, self._scope(NoGradients())).reshape(shape)
 
     def _float64(self, array: Array) -> np.ndarray:
         return np.asarray(self.model.engine.to_numpy(array), np.float64)
 
 
-class Unkept(Gradients):
-    """For a backward pass on the way to the inputs: of no parameter is the gradient wanted, but the way goes on."""
+class NoGradients(Gradients):
+    """Ignores all gradients of parameters, for a backward pass to the embeddings."""
 
     def __init__(self) -> None:
         super().__init__({})
 
-    def wants(self, name: str) -> bool:
+    def needs(self, name: str) -> bool:
         return name == "embeddings.token"
 
     def add(self, name: str, value: Array | None) -> None:

@@ -1,4 +1,4 @@
-"""Pictures of attention: maps by layer and head, habits of heads, relations they know, and what their loss costs."""
+"""Figures of attention: maps by layer and head, head statistics, syntactic relations, and head importance."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassbert.insight.attention import HeadHabits
+from glassbert.insight.attention import HeadStatistics
 from glassbert.insight.pruning import HeadImportance, Removal
 from glassbert.insight.syntax import Syntax
 from glassbert.reports import figures
-from glassbert.reports.axes import plain
+from glassbert.reports.drawing import LIGHT, escape_math
 from glassbert.reports.figures import Series
-from glassbert.reports.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_LAYERS, MOST_HEADS = 4, 4
-GAP = 0.55  # between two models, in maps
-NUMBERS_UP_TO = 6  # heads and layers: beyond, a picture has no room for them
+MAX_LAYERS, MAX_HEADS = 4, 4
+GAP = 0.55  # between two models, in widths of a map
+MAX_NUMBERED = 6  # layers and heads: larger tables show colours only
 
 
 def maps_figure(maps: Mapping[str, np.ndarray], tokens: Mapping[str, Sequence[str]]) -> Figure:
-    """Maps [layers, heads, T, T] of one sentence, by model: a block of layers x heads for each, side by side.
+    """Maps [layers, heads, T, T] of one sentence: a grid of layers x heads for each model, side by side.
 
-    Of larger models four layers and four heads are shown, spread evenly.
+    For larger models four evenly spaced layers and heads are shown.
     """
-    shown = {name: (spread(len(one), MOST_LAYERS), spread(one.shape[1], MOST_HEADS)) for name, one in maps.items()}
+    shown = {
+        name: (evenly_spaced(len(one), MAX_LAYERS), evenly_spaced(one.shape[1], MAX_HEADS))
+        for name, one in maps.items()
+    }
     rows = max(len(layers) for layers, _ in shown.values())
     ratios = [ratio for _, heads in shown.values() for ratio in (*[1.0] * len(heads), GAP)][:-1]
     figure, axes = figures.grid(
@@ -40,13 +42,13 @@ def maps_figure(maps: Mapping[str, np.ndarray], tokens: Mapping[str, Sequence[st
     left = 0
     for name, (layers, heads) in shown.items():
         for row, layer in enumerate(layers):
-            for place, head in enumerate(heads):
-                _map(axes[row][left + place], maps[name][layer, head], f"{layer}.{head}")
-        words, corner = [plain(word) for word in tokens[name]], axes[len(layers) - 1][left]
+            for column, head in enumerate(heads):
+                _map(axes[row][left + column], maps[name][layer, head], f"{layer}.{head}")
+        words, corner = [escape_math(word) for word in tokens[name]], axes[len(layers) - 1][left]
         if len(words) <= 16:
             corner.set_xticks(range(len(words)), words, rotation=90, fontsize=6)
             corner.set_yticks(range(len(words)), words, fontsize=6)
-        title = axes[0][left].annotate(plain(name), (0, 1), xytext=(0, 18), xycoords="axes fraction", fontsize=11,
+        title = axes[0][left].annotate(escape_math(name), (0, 1), xytext=(0, 18), xycoords="axes fraction", fontsize=11,
                                        textcoords="offset points", fontweight="bold", color=LIGHT["ink"])  # fmt: skip
         title.set_in_layout(False)  # a long name must not push the maps apart
         left += len(heads) + 1
@@ -61,7 +63,7 @@ def _map(axes: Any, weights: np.ndarray, title: str) -> None:
     axes.set_title(title, fontsize=8.5, fontweight="normal", pad=3)
 
 
-HABITS = {
+COLUMNS = {
     "entropy": "entropy (1: even)",
     "distance": "distance (tokens)",
     "previous": "previous token",
@@ -70,45 +72,45 @@ HABITS = {
 }
 
 
-def habits_figure(habits: Mapping[str, HeadHabits]) -> Figure:
-    """A row for every model, a column for every habit; in each, layers x heads."""
-    figure, axes = figures.grid(len(habits), len(HABITS), 10, 0.5 + 2.0 * len(habits))
-    longest = max(float(one.distance.max()) for one in habits.values())
-    for row, (name, one) in enumerate(habits.items()):
-        for column, (habit, title) in enumerate(HABITS.items()):
-            values, here = getattr(one, habit), axes[row][column]
-            figures.heatmap(values, low=0, high=longest if habit == "distance" else 1, scale=False, axes=here)
+def statistics_figure(statistics: Mapping[str, HeadStatistics]) -> Figure:
+    """One row per model, one column per statistic; in each, layers x heads."""
+    figure, axes = figures.grid(len(statistics), len(COLUMNS), 10, 0.5 + 2.0 * len(statistics))
+    longest = max(float(one.distance.max()) for one in statistics.values())
+    for row, (name, one) in enumerate(statistics.items()):
+        for column, (field, title) in enumerate(COLUMNS.items()):
+            values, here = getattr(one, field), axes[row][column]
+            figures.heatmap(values, low=0, high=longest if field == "distance" else 1, scale=False, axes=here)
             here.set_title(title if row == 0 else "", fontsize=9)
-            _numbers(here, values, "{:.1f}" if habit == "distance" else "{:.2f}")
+            _numbers(here, values, "{:.1f}" if field == "distance" else "{:.2f}")
             here.set_xticks(range(0, values.shape[1], 1 + values.shape[1] // 9))
             here.set_yticks(range(0, len(values), 1 + len(values) // 9))
             if column == 0:
                 here.set_ylabel(f"{name}\nlayer", color=LIGHT["ink"])
-            if row == len(habits) - 1:
+            if row == len(statistics) - 1:
                 here.set_xlabel("head")
     return figure
 
 
 def _numbers(axes: Any, values: np.ndarray, form: str) -> None:
-    if max(values.shape) <= NUMBERS_UP_TO:
-        for place in np.ndindex(*values.shape):
-            text = form.format(values[place]).replace("-", "−")
-            axes.annotate(text, place[::-1], ha="center", va="center", fontsize=7.5, color=LIGHT["ink"])
+    if max(values.shape) <= MAX_NUMBERED:
+        for index in np.ndindex(*values.shape):
+            text = form.format(values[index]).replace("-", "−")
+            axes.annotate(text, index[::-1], ha="center", va="center", fontsize=7.5, color=LIGHT["ink"])
 
 
-def syntax_figure(found: Mapping[str, Syntax], most: int = 12) -> Figure:
-    """For the commonest relations the accuracy of the best head, and that of the best fixed offset as a line."""
-    figure, axes = figures.grid(1, len(found), 4.9 * len(found) + 0.3, 0.9 + 0.3 * most)
+def syntax_figure(found: Mapping[str, Syntax], limit: int = 12) -> Figure:
+    """Accuracy of the best head for the most frequent relations; the best fixed offset as a line."""
+    figure, axes = figures.grid(1, len(found), 4.9 * len(found) + 0.3, 0.9 + 0.3 * limit)
     for column, (name, syntax) in enumerate(found.items()):
-        here, relations = axes[0][column], syntax.relations[:most]
+        here, relations = axes[0][column], syntax.relations[:limit]
         labels = [f"{one.name}  {one.layer}.{one.head}" for one in relations]
-        inks = [0 if one.is_known else 4 for one in relations]
+        inks = [0 if one.is_significant else 4 for one in relations]
         figures.bars(
             labels, [one.accuracy for one in relations], series=inks, write=lambda x: "", title=name, axes=here
         )
-        for place, one in enumerate(relations):
-            here.vlines(one.baseline, place - 0.42, place + 0.42, color=LIGHT["ink"], linewidth=2)
-            here.annotate(f"{one.accuracy:.0%}", (max(one.accuracy, one.baseline), place), xytext=(5, 0),
+        for bar, one in enumerate(relations):
+            here.vlines(one.baseline, bar - 0.42, bar + 0.42, color=LIGHT["ink"], linewidth=2)
+            here.annotate(f"{one.accuracy:.0%}", (max(one.accuracy, one.baseline), bar), xytext=(5, 0),
                           textcoords="offset points", va="center", fontsize=8.5, color=LIGHT["ink"])  # fmt: skip
         here.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
         here.set_xlim(0, 1.1)
@@ -116,11 +118,11 @@ def syntax_figure(found: Mapping[str, Syntax], most: int = 12) -> Figure:
 
 
 def pruning_figure(importance: Mapping[str, HeadImportance], removal: Mapping[str, Removal]) -> Figure:
-    """By model the rise of the loss without each head, and below, the loss as ever more heads are removed."""
+    """Per model: above the rise of the loss without each head, below the loss against the number of removed heads."""
     figure, axes = figures.grid(2, len(importance), 4.6 * len(importance) + 0.4, 5.4)
     top = max(float(np.abs(one.rise).max()) for one in importance.values())
     every = np.concatenate([one.losses for one in removal.values()])
-    room = 0.05 * (every.max() - every.min())
+    margin = 0.05 * (every.max() - every.min())
     for column, (name, one) in enumerate(importance.items()):
         here = axes[0][column]
         figures.heatmap(one.rise, title=f"{name}: loss {one.loss:.2f}, rise without a head", scale=False, axes=here,
@@ -133,10 +135,10 @@ def pruning_figure(importance: Mapping[str, HeadImportance], removal: Mapping[st
             {"loss": Series(np.arange(len(losses)), losses)}, xlabel="heads removed, the cheapest first", ylabel="loss",
             axes=axes[1][column],
         )  # fmt: skip
-        axes[1][column].set_ylim(every.min() - room, every.max() + room)
+        axes[1][column].set_ylim(every.min() - margin, every.max() + margin)
     return figure
 
 
-def spread(count: int, most: int) -> list[int]:
-    """At most so many numbers below `count`, from the first to the last at even distances."""
-    return sorted({round(place) for place in np.linspace(0, count - 1, min(count, most))})
+def evenly_spaced(count: int, limit: int) -> list[int]:
+    """At most `limit` evenly spaced indices below `count`, the first and the last included."""
+    return sorted({round(index) for index in np.linspace(0, count - 1, min(count, limit))})

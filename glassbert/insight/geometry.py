@@ -1,9 +1,9 @@
-"""The shape of a cloud of representations, [N, width]: principal components, intrinsic dimension, isotropy.
+"""Geometry of a set of representations, [N, width]: principal components, intrinsic dimension, isotropy.
 
 PCA              X - mean = U S Vᵀ; points U S in the axes V; share of variance s² / Σ s²
 TwoNN            d from μ = r₂ / r₁ of every point: -log(1 - F(μ)) = d log μ    (Facco et al. 2017)
-anisotropy       the mean cosine of two different points: 0 in all directions alike, 1 in one
-isotropy         ((Σλ)² / Σλ² - 1) / (width - 1) of the variances λ along the axes: the IsoScore; 1 is a ball
+anisotropy       the mean cosine of two different points: 0 if directions are uniform, 1 if they are all equal
+isotropy         ((Σλ)² / Σλ² - 1) / (width - 1) of the variances λ along the axes (IsoScore); 1 is a ball
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.metrics import Undefined
 
-DISCARDED = 0.1  # of the points, those with the largest r₂ / r₁: there the line bends
-CHUNK = 512  # rows of a table of distances
+DISCARDED = 0.1  # of the points, those with the largest r₂ / r₁: the relation is not linear there
+CHUNK = 512  # rows of the distance table at a time
 
 
 @dataclass(frozen=True)
 class Components:
-    """Points in the axes of largest variance: points [N, k], axes [k, width], shares [k] of the whole variance."""
+    """Points on the axes of largest variance: points [N, k], axes [k, width], shares [k] of the total variance."""
 
     points: np.ndarray
     axes: np.ndarray
@@ -32,7 +32,7 @@ class Components:
 
 
 def principal_components(cloud: Any, count: int = 2) -> Components:
-    """By a singular value decomposition. Of each axis the largest entry is positive, so that pictures repeat."""
+    """PCA by singular value decomposition. The largest entry of each axis is positive, so results are repeatable."""
     x = _cloud(cloud)
     count = min(count, *x.shape)
     _, sizes, axes = np.linalg.svd(x - x.mean(0), full_matrices=False)
@@ -49,21 +49,18 @@ def umap_available() -> bool:
 
 
 def umap_points(cloud: Any, seed: int = 0) -> np.ndarray:
-    """[N, 2] by UMAP, which keeps neighbours together and distorts everything else; needs `umap-learn`."""
+    """[N, 2] by UMAP, which keeps neighbours together and distorts distances; needs `umap-learn`."""
     if not umap_available():
-        raise InputError("UMAP needs umap-learn: pip install umap-learn; principal components need nothing")
+        raise InputError("UMAP needs umap-learn: pip install umap-learn; principal components need no extra package")
     umap = import_module("umap")
     return np.asarray(umap.UMAP(n_components=2, random_state=seed, n_jobs=1).fit_transform(_cloud(cloud)), np.float64)
 
 
 def intrinsic_dimension(cloud: Any) -> float:
-    """TwoNN: how many directions a point can move in and still be among its neighbours.
-
-    It needs nothing but the distances to the two nearest neighbours. Copies of a point count once.
-    """
+    """TwoNN estimate from the distances to the two nearest neighbours. Copies of a point count once."""
     x = np.unique(_cloud(cloud), axis=0)
     if len(x) < 20:
-        raise Undefined(f"no intrinsic dimension: {len(x)} different points are too few, 20 are the least")
+        raise Undefined(f"no intrinsic dimension: {len(x)} different points are too few, at least 20 are needed")
     nearest = _two_nearest(x)
     steps = np.sort(np.log(nearest[:, 1] / nearest[:, 0]))
     count = len(steps)
@@ -71,7 +68,7 @@ def intrinsic_dimension(cloud: Any) -> float:
     above = -np.log1p(-np.arange(1, len(steps) + 1) / count)
     if not steps.any():
         raise Undefined("no intrinsic dimension: every point has its two nearest neighbours at the same distance")
-    return float((steps @ above) / (steps @ steps))  # the line through the origin
+    return float((steps @ above) / (steps @ steps))  # slope of the line through the origin
 
 
 def anisotropy(cloud: Any) -> float:
@@ -86,7 +83,7 @@ def anisotropy(cloud: Any) -> float:
 
 
 def isotropy(cloud: Any) -> float:
-    """1 where the variance is the same in every direction, 0 where it is all in one; the mean does not matter."""
+    """1 if the variance is the same in every direction, 0 if it is all in one; independent of the mean."""
     x = _cloud(cloud)
     width = x.shape[1]
     variances = np.linalg.svd(x - x.mean(0), compute_uv=False) ** 2
@@ -104,7 +101,7 @@ def _two_nearest(x: np.ndarray) -> np.ndarray:
         distances = squares[begin : begin + CHUNK, None] + squares - 2 * part @ x.T
         distances[np.arange(len(part)), begin + np.arange(len(part))] = np.inf
         two = np.argpartition(distances, 1, axis=1)[:, :2]
-        # The product above loses digits where points are close: measure those two again.
+        # The product above is inexact for close points: compute these two distances again.
         exact = np.linalg.norm(x[two] - part[:, None], axis=2)
         found[begin : begin + CHUNK] = np.sort(exact, axis=1)
     return found
@@ -113,7 +110,7 @@ def _two_nearest(x: np.ndarray) -> np.ndarray:
 def _cloud(given: Any) -> np.ndarray:
     x = np.asarray(given, np.float64)
     if x.ndim != 2 or len(x) < 2:
-        raise InputError(f"a cloud of points is [N, width] with at least two points, got {list(x.shape)}")
+        raise InputError(f"points must be an array [N, width] with at least two points, got the shape {list(x.shape)}")
     if not np.isfinite(x).all():
-        raise InputError("some points hold numbers that are not finite")
+        raise InputError("some points have values that are not finite")
     return x

@@ -1,11 +1,11 @@
-"""One prediction, looked into: answers, the tokens that brought them about, the layers, the attention that mattered.
+"""Explain one prediction: its answers, the tokens, layers and attention heads that contribute to it.
 
     found = explain(open_model("runs/mini"), "Paris is the [MASK] of France.")
     found.answers, found.integrated.attributions, found.layers, found.heads
 
-Every head is silenced once (`without_heads`) to see what becomes of the score; those without which it changes most are
-shown. The gradient alone would be quicker and wrong: norms and sharp attention make the score anything but linear in
-what a head says. Within a head, the links that count are those with the largest weight times gradient.
+The effect of a head is measured: the head is removed (`without_heads`) and the score is computed again. A gradient
+estimate would be faster but wrong, because the score is not linear in the output of a head. Within a head, the
+attention weights with the largest |weight x gradient| are reported.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.insight.aims import Aim, answering_head
-from glassbert.insight.asking import Answer, LayerSeen, MaskedText, WholeText
-from glassbert.insight.opening import Opened
+from glassbert.insight.aims import Aim, explained_head
+from glassbert.insight.answers import Answer, LayerAnswers, MaskedText, WholeText
+from glassbert.insight.inputs import LoadedModel
 from glassbert.insight.pruning import without_heads
 from glassbert.insight.saliency import (
+    ForwardBackward,
     Integrated,
-    Looked,
     baseline_ids,
     embedding_sums,
+    forward_backward,
     integrated_gradients,
-    look,
     scores,
 )
 from glassbert.training.fill_mask import readable
 
 ANSWERS, HEADS, LINKS = 8, 6, 3
-FAINT = 0.1  # links below this share of a head's strongest are not worth a mention
+MIN_LINK = 0.1  # of a head's strongest link; weaker links are not reported
 
 
 class Link(NamedTuple):
-    """Token `query` takes `weight` of its attention from token `key`, and the score leans on it by `effect`."""
+    """One attention weight: `query` attends to `key` with `weight`; `effect` is weight x gradient of the score."""
 
     query: int
     key: int
@@ -46,41 +46,41 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HeadSeen:
-    """A head in this prediction: by how much the score changes if it is silenced, and where it looks."""
+class HeadEffect:
+    """One attention head: the change of the score without it, and its attention weights."""
 
     layer: int
     head: int
     change: float
     weights: np.ndarray  # [T, T]
-    links: list[Link]  # the strongest, by weight times gradient
+    links: list[Link]  # the strongest, by |weight x gradient|
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Everything about one answer. Arrays over tokens are [T]; `without` is [layers, heads]."""
+    """The explanation of one answer. Arrays over tokens are [T]."""
 
     model: str
     text: str
     tokens: list[str]
-    place: int | None  # of the mask that is explained; None for an answer about the whole text
+    position: int | None  # of the explained mask; None for an answer about the whole text
     answers: list[Answer]
-    answer: Answer  # the one that is explained
-    score: str  # what the score is, in words
+    answer: Answer  # the explained one
+    score: str  # description of the score
     other_masks: dict[int, list[Answer]]
     integrated: Integrated
     gradient_x_input: np.ndarray
-    without: np.ndarray  # the change of the score if this head is silenced
-    heads: list[HeadSeen]
-    layers: list[LayerSeen]
+    change_without_head: np.ndarray  # [layers, heads]: score without this head minus score
+    heads: list[HeadEffect]
+    layers: list[LayerAnswers]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, for JSON."""
+        """Lists and numbers, for JSON."""
         return {
             "model": self.model,
             "text": self.text,
             "tokens": self.tokens,
-            "place": self.place,
+            "place": self.position,
             "answers": [one._asdict() for one in self.answers],
             "explained": self.answer._asdict(),
             "score": self.score,
@@ -93,7 +93,7 @@ class Prediction:
                 "points": self.integrated.points,
             },
             "gradient_x_input": self.gradient_x_input.tolist(),
-            "change_without_head": self.without.tolist(),
+            "change_without_head": self.change_without_head.tolist(),
             "heads": [
                 {**dataclasses.asdict(one), "weights": one.weights.tolist(), "links": [x._asdict() for x in one.links]}
                 for one in self.heads
@@ -103,69 +103,78 @@ class Prediction:
 
 
 def explain(
-    opened: Opened,
+    loaded: LoadedModel,
     text: str,
     *,
     answer: str | None = None,
     mask: int = 1,
     top: int = ANSWERS,
     heads: int = HEADS,
-    told: Callable[[], object] = lambda: None,
+    on_progress: Callable[[], object] = lambda: None,
 ) -> Prediction:
-    """Look into the prediction for the [MASK] of number `mask`, or into a classifier's answer about the text.
+    """Explain the prediction for [MASK] number `mask`, or a classifier's answer about the text.
 
-    `answer` names another word or label than the likeliest: what speaks for it?
+    answer        the word or label to explain; without it the most probable one
+    top, heads    how many answers and how many attention heads to report
+    on_progress   called after every forward or backward pass
     """
-    part = answering_head(opened.model)
-    asked = MaskedText(opened, text, mask) if part.head.kind == "mlm" else WholeText(opened, text)
-    answers = asked.answers(asked.place)
-    chosen = answers[0] if answer is None else asked.named(answer)
-    aim = asked.aim(chosen)
-    model, ids, tokenizer = opened.model, asked.ids, opened.tokenizer
+    part = explained_head(loaded.model)
+    query = MaskedText(loaded, text, mask) if part.head.kind == "mlm" else WholeText(loaded, text)
+    answers = query.answers(query.position)
+    chosen = answers[0] if answer is None else query.find_answer(answer)
+    aim = query.aim(chosen)
+    model, ids, tokenizer = loaded.model, query.ids, loaded.tokenizer
     sums = embedding_sums(model, ids)
-    looked = look(model, sums, aim)
-    without, seen = _heads(opened, sums, aim, looked, heads, told)
+    reference = forward_backward(model, sums, aim)
+    change, effects = _head_effects(loaded, sums, aim, reference, heads, on_progress)
     baseline = baseline_ids(ids, tokenizer.mask_id, tokenizer.special_ids)
     return Prediction(
-        model=opened.name,
+        model=loaded.name,
         text=text,
         tokens=[readable(tokenizer.id_to_token(int(i))) for i in ids[0]],
-        place=asked.place,
+        position=query.position,
         answers=answers[:top],
         answer=chosen,
-        score=asked.score_in_words(chosen),
-        other_masks={at: asked.answers(at)[:top] for at in asked.others},
-        integrated=integrated_gradients(model, ids, baseline, aim, told),
-        gradient_x_input=(sums * looked.gradient)[0].sum(-1),
-        without=without,
-        heads=seen,
-        layers=asked.layers(chosen),
+        score=query.score_description(chosen),
+        other_masks={position: query.answers(position)[:top] for position in query.other_positions},
+        integrated=integrated_gradients(model, ids, baseline, aim, on_progress),
+        gradient_x_input=(sums * reference.gradient)[0].sum(-1),
+        change_without_head=change,
+        heads=effects,
+        layers=query.layers(chosen),
     )
 
 
-def _heads(
-    opened: Opened, sums: np.ndarray, aim: Aim, looked: Looked, count: int, told: Callable[[], object]
-) -> tuple[np.ndarray, list[HeadSeen]]:
-    """The change of the score without each head, [layers, heads], and a closer look at those that matter most."""
-    model = opened.model
+def _head_effects(
+    loaded: LoadedModel,
+    sums: np.ndarray,
+    aim: Aim,
+    reference: ForwardBackward,
+    count: int,
+    on_progress: Callable[[], object],
+) -> tuple[np.ndarray, list[HeadEffect]]:
+    """The change of the score without each head, [layers, heads], and details of the `count` largest changes."""
+    model = loaded.model
 
     def value(layer: int, head: int, name: str) -> np.ndarray:
-        return np.asarray(model.engine.to_numpy(looked.cache[f"layers.{layer}.attention.{name}"]), np.float64)[0, head]
+        return np.asarray(model.engine.to_numpy(reference.cache[f"layers.{layer}.attention.{name}"]), np.float64)[
+            0, head
+        ]
 
     change = np.zeros((model.config.num_hidden_layers, model.config.num_attention_heads))
     for layer, head in np.ndindex(*change.shape):
-        change[layer, head] = scores(without_heads(model, [(layer, head)]), sums, aim)[0] - looked.scores[0]
-        told()
-    seen = []
-    for place in np.argsort(-np.abs(change), axis=None, kind="stable")[:count]:
-        layer, head = (int(i) for i in np.unravel_index(place, change.shape))
+        change[layer, head] = scores(without_heads(model, [(layer, head)]), sums, aim)[0] - reference.scores[0]
+        on_progress()
+    effects = []
+    for index in np.argsort(-np.abs(change), axis=None, kind="stable")[:count]:
+        layer, head = (int(i) for i in np.unravel_index(index, change.shape))
         weights = value(layer, head, "weights")
-        effects = weights * value(layer, head, "d_weights")
-        strongest = np.argsort(-np.abs(effects), axis=None, kind="stable")[:LINKS]
+        products = weights * value(layer, head, "d_weights")
+        strongest = np.argsort(-np.abs(products), axis=None, kind="stable")[:LINKS]
         links = [
-            Link(int(i), int(j), float(weights[i, j]), float(effects[i, j]))
-            for i, j in zip(*np.unravel_index(strongest, effects.shape), strict=True)
+            Link(int(i), int(j), float(weights[i, j]), float(products[i, j]))
+            for i, j in zip(*np.unravel_index(strongest, products.shape), strict=True)
         ]
-        links = [link for link in links if abs(link.effect) >= FAINT * abs(links[0].effect)]
-        seen.append(HeadSeen(layer, head, float(change[layer, head]), weights, links))
-    return change, seen
+        links = [link for link in links if abs(link.effect) >= MIN_LINK * abs(links[0].effect)]
+        effects.append(HeadEffect(layer, head, float(change[layer, head]), weights, links))
+    return change, effects

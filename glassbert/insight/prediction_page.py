@@ -1,4 +1,4 @@
-"""A prediction as one HTML page: answers, shaded tokens, the way through the layers, and the heads that mattered."""
+"""The explanation of a prediction as an HTML page: answers, attributions, layers, and the most important heads."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glassbert.insight.asking import Answer
-from glassbert.insight.prediction import HeadSeen, Prediction
+from glassbert.insight.answers import Answer
+from glassbert.insight.prediction import HeadEffect, Prediction
 from glassbert.reports import Html, Page, figures, number, share
-from glassbert.reports.palette import LIGHT
+from glassbert.reports.drawing import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MAPPED = 40  # tokens that still have room for their names beside a map
+MAX_MAP_TOKENS = 40  # longer texts have no attention map on the page
 
 
 def prediction_page(found: Prediction) -> Page:
@@ -30,40 +30,44 @@ def prediction_page(found: Prediction) -> Page:
 
 def _answers(page: Page, found: Prediction) -> None:
     whole = found.integrated
-    chance = [] if found.answer.chance is None else [("Its chance", share(found.answer.chance), _rank(found))]
+    chance = [] if found.answer.chance is None else [("Probability", share(found.answer.chance), _rank(found))]
     page.facts(
         [
             ("Explained", found.answer.name, found.score),
             *chance,
-            ("With every word hidden", _hidden(found), "the same text of nothing but masks"),
-            ("What the words add", signed(whole.difference), "nats" if found.answer.chance is not None else "in all"),
+            ("With every word masked", _with_all_masked(found), "the same text with [MASK] for every word"),
+            (
+                "Effect of the words",
+                signed(whole.difference),
+                "nats" if found.answer.chance is not None else "in total",
+            ),
         ]
     )
-    page.heading("What the model says")
+    page.heading("Answers")
     if found.answer.chance is None:
-        page.text(f"The model gives the number {found.answer.name}.")
+        page.text(f"The model predicts the number {found.answer.name}.")
     else:
-        page.table(["answer", "chance", ""], [(a.name, share(a.chance), bar(a)) for a in found.answers])
-    for place, answers in found.other_masks.items():
+        page.table(["answer", "probability", ""], [(a.name, share(a.chance), bar(a)) for a in found.answers])
+    for position, answers in found.other_masks.items():
         words = ", ".join(f"{a.name} ({share(a.chance)})" for a in answers[:4])
-        page.text(f"For the other mask, token {place + 1}: {words}.")
+        page.text(f"For the other mask, token {position + 1}: {words}.")
 
 
 def _rank(found: Prediction) -> str:
     names = [one.number for one in found.answers]
     if found.answer.number not in names:
-        return f"not among the {len(names)} likeliest answers"
-    place = names.index(found.answer.number) + 1
-    return "the likeliest answer" if place == 1 else f"answer {place} of the list"
+        return f"not among the {len(names)} most probable answers"
+    rank = names.index(found.answer.number) + 1
+    return "the most probable answer" if rank == 1 else f"answer {rank} of the list"
 
 
-def _hidden(found: Prediction) -> str:
+def _with_all_masked(found: Prediction) -> str:
     score = found.integrated.baseline_score
     return number(score) if found.answer.chance is None else share(math.exp(score))
 
 
 def bar(answer: Answer) -> Html:
-    """A chance as a bar of its length."""
+    """A bar whose length is the probability."""
     width = 14 * (answer.chance or 0.0)
     return Html(
         f'<span style="display: inline-block; height: .7rem; border-radius: .2rem; background: var(--series-1); '
@@ -73,24 +77,25 @@ def bar(answer: Answer) -> Html:
 
 def _saliency(page: Page, found: Prediction) -> None:
     whole = found.integrated
-    page.heading("Which words made it say so")
-    page.tokens(found.tokens, whole.attributions.tolist(), write=_brief, marked=found.place)
+    page.heading("Attributions of the words")
+    page.tokens(found.tokens, whole.attributions.tolist(), write=_brief, marked=found.position)
     page.text(
-        f"Blue words speak for “{found.answer.name}”, orange ones against it. The numbers are integrated gradients: "
-        f"they share out the difference between {found.score} here ({whole.score:.3f}) and with every word hidden "
-        f"({whole.baseline_score:.3f}). Their sum is {whole.attributions.sum():.3f} and the difference "
-        f"{whole.difference:.3f}, so {abs(whole.error):.1g} is left over after {whole.points} points on the way."
+        f"Blue words raise the score of “{found.answer.name}”, orange words lower it. The numbers are integrated "
+        f"gradients: they divide the difference between {found.score} for this text ({whole.score:.3f}) and for the "
+        f"text with every word masked ({whole.baseline_score:.3f}). Their sum is {whole.attributions.sum():.3f}, the "
+        f"difference is {whole.difference:.3f}; the error is {abs(whole.error):.1g} with {whole.points} gradient "
+        "evaluations."
     )
     with page.details("Gradient x input, for comparison") as inside:
-        inside.tokens(found.tokens, found.gradient_x_input.tolist(), write=_brief, marked=found.place)
+        inside.tokens(found.tokens, found.gradient_x_input.tolist(), write=_brief, marked=found.position)
         inside.text(
-            "What a small change of every embedding would do. It is cheaper, sums to nothing in particular, and misses "
-            "words whose effect is already complete."
+            "The effect of a small change of every embedding. It is cheaper to compute, its sum has no meaning, and it "
+            "misses words whose effect is saturated."
         )
 
 
 def _layers(page: Page, found: Prediction) -> None:
-    page.heading("How the answer forms")
+    page.heading("Answers by layer")
     rows = [
         (
             layer.name.replace("layers.", "after layer "),
@@ -101,38 +106,38 @@ def _layers(page: Page, found: Prediction) -> None:
         for layer in found.layers
     ]
     page.table(
-        ["read", "it would say", f"rank of “{found.answer.name}”", "its chance"],
+        ["read", "best answers", f"rank of “{found.answer.name}”", "its probability"],
         rows,
-        caption="The head reads the residual stream at this place after every layer. It was trained to read the last "
-        "one, so early readings are rough.",
+        caption="The head is applied to the residual stream at this position after every layer. It was trained on the "
+        "last layer only, so the answers of early layers are approximate.",
     )
 
 
 def _attention(page: Page, found: Prediction) -> None:
-    page.heading("The attention that mattered")
+    page.heading("Attention heads with the largest effect")
     page.text(
-        f"Each of the {found.without.size} heads was silenced once. These are the ones without which {found.score} "
-        f"changes most, as layer.head, with the links that count (weight times gradient); the shades show where "
-        f"{found.tokens[found.place or 0]} looks."
+        f"Each of the {found.change_without_head.size} heads was removed once. The list shows the heads without which "
+        f"{found.score} changes most, as layer.head, with their strongest links (weight times gradient). The shades "
+        f"are the attention weights of {found.tokens[found.position or 0]}."
     )
-    place = found.place if found.place is not None else 0
+    position = found.position if found.position is not None else 0
     for head in found.heads:
         links = ", ".join(f"{found.tokens[x.query]} → {found.tokens[x.key]} {x.weight:.2f}" for x in head.links)
         page.text(f"Head {head.layer}.{head.head}: {signed(head.change)} without it. {links}.")
-        page.tokens(found.tokens, head.weights[place].tolist(), marked=place, largest=0.5)
+        page.tokens(found.tokens, head.weights[position].tolist(), marked=position, largest=0.5)
     page.figure(
-        lambda: removal_figure(found.without),
-        "Every head of the model: the change of the score if it alone is silenced. Orange: the answer needs it.",
+        lambda: removal_figure(found.change_without_head),
+        "The change of the score when one head is removed. Orange: the score falls without it.",
     )
-    if len(found.tokens) <= MAPPED:
+    if len(found.tokens) <= MAX_MAP_TOKENS:
         page.figure(
             lambda: maps_figure(found.heads, found.tokens),
-            "The whole maps of these heads: a row is the token that looks, a column the token that is looked at.",
+            "Attention maps of these heads: a row is the query, a column the key.",
         )
 
 
 def removal_figure(change: np.ndarray) -> Figure:
-    """What becomes of a score without each head, [layers, heads]."""
+    """The change of the score without each head, [layers, heads]."""
     layers, heads = change.shape
     figure = figures.heatmap(
         change,
@@ -149,19 +154,19 @@ def removal_figure(change: np.ndarray) -> Figure:
     return figure
 
 
-def maps_figure(heads: list[HeadSeen], tokens: list[str]) -> Figure:
-    """Attention maps of some heads side by side."""
+def maps_figure(heads: list[HeadEffect], tokens: list[str]) -> Figure:
+    """Attention maps of several heads side by side."""
     columns = min(3, len(heads))
     rows = -(-len(heads) // columns)
     figure, axes = figures.grid(rows, columns, 9, 0.4 + rows * (2.2 + 0.075 * len(tokens)))
-    for place in range(rows * columns):
-        here = axes[place // columns][place % columns]
-        if place >= len(heads):
+    for index in range(rows * columns):
+        here = axes[index // columns][index % columns]
+        if index >= len(heads):
             here.set_visible(False)
             continue
-        head = heads[place]
+        head = heads[index]
         figures.heatmap(
-            head.weights, rows=tokens if place % columns == 0 else [""] * len(tokens), columns=tokens, low=0, high=1,
+            head.weights, rows=tokens if index % columns == 0 else [""] * len(tokens), columns=tokens, low=0, high=1,
             scale=False, title=f"{head.layer}.{head.head}", axes=here,
         )  # fmt: skip
         here.tick_params(axis="x", labelrotation=90)
@@ -173,5 +178,5 @@ def signed(value: float) -> str:
 
 
 def _brief(value: float) -> str:
-    """A number under a token; nothing under those that play no part."""
+    """The number below a token; empty if it would round to 0."""
     return "" if abs(value) < 0.005 else signed(value)

@@ -1,7 +1,7 @@
-"""Which heads are needed? Switch them off, one by one or ever more of them, and see what it costs.
+"""Importance of attention heads: remove heads, one at a time or cumulatively, and measure the loss.
 
-A head is switched off by its parameters: the columns of the output projection that read its context become zero, so
-that nothing of it reaches the residual stream. The mathematics stays as it is and does not know of it.
+A head is removed through the parameters: the columns of the output projection that read its context are set to zero,
+so nothing of it reaches the residual stream. The forward pass needs no change.
 
     output = [context_1 ... context_h ... context_n] Wᵀ + b         columns of W for head h := 0
 """
@@ -15,24 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.errors import InputError
 from glassbert.models.model import Model
 from glassbert.training.evaluate import evaluate
 
-Head = tuple[int, int]  # layer and head, counted from 0
-Told = Callable[[], object]
+Head = tuple[int, int]  # layer and head, from 0
+OnProgress = Callable[[], object]  # called after every evaluation
 
 
 def without_heads(model: Model, heads: Iterable[Head]) -> Model:
-    """A twin of the model in which these heads say nothing. It shares all other weights with the original."""
-    twin = copy.copy(model)
-    twin.parameters = {**model.parameters, **_silenced(model, heads)}  # type: ignore[assignment]
-    return twin
+    """A copy of the model without these heads. It shares all other weights with the original."""
+    pruned = copy.copy(model)
+    pruned.parameters = {**model.parameters, **_zeroed_projections(model, heads)}  # type: ignore[assignment]
+    return pruned
 
 
-def _silenced(model: Model, heads: Iterable[Head]) -> dict[str, Array]:
-    """The output projections that change, by name."""
+def _zeroed_projections(model: Model, heads: Iterable[Head]) -> dict[str, Array]:
+    """The output projections that change, by parameter name."""
     config = model.config
     changed: dict[str, np.ndarray] = {}
     for layer, head in heads:
@@ -52,63 +52,64 @@ def _silenced(model: Model, heads: Iterable[Head]) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class HeadImportance:
-    """The held-out loss with all heads, and by how much it rises without each of them, [layers, heads]."""
+    """The loss with all heads, and its rise without each head, [layers, heads]."""
 
     loss: float
     rise: np.ndarray
 
 
-def head_importance(model: Model, batches: Sequence[Any], told: Told = lambda: None) -> HeadImportance:
-    """Every head switched off by itself. A batch is what `evaluate` takes: inputs and labels."""
-    measure = _Losses(model, batches)
-    whole = measure(())
+def head_importance(model: Model, batches: Sequence[Any], on_progress: OnProgress = lambda: None) -> HeadImportance:
+    """Remove every head on its own. A batch is an input of `training.evaluate`: inputs and labels."""
+    loss_without = _LossWithoutHeads(model, batches)
+    full = loss_without(())
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
     rise = np.zeros((layers, heads))
     for layer in range(layers):
         for head in range(heads):
-            rise[layer, head] = measure([(layer, head)]) - whole
-            told()
-    return HeadImportance(whole, rise)
+            rise[layer, head] = loss_without([(layer, head)]) - full
+            on_progress()
+    return HeadImportance(full, rise)
 
 
 @dataclass(frozen=True)
 class Removal:
-    """Heads in the order in which they were removed, and the loss with none of them, one of them, two of them, ..."""
+    """Heads in the order of removal, and the loss with 0, 1, 2, ... heads removed."""
 
     order: list[Head]
     losses: np.ndarray  # [len(order) + 1]
 
 
 def remove_greedily(
-    model: Model, batches: Sequence[Any], most: int | None = None, told: Told = lambda: None
+    model: Model, batches: Sequence[Any], limit: int | None = None, on_progress: OnProgress = lambda: None
 ) -> Removal:
-    """Remove ever more heads, each time the one whose loss is cheapest now, until `most` (all) are gone."""
-    measure = _Losses(model, batches)
+    """Remove heads one after the other, always the one with the smallest loss, until `limit` (all) are removed."""
+    loss_without = _LossWithoutHeads(model, batches)
     config = model.config
     left = [(layer, head) for layer in range(config.num_hidden_layers) for head in range(config.num_attention_heads)]
-    gone: list[Head] = []
-    losses = [measure(())]
-    for _ in range(len(left) if most is None else min(most, len(left))):
+    removed: list[Head] = []
+    losses = [loss_without(())]
+    for _ in range(len(left) if limit is None else min(limit, len(left))):
         tried = []
         for head in left:
-            tried.append((measure([*gone, head]), head))
-            told()
+            tried.append((loss_without([*removed, head]), head))
+            on_progress()
         loss, cheapest = min(tried)
         left.remove(cheapest)
-        gone.append(cheapest)
+        removed.append(cheapest)
         losses.append(loss)
-    return Removal(gone, np.array(losses))
+    return Removal(removed, np.array(losses))
 
 
-class _Losses:
-    """Losses of one twin, whose heads are switched on and off: an engine that compiles does so once."""
+class _LossWithoutHeads:
+    """Computes the loss without given heads. One model copy is reused, so an engine that compiles does so once."""
 
     def __init__(self, model: Model, batches: Sequence[Any]):
         if model.head is None:
-            raise InputError("this model has no head, so it has no loss that could rise")
+            raise InputError("this model has no head, so it has no loss; load a model with a head")
         self.model, self.batches = model, list(batches)
-        self.twin = copy.copy(model)
+        self.pruned = copy.copy(model)
 
     def __call__(self, heads: Iterable[Head]) -> float:
-        self.twin.parameters = {**self.model.parameters, **_silenced(self.model, heads)}  # type: ignore[assignment]
-        return evaluate(self.twin, self.batches).loss
+        changed = _zeroed_projections(self.model, heads)
+        self.pruned.parameters = {**self.model.parameters, **changed}  # type: ignore[assignment]
+        return evaluate(self.pruned, self.batches).loss

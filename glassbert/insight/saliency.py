@@ -1,14 +1,14 @@
-"""Which tokens made the model answer as it did? Gradient x input and integrated gradients, by our own backward.
+"""Attribution of a model's answer to its input tokens: gradient x input and integrated gradients.
 
     gradient x input         e_t · ∂s/∂e_t                              e [T, H] is `embeddings.sum`, s the score
     integrated gradients     (e_t - e'_t) · ∫₀¹ ∂s/∂e_t(e' + α (e - e')) dα
 
-The first says what a small change of a token would do; the second follows the score on the straight way from a baseline
-e' to the text, and shares the whole difference out among the tokens: its sum is s(e) - s(e'), which is checked. The
-baseline is the same text with every word hidden, so a token is measured by what knowing it changed; [CLS], [SEP] and
-[MASK] are the same in both and get nothing.
+The first is the effect of a small change of a token, to first order. The second integrates along the straight line from
+a baseline e' to the text and distributes the difference of the scores among the tokens: the sum over the tokens is
+s(e) - s(e'), which is checked. The baseline is the same text with [MASK] for every word. [CLS], [SEP] and [MASK] are
+the same in both and get 0.
 
-The encoder can begin at any e: its parameters are handed to it with e as the table of tokens and no other embeddings.
+A pass can start at any e: the encoder runs with e as the table of token embeddings, and zeros as the other embeddings.
 """
 
 from __future__ import annotations
@@ -19,40 +19,37 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.threads import using_threads
 from glassbert.errors import InputError
-from glassbert.insight.aims import Aim, Scorer, Unkept
-from glassbert.layers.embeddings import embeddings
-from glassbert.layers.scope import Cache, Forgetful, Scope
-from glassbert.models.encoder import Batch, encode, encode_backward
+from glassbert.insight.aims import Aim, NoGradients, Scorer
+from glassbert.models.encoder import Batch
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
-from glassbert.training.evaluate import quietly
+from glassbert.models.passes import Pass
 
 POSITIONS_AT_ONCE = 2_048
-TOLERANCE = 0.01  # of the difference of the scores, or of one nat where that is less
-FIRST_STRETCHES, NODES = 8, 4  # stretches of the way to begin with, and points inside each
-MOST_POINTS = 4_096
-ROUNDING = 2e-5  # nats: what a score in float32 leaves open
+TOLERANCE = 0.01  # relative to the difference of the scores, or to one nat if it is smaller
+FIRST_INTERVALS, NODES = 8, 4  # initial intervals of the path, and quadrature points in each
+MAX_POINTS = 4_096
+ROUNDING = 2e-5  # nats: rounding error of a score in float32
 
 
 @dataclass(frozen=True)
-class Looked:
-    """One pass forward and back: the score, its gradient at `embeddings.sum` [B, T, H], and every value by name."""
+class ForwardBackward:
+    """The scores [B] of a pass, their gradient at `embeddings.sum` [B, T, H], and all values by name."""
 
     scores: np.ndarray
     gradient: np.ndarray
-    cache: Cache
+    cache: Pass
 
 
 @dataclass(frozen=True)
 class Integrated:
-    """Integrated gradients [T], the two scores, and by how much the sum misses their difference."""
+    """Integrated gradients [T], the scores of the text and of the baseline, and the error of their sum."""
 
     attributions: np.ndarray
     score: float
     baseline_score: float
-    points: int  # on the way at which the gradient was taken
+    points: int  # on the path, where the gradient was computed
 
     @property
     def difference(self) -> float:
@@ -64,34 +61,28 @@ class Integrated:
 
 
 def embedding_sums(model: Model, input_ids: Any) -> np.ndarray:
-    """What the first block sees of every token before the norm, `embeddings.sum` [B, T, H] float64."""
-    batch = model.batch_of(check_inputs(model.config, input_ids))
-    cache = Cache(trace=True)
-    at = Scope(model.computing(model.parameters), cache).inside("embeddings")
-    embeddings(batch.ids, batch.positions, batch.types, at, model.config, None)
-    return np.asarray(model.engine.to_numpy(cache["embeddings.sum"]), np.float64)
+    """The sum of the embeddings of every token before the norm, `embeddings.sum` [B, T, H] float64."""
+    run = model.run(check_inputs(model.config, input_ids), inference=True, keep=["embeddings.sum"])
+    run.encode()
+    return np.asarray(model.engine.to_numpy(run["embeddings.sum"]), np.float64)
 
 
-def look(model: Model, sums: np.ndarray, aim: Aim) -> Looked:
-    """From embeddings [B, T, H] to the scores of an aim, and back to the gradient at the embeddings."""
-    parameters, batch = _beginning_at(model, sums)
-    cache, scorer = Cache(trace=True), Scorer(model, aim)
-    with quietly(model), using_threads(model.engine.threads):
-        hidden = encode(parameters, model.config, batch, cache)
-        found = scorer.score(hidden)
-        encode_backward(scorer.gradient(hidden.shape), parameters, model.config, batch, cache, Unkept())
-    return Looked(found, np.asarray(model.engine.to_numpy(cache["embeddings.d_sum"]), np.float64), cache)
+def forward_backward(model: Model, sums: np.ndarray, aim: Aim) -> ForwardBackward:
+    """The scores of an aim for embeddings [B, T, H], and their gradient at the embeddings."""
+    scorer = Scorer(model, aim)
+    run = _pass_from(model, sums, trace=True, kernels=model.engine.kernels)
+    found = scorer.score(run.encode())
+    run.encode_backward(scorer.gradient(run.shape), NoGradients())
+    return ForwardBackward(found, np.asarray(model.engine.to_numpy(run["embeddings.d_sum"]), np.float64), run)
 
 
 def scores(model: Model, sums: np.ndarray, aim: Aim) -> np.ndarray:
-    """The scores [B] alone."""
-    parameters, batch = _beginning_at(model, sums)
-    with quietly(model), using_threads(model.engine.threads):
-        return Scorer(model, aim).score(encode(parameters, model.config, batch, Forgetful()))
+    """The scores [B], without gradient."""
+    return Scorer(model, aim).score(_pass_from(model, sums, inference=True).encode())
 
 
-def _beginning_at(model: Model, sums: np.ndarray) -> tuple[dict[str, Any], Batch]:
-    """Parameters and ids with which the encoder finds `sums` where it looks for embeddings."""
+def _pass_from(model: Model, sums: np.ndarray, **options: Any) -> Pass:
+    """A pass of the encoder with `sums` as its embeddings, without dropout."""
     engine = model.engine
     size, length, width = sums.shape
     tables = {"embeddings.token": engine.array(sums.reshape(-1, width))}
@@ -102,89 +93,93 @@ def _beginning_at(model: Model, sums: np.ndarray) -> tuple[dict[str, Any], Batch
         "ids": np.arange(size * length).reshape(size, length),
         "positions": np.arange(length)[None],
     }
-    batch = model.batch_of({**given, "types": None, "mask": None, "segments": None})
-    return {**model.computing(model.parameters), **engine.for_computing(tables)}, batch
+    batch: Batch = model.batch_of({**given, "types": None, "mask": None, "segments": None})
+    parameters = {**model.computing(model.parameters), **engine.for_computing(tables)}
+    return Pass(model.network, batch, parameters, **options)
 
 
 def gradient_x_input(model: Model, input_ids: Any, aim: Aim) -> np.ndarray:
-    """[T]: for every token the change of the score, to first order, if its embedding grew by its own length."""
-    sums = _one(model, input_ids)
-    return (sums * look(model, sums, aim).gradient)[0].sum(-1)
+    """[T]: for every token e · ∂s/∂e, the change of the score, to first order, if its embedding is doubled."""
+    sums = _single_text(model, input_ids)
+    return (sums * forward_backward(model, sums, aim).gradient)[0].sum(-1)
 
 
 def baseline_ids(input_ids: Any, mask_id: int, special_ids: Any) -> np.ndarray:
-    """The same text with every word hidden."""
+    """The same text with [MASK] for every token that is not special."""
     ids = np.asarray(input_ids)
     return np.where(np.isin(ids, np.asarray(special_ids)), ids, mask_id)
 
 
 def integrated_gradients(
-    model: Model, input_ids: Any, baseline: Any, aim: Aim, told: Callable[[], object] = lambda: None
+    model: Model, input_ids: Any, baseline: Any, aim: Aim, on_progress: Callable[[], object] = lambda: None
 ) -> Integrated:
-    """Attributions [T] that add up to the difference of the scores of `input_ids` and `baseline`, both [1, T].
+    """Attributions [T] whose sum is the difference of the scores of `input_ids` and `baseline`, both [1, T].
 
-    Where attention is sharp the score falls down a step somewhere on the way, and evenly spaced points would miss it.
-    But the integral over any stretch is known: the difference of the scores at its ends. So the way is cut into
-    stretches, and those whose integral misses by too much are halved, until the whole is right to a hundredth.
+    With sharp attention the score changes abruptly somewhere on the path, and evenly spaced points would miss it. But
+    the integral over any interval is known: the difference of the scores at its ends. So the path is cut into
+    intervals, and those with too large an error are halved, until the total error is below 1 %. `on_progress` is
+    called after every pass.
     """
-    text, start = _one(model, input_ids), _one(model, baseline)
+    text, start = _single_text(model, input_ids), _single_text(model, baseline)
     if text.shape != start.shape:
         raise InputError(f"the text has {text.shape[1]} tokens and its baseline {start.shape[1]}; they must agree")
-    way = Way(model, start, text - start, aim, told)
-    ends = way.scores(np.array([1.0, 0.0]))
+    path = IntegrationPath(model, start, text - start, aim, on_progress)
+    ends = path.scores(np.array([1.0, 0.0]))
     allowed = TOLERANCE * max(abs(float(ends[0] - ends[1])), 1.0)
-    done = np.zeros(text.shape[1])
-    cuts = np.linspace(0, 1, FIRST_STRETCHES + 1)
-    waiting = np.stack([cuts[:-1], cuts[1:]], 1)  # [stretches, 2]
-    while len(waiting):
-        shares, errors = way.integrals(waiting)
-        permitted = np.maximum(allowed * (waiting[:, 1] - waiting[:, 0]), ROUNDING)
-        fine = (np.abs(errors) <= permitted) | (way.points >= MOST_POINTS)
-        done += shares[fine].sum(0)
-        middle = waiting[~fine].mean(1)
-        waiting = np.stack([waiting[~fine, 0], middle, middle, waiting[~fine, 1]], 1).reshape(-1, 2)
-    return Integrated(done, float(ends[0]), float(ends[1]), way.points)
+    attributions = np.zeros(text.shape[1])
+    cuts = np.linspace(0, 1, FIRST_INTERVALS + 1)
+    pending = np.stack([cuts[:-1], cuts[1:]], 1)  # [intervals, 2]
+    while len(pending):
+        shares, errors = path.integrals(pending)
+        permitted = np.maximum(allowed * (pending[:, 1] - pending[:, 0]), ROUNDING)
+        accurate = (np.abs(errors) <= permitted) | (path.points >= MAX_POINTS)
+        attributions += shares[accurate].sum(0)
+        middle = pending[~accurate].mean(1)
+        pending = np.stack([pending[~accurate, 0], middle, middle, pending[~accurate, 1]], 1).reshape(-1, 2)
+    return Integrated(attributions, float(ends[0]), float(ends[1]), path.points)
 
 
-class Way:
-    """The straight way from a baseline to a text, and the gradients met on it."""
+class IntegrationPath:
+    """The straight line from a baseline to a text, with the scores and gradients on it."""
 
-    def __init__(self, model: Model, start: np.ndarray, whole: np.ndarray, aim: Aim, told: Callable[[], object]):
-        self.model, self.start, self.whole, self.aim, self.told = model, start, whole, aim, told
+    def __init__(
+        self, model: Model, start: np.ndarray, difference: np.ndarray, aim: Aim, on_progress: Callable[[], object]
+    ):
+        self.model, self.start, self.difference, self.aim, self.on_progress = model, start, difference, aim, on_progress
         self.points = 0
         nodes, weights = np.polynomial.legendre.leggauss(NODES)
         self.nodes, self.weights = (nodes + 1) / 2, weights / 2
 
     def scores(self, alphas: np.ndarray) -> np.ndarray:
-        return self._look(alphas)[0]
+        return self._evaluate(alphas)[0]
 
-    def integrals(self, stretches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For every stretch the share of each token [stretches, T], and by how much their sum is wrong [stretches]."""
-        begins, ends = stretches.T
+    def integrals(self, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For every interval the integral for each token [intervals, T], and the error of their sum [intervals]."""
+        begins, ends = intervals.T
         widths = ends - begins
-        inside = begins[:, None] + widths[:, None] * self.nodes  # [stretches, nodes]
-        scores, shares = self._look(np.concatenate([inside.ravel(), begins, ends]))
+        inside = begins[:, None] + widths[:, None] * self.nodes  # [intervals, nodes]
+        scores, shares = self._evaluate(np.concatenate([inside.ravel(), begins, ends]))
         along = shares[: inside.size].reshape(*inside.shape, -1)
         integrals = widths[:, None] * np.einsum("n,snt->st", self.weights, along)
         at_begin, at_end = scores[inside.size :].reshape(2, -1)
         return integrals, integrals.sum(1) - (at_end - at_begin)
 
-    def _look(self, alphas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores [points] and, for every token, the slope of the score along the way [points, T]."""
+    def _evaluate(self, alphas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scores [points] and, for every token, the slope of the score along the path [points, T]."""
         self.points += len(alphas)
         at_once = max(1, POSITIONS_AT_ONCE // self.start.shape[1])
         found = []
         for begin in range(0, len(alphas), at_once):
-            sums = self.start + alphas[begin : begin + at_once, None, None] * self.whole
-            looked = look(self.model, sums, self.aim)
-            found.append((looked.scores, (self.whole * looked.gradient).sum(-1)))
-            self.told()
+            sums = self.start + alphas[begin : begin + at_once, None, None] * self.difference
+            result = forward_backward(self.model, sums, self.aim)
+            found.append((result.scores, (self.difference * result.gradient).sum(-1)))
+            self.on_progress()
         scores, slopes = zip(*found, strict=True)
         return np.concatenate(scores), np.concatenate(slopes)
 
 
-def _one(model: Model, input_ids: Any) -> np.ndarray:
+def _single_text(model: Model, input_ids: Any) -> np.ndarray:
     sums = embedding_sums(model, input_ids)
     if len(sums) != 1:
-        raise InputError(f"saliency is asked about one text at a time, got {len(sums)}")
+        raise InputError(f"saliency takes one text at a time, got {len(sums)}")
     return sums

@@ -1,1 +1,5 @@
-"""Embeddings, attention, feed-forward and the block: operations composed, forward beside backward."""
+"""Layers: operations composed, forward beside backward. Importing this package fills the tables of parts."""
+
+from glassbert.layers import attention, block, embeddings, feed_forward, positions
+
+__all__ = ["attention", "block", "embeddings", "feed_forward", "positions"]

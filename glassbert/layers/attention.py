@@ -1,4 +1,4 @@
-"""The attention layer: queries, keys and values from one linear map, attention, and a map back.
+"""The attention layer: queries, keys and values from one linear map, attention, and an output map.
 
 q, k, v = heads(x Wᵀ + b)            [B, T, H] -> three times [B, heads, T, d]
 q, k = rotary(q), rotary(k)          where positions are rotary
@@ -9,39 +9,118 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from glassbert.engines.namespace import Array, is_numpy, namespace
-from glassbert.layers.basics import dense, dense_backward
-from glassbert.layers.parameters import Parameter, linear_parameters
-from glassbert.layers.scope import Scope
-from glassbert.ops import (
-    AttentionPattern,
-    attention,
-    attention_backward,
-    dropout_backward,
-    rotary,
-    rotary_backward,
-    tiled_attention,
-    tiled_attention_backward,
-)
-from glassbert.ops.attention import attention_weights
+from glassbert.arrays import Array, is_numpy, namespace
+from glassbert.layers.registry import ATTENTIONS
+from glassbert.layers.scope import Parameter, Scope, linear_parameters
+from glassbert.ops.attention import AttentionPattern, attention_weights
 
-DENSE_LENGTH = 256  # up to here keeping all weights is faster than computing them twice
+DENSE_LENGTH = 256  # up to this length keeping all weights is faster than computing them twice
 
 
-class Sight(NamedTuple):
-    """What a layer needs to know about who may see whom, and where everybody stands."""
+class AttentionContext(NamedTuple):
+    """What an attention layer is given besides the hidden states.
+
+    pattern    which keys a query attends to
+    rotary     cos and sin of the rotary angles, [B or 1, T, 1, d/2] each
+    bias       a term added to the scores, [B or 1, heads or 1, Tq, Tk]
+    bias_name  the name under which the gradient of the bias is accumulated
+    memory     keys and values [B, heads, M, d] of earlier tokens; they get no gradient
+    """
 
     pattern: AttentionPattern
-    cos: Array | None = None  # rotary angles, [B or 1, T, 1, d/2]
-    sin: Array | None = None
+    rotary: tuple[Array, Array] | None = None
+    bias: Array | None = None
+    bias_name: str = ""
+    memory: tuple[Array, Array] | None = None
 
 
-def attention_parameters(config: Any) -> list[Parameter]:
-    size = config.hidden_size
-    return [
-        *linear_parameters("qkv", size, 3 * size, config.attention_bias),
-        *linear_parameters("output", size, size, config.attention_bias, "output"),
-    ]
+@ATTENTIONS.register("self")
+class SelfAttention:
+    """Multi-head self-attention. A variant overrides `score_bias` and `score_bias_backward`, or all of it."""
+
+    def __init__(self, config: Any):
+        self.config = config
+        self.heads = config.num_attention_heads
+        self.scale: float | None = config.attention_scale
+
+    def parameters(self) -> list[Parameter]:
+        size, bias = self.config.hidden_size, self.config.attention_bias
+        return [
+            *linear_parameters("qkv", size, 3 * size, bias),
+            *linear_parameters("output", size, size, bias, "output"),
+        ]
+
+    def score_bias(self, q: Array, k: Array, scope: Scope, context: AttentionContext) -> Array | None:
+        """The term that is added to the scores; here that of the position scheme, if it has one."""
+        return context.bias
+
+    def score_bias_backward(
+        self, dbias: Array, scope: Scope, context: AttentionContext
+    ) -> tuple[Array | None, Array | None]:
+        """Pass the gradient of the term on; returns what it adds to the gradients of q and k."""
+        scope.cache.accumulate(context.bias_name, dbias)
+        return None, None
+
+    def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
+        scope.record("input", x)
+        q, k, v = split_heads(scope.linear(x, "qkv"), self.heads)
+        if context.rotary is not None:
+            q, k = (
+                scope.run("rotary", "q_rotary", q, *context.rotary),
+                scope.run("rotary", "k_rotary", k, *context.rotary),
+            )
+        q, k, v = heads_first(q), heads_first(k), heads_first(v)
+        if context.memory is not None:
+            xp = namespace(k)
+            k, v = (xp.concatenate([old, new], 2) for old, new in zip(context.memory, (k, v), strict=True))
+        q, k, v = (scope.store(name, x, token_axes=(2,)) for name, x in (("q", q), ("k", k), ("v", v)))
+        bias = self.score_bias(q, k, scope, context)
+        rate = self.config.attention_dropout if scope.dropout_source is not None else 0.0
+        scope.save("has_bias", bias is not None)
+        if keeps_weights(q, context.pattern, rate):
+            mask = None
+            if rate > 0.0:
+                shape = (*q.shape[:3], k.shape[2])
+                mask = scope.dropout_source.mask(scope.name("dropout"), shape, rate)  # type: ignore[union-attr]
+                scope.save("dropout_mask", mask)
+            out = scope.run("attention", "attention", q, k, v, context.pattern, bias, self.scale, mask, rate)
+        else:
+            masks = tile_masks(scope, rate)
+            out = scope.run("tiled_attention", "attention", q, k, v, context.pattern, bias, self.scale, masks, rate)
+        out = scope.store("context", out, token_axes=(2,))
+        scope.compute_later(
+            "weights", lambda: attention_weights(q, k, context.pattern, bias, self.scale), token_axes=(2, 3)
+        )
+        merged = scope.record("merged", merge_heads(out))  # [B, T, H]
+        return scope.record("output", scope.linear(merged, "output"))
+
+    def backward(self, dy: Array, scope: Scope, context: AttentionContext) -> Array:
+        """`forward` from its last line to its first."""
+        scope.record("d_output", dy)
+        dmerged = scope.linear_backward(dy, "output")
+        batch, length, width = dmerged.shape
+        dcontext = heads_first(dmerged.reshape(batch, length, self.heads, width // self.heads))
+        scope.record("d_context", dcontext, token_axes=(2,))
+        dq, dk, dv, dbias = scope.run_backward("attention", dcontext)
+        if scope.cache.trace:
+            dweights = dcontext @ scope["v"].swapaxes(-1, -2)
+            mask = scope.saved("dropout_mask")
+            if mask is not None:
+                dweights = dweights * mask / (1.0 - self.config.attention_dropout)
+            scope.record("d_weights", dweights, token_axes=(2, 3))
+        if scope.saved("has_bias"):
+            more_q, more_k = self.score_bias_backward(dbias, scope, context)
+            dq = dq if more_q is None else dq + more_q
+            dk = dk if more_k is None else dk + more_k
+        if context.memory is not None:
+            past = context.memory[0].shape[2]
+            dk, dv = dk[:, :, past:], dv[:, :, past:]
+        for name, value in (("d_q", dq), ("d_k", dk), ("d_v", dv)):
+            scope.record(name, value, token_axes=(2,))
+        dq, dk, dv = heads_first(dq), heads_first(dk), heads_first(dv)
+        if context.rotary is not None:
+            dq, dk = scope.run_backward("q_rotary", dq), scope.run_backward("k_rotary", dk)
+        return scope.record("d_input", scope.linear_backward(join_qkv(dq, dk, dv), "qkv"))
 
 
 def split_heads(qkv: Array, heads: int) -> tuple[Array, Array, Array]:
@@ -52,7 +131,7 @@ def split_heads(qkv: Array, heads: int) -> tuple[Array, Array, Array]:
 
 
 def heads_first(x: Array) -> Array:
-    """[B, T, heads, d] -> [B, heads, T, d] and back again, without copying."""
+    """[B, T, heads, d] -> [B, heads, T, d] and back, without copying."""
     return x.transpose(0, 2, 1, 3)
 
 
@@ -63,7 +142,7 @@ def merge_heads(x: Array) -> Array:
 
 
 def join_qkv(q: Array, k: Array, v: Array) -> Array:
-    """Three times [B, T, heads, d] -> [B, T, 3H]: the way back from `split_heads`."""
+    """Three times [B, T, heads, d] -> [B, T, 3H]: the inverse of `split_heads`."""
     batch, length, heads, size = q.shape
     shared = getattr(q, "base", None)  # a kernel may have written them side by side already
     if shared is not None and shared is k.base and shared is v.base and shared.shape == (batch, length, 3, heads, size):
@@ -72,66 +151,19 @@ def join_qkv(q: Array, k: Array, v: Array) -> Array:
 
 
 def keeps_weights(q: Array, pattern: AttentionPattern, rate: float) -> bool:
-    """Short rows keep their weights; long, packed and fused ones compute them again in backward."""
+    """Short rows keep their weights; long, packed and fused ones compute them again in the backward."""
     if is_numpy(q):
         return q.shape[2] <= DENSE_LENGTH and (pattern.segments is None or q.shape[2] <= DENSE_LENGTH // 2)
-    return rate > 0.0  # MLX's fused kernel knows no dropout
+    return rate > 0.0  # MLX's fused kernel has no dropout
 
 
-def self_attention(x: Array, at: Scope, config: Any, sight: Sight, source: Any) -> Array:
-    at.note("input", x)
-    at.keep("x", x)
-    q, k, v = split_heads(dense(x, at, "qkv"), config.num_attention_heads)
-    if sight.cos is not None:
-        q, k = rotary(q, sight.cos, sight.sin), rotary(k, sight.cos, sight.sin)
-    q, k, v = (at.keep(name, heads_first(x)) for name, x in (("q", q), ("k", k), ("v", v)))
-    rate = config.attention_dropout if source is not None else 0.0
-    if keeps_weights(q, sight.pattern, rate):
-        keep = None
-        if rate > 0.0:
-            shape = (q.shape[0], q.shape[1], q.shape[2], q.shape[2])
-            keep = at.keep("dropout.keep", source.keep(at.name("dropout"), shape, rate))
-        context, state = attention(q, k, v, sight.pattern, keep, rate, at.cache.forgets)
-    else:
-        context, state = tiled_attention(q, k, v, sight.pattern, _tile_dropout(at, source, rate), rate)
-    at.keep("state", state)
-    at.keep("context", context)
-    at.promise("weights", lambda: attention_weights(q, k, sight.pattern))
-    merged = at.keep("merged", merge_heads(context))  # [B, T, H]
-    return at.note("output", dense(merged, at, "output"))
-
-
-def self_attention_backward(dy: Array, at: Scope, config: Any, sight: Sight, source: Any) -> Array:
-    at.note("d_output", dy)
-    dmerged = dense_backward(dy, at["merged"], at, "output")
-    batch, length, width = dmerged.shape
-    heads = config.num_attention_heads
-    dcontext = at.note("d_context", heads_first(dmerged.reshape(batch, length, heads, width // heads)))
-    q, k, v = at["q"], at["k"], at["v"]
-    rate = config.attention_dropout if source is not None else 0.0
-    if keeps_weights(q, sight.pattern, rate):
-        keep = at.cache.get(at.name("dropout.keep"))
-        dq, dk, dv = attention_backward(dcontext, q, k, v, at["context"], at["state"], keep, rate)
-    else:
-        tiles = _tile_dropout(at, source, rate)
-        dq, dk, dv = tiled_attention_backward(dcontext, q, k, v, at["context"], at["state"], sight.pattern, tiles, rate)
-    if at.cache.trace:
-        at.note(
-            "d_weights", dropout_backward(dcontext @ v.swapaxes(-1, -2), at.cache.get(at.name("dropout.keep")), rate)
-        )
-    dq, dk, dv = (heads_first(at.note(name, x)) for name, x in (("d_q", dq), ("d_k", dk), ("d_v", dv)))
-    if sight.cos is not None:
-        dq, dk = rotary_backward(dq, sight.cos, sight.sin), rotary_backward(dk, sight.cos, sight.sin)
-    return at.note("d_input", dense_backward(join_qkv(dq, dk, dv), at["x"], at, "qkv"))
-
-
-def _tile_dropout(at: Scope, source: Any, rate: float) -> Any:
-    """Masks for tiles: drawn from the tile's place, so that backward draws the same ones again."""
+def tile_masks(scope: Scope, rate: float) -> Any:
+    """Dropout masks of tiles: a function of the tile's position, so that the backward draws the same masks."""
     if rate == 0.0:
         return None
+    source, name = scope.dropout_source, scope.name("dropout")
 
-    def keep_tile(rows: slice, queries: slice, keys: slice, shape: tuple[int, ...]) -> Array:
-        place = f"{at.name('dropout')}.{queries.start}.{keys.start}"
-        return source.keep(place, shape, rate, row=rows.start)
+    def tile_mask(rows: slice, queries: slice, keys: slice, shape: tuple[int, ...]) -> Array:
+        return source.mask(f"{name}.{queries.start}.{keys.start}", shape, rate, row=rows.start)  # type: ignore[union-attr]
 
-    return keep_tile
+    return tile_mask

@@ -1,77 +1,83 @@
-"""The transformer block: attention, then feed-forward, each a branch beside the residual stream.
+"""The transformer block: attention, then feed-forward, each a branch that is added to its input.
 
 post-norm (BERT):         x = norm(x + attention(x));      x = norm(x + ffn(x))
 pre-norm (ModernBERT):    x = x + attention(norm(x));      x = x + ffn(norm(x))
+
+A sum passes its gradient unchanged to both terms. Where x went two ways, the two gradients add up.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from glassbert.engines.namespace import Array
-from glassbert.layers.attention import Sight, attention_parameters, self_attention, self_attention_backward
-from glassbert.layers.basics import drop, drop_backward, norm, norm_backward
-from glassbert.layers.feed_forward import feed_forward, feed_forward_backward, feed_forward_parameters
-from glassbert.layers.parameters import Parameter, inside, norm_parameters
-from glassbert.layers.scope import Scope
-from glassbert.ops import residual, residual_backward
+from glassbert.arrays import Array
+from glassbert.layers.attention import AttentionContext
+from glassbert.layers.registry import ATTENTIONS, BLOCKS, FEED_FORWARDS
+from glassbert.layers.scope import Parameter, Scope, norm_parameters, with_prefix
 
 
-def block_parameters(config: Any, index: int) -> list[Parameter]:
-    norms = norm_parameters("norm", config.hidden_size, config.norm_bias)
-    return [
-        *inside("attention", attention_parameters(config)),
-        *([] if index == 0 and config.skip_first_norm else inside("attention", norms)),
-        *inside("ffn", feed_forward_parameters(config)),
-        *inside("ffn", norms),
-    ]
+class Block:
+    """What both kinds of blocks share: an attention and a feed-forward layer, chosen by the config."""
+
+    def __init__(self, config: Any, index: int):
+        self.config, self.index = config, index
+        self.attention = ATTENTIONS[config.attention](config)
+        self.ffn = FEED_FORWARDS[config.feed_forward](config)
+        self.eps, self.rate = config.layer_norm_eps, config.hidden_dropout
+        self.first_norm = not (index == 0 and config.skip_first_norm)
+
+    def parameters(self) -> list[Parameter]:
+        norms = norm_parameters("norm", self.config.hidden_size, self.config.norm_bias)
+        return [
+            *with_prefix("attention", self.attention.parameters()),
+            *(with_prefix("attention", norms) if self.first_norm else []),
+            *with_prefix("ffn", self.ffn.parameters()),
+            *with_prefix("ffn", norms),
+        ]
 
 
-def block(x: Array, at: Scope, config: Any, sight: Sight, source: Any) -> Array:
-    at.note("input", x)
-    attention, ffn = at.inside("attention"), at.inside("ffn")
-    eps, rate = config.layer_norm_eps, config.hidden_dropout
-    reuse = not at.cache.trace  # nobody will look at a branch again: the sum may take its place, and x̂ the sum's
-    if config.norm_position == "post":
-        branch = drop(self_attention(x, attention, config, sight, source), attention, "output_dropout", rate, source)
-        x = norm(residual(x, branch, reuse), attention, "norm", eps, reuse)
-        branch = drop(feed_forward(x, ffn, config, source), ffn, "output_dropout", rate, source)
-        x = norm(residual(x, branch, reuse), ffn, "norm", eps, reuse)
-    else:
-        first = attention.optional("norm.weight") is None
-        normed = x if first else norm(x, attention, "norm", eps)
-        branch = self_attention(normed, attention, config, sight, source)
-        x = residual(x, drop(branch, attention, "output_dropout", rate, source), reuse)
-        branch = feed_forward(norm(x, ffn, "norm", eps), ffn, config, source)
-        x = residual(x, drop(branch, ffn, "output_dropout", rate, source), reuse)
-    return at.note("output", x)
+@BLOCKS.register("post")
+class PostNormBlock(Block):
+    def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
+        scope.record("input", x)
+        attention, ffn = scope.inside("attention"), scope.inside("ffn")
+        branch = attention.dropout(self.attention.forward(x, attention, context), "output_dropout", self.rate)
+        x = attention.norm(x + branch, "norm", self.eps, donate=True)
+        branch = ffn.dropout(self.ffn.forward(x, ffn), "output_dropout", self.rate)
+        x = ffn.norm(x + branch, "norm", self.eps, donate=True)
+        return scope.record("output", x)
+
+    def backward(self, dx: Array, scope: Scope, context: AttentionContext) -> Array:
+        """`forward` from its last line to its first."""
+        scope.record("d_output", dx)
+        attention, ffn = scope.inside("attention"), scope.inside("ffn")
+        dsum = ffn.norm_backward(dx, "norm")
+        dx = dsum + self.ffn.backward(ffn.dropout_backward(dsum, "output_dropout"), ffn)
+        dsum = attention.norm_backward(dx, "norm")
+        dbranch = attention.dropout_backward(dsum, "output_dropout")
+        dx = dsum + self.attention.backward(dbranch, attention, context)
+        return scope.record("d_input", dx)
 
 
-def join(dx: Array, dbranch: Array, at: Scope) -> Array:
-    """Where the stream forked, the gradients of both ways add up. The branch's own array takes the sum."""
-    if at.cache.trace:  # there, somebody may still look at it
-        return dx + dbranch
-    dbranch += dx
-    return dbranch
+@BLOCKS.register("pre")
+class PreNormBlock(Block):
+    def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
+        scope.record("input", x)
+        attention, ffn = scope.inside("attention"), scope.inside("ffn")
+        normed = attention.norm(x, "norm", self.eps) if self.first_norm else x
+        branch = self.attention.forward(normed, attention, context)
+        x = x + attention.dropout(branch, "output_dropout", self.rate)
+        branch = self.ffn.forward(ffn.norm(x, "norm", self.eps), ffn)
+        x = x + ffn.dropout(branch, "output_dropout", self.rate)
+        return scope.record("output", x)
 
-
-def block_backward(dx: Array, at: Scope, config: Any, sight: Sight, source: Any) -> Array:
-    """`block`, read from the bottom up. Where the stream forked, the gradients of both ways meet and add up."""
-    at.note("d_output", dx)
-    attention, ffn = at.inside("attention"), at.inside("ffn")
-    rate = config.hidden_dropout
-    if config.norm_position == "post":
-        dx, dbranch = residual_backward(norm_backward(dx, ffn, "norm"))
-        dbranch = feed_forward_backward(drop_backward(dbranch, ffn, "output_dropout", rate), ffn, config)
-        dx, dbranch = residual_backward(norm_backward(join(dx, dbranch, at), attention, "norm"))
-        dbranch = drop_backward(dbranch, attention, "output_dropout", rate)
-        dx = join(dx, self_attention_backward(dbranch, attention, config, sight, source), at)
-    else:
-        dx, dbranch = residual_backward(dx)
-        dbranch = feed_forward_backward(drop_backward(dbranch, ffn, "output_dropout", rate), ffn, config)
-        dx, dbranch = residual_backward(join(dx, norm_backward(dbranch, ffn, "norm"), at))
-        dbranch = drop_backward(dbranch, attention, "output_dropout", rate)
-        dbranch = self_attention_backward(dbranch, attention, config, sight, source)
-        first = attention.optional("norm.weight") is None
-        dx = join(dx, dbranch if first else norm_backward(dbranch, attention, "norm"), at)
-    return at.note("d_input", dx)
+    def backward(self, dx: Array, scope: Scope, context: AttentionContext) -> Array:
+        """`forward` from its last line to its first."""
+        scope.record("d_output", dx)
+        attention, ffn = scope.inside("attention"), scope.inside("ffn")
+        dnormed = self.ffn.backward(ffn.dropout_backward(dx, "output_dropout"), ffn)
+        dx = dx + ffn.norm_backward(dnormed, "norm")
+        dbranch = attention.dropout_backward(dx, "output_dropout")
+        dnormed = self.attention.backward(dbranch, attention, context)
+        dx = dx + (attention.norm_backward(dnormed, "norm") if self.first_norm else dnormed)
+        return scope.record("d_input", dx)

@@ -1,93 +1,161 @@
-"""Embeddings: what the first block sees of a token.
+"""Embeddings: the input of the first block.
 
-sum = token[id] + position[place] + token_type[type]          each part optional but the first
-output = dropout(norm(sum))
+tokens    sum = token[id] + position[place] + token_type[type]        each term optional but the first
+values    sum = patch · projectionᵀ + bias + position[place]          of a window of a series, see below
+          output = projection(dropout(norm(sum)))                     a projection only where embeddings are narrower
+
+A window of a series is normalised and cut into patches:
+
+    z = (window - centre) / spread                        [B, W]
+    patch_t = z[t·stride : t·stride + patch]              [B, T, P]
+
+Centre and spread are those of the window itself, and the forecast is scaled back with the same two numbers
+(`glassbert.models.heads.forecast`). Neither has parameters: with one series, a learned scale and shift would repeat
+what the projection can do. The values are inputs, so no gradient goes further than the projection.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.layers.basics import drop, drop_backward, norm, norm_backward
-from glassbert.layers.parameters import Parameter, norm_parameters
-from glassbert.layers.scope import Scope
-from glassbert.ops import embedding, embedding_backward
+import numpy as np
+
+from glassbert.arrays import Array, namespace
+from glassbert.layers.positions import Positions, sum_over_first
+from glassbert.layers.registry import EMBEDDINGS
+from glassbert.layers.scope import Parameter, Scope, linear_parameters, norm_parameters
+
+SMALLEST = 1e-5  # added to the variance: a constant window has none
 
 
-def embeddings_parameters(config: Any) -> list[Parameter]:
-    size = config.hidden_size
-    parameters = [Parameter("token", (config.vocab_size, size), "embedding")]
-    if config.positions == "learned":
-        parameters.append(Parameter("position", (config.max_position_embeddings, size), "embedding"))
-    if config.type_vocab_size:
-        parameters.append(Parameter("token_type", (config.type_vocab_size, size), "embedding"))
-    if config.embedding_norm:
-        parameters += norm_parameters("norm", size, config.norm_bias)
-    return parameters
+class Embeddings:
+    """What both kinds share: positions, norm, dropout and a projection to the width of the layers."""
+
+    def __init__(self, config: Any, positions: Positions):
+        self.config, self.positions = config, positions
+        self.projected = config.embedding_width != config.hidden_size
+
+    def parameters(self) -> list[Parameter]:
+        config = self.config
+        parameters = [*self.input_parameters()]
+        if config.embedding_norm:
+            parameters += norm_parameters("norm", config.embedding_width, config.norm_bias)
+        if self.projected:
+            parameters += linear_parameters("projection", config.embedding_width, config.hidden_size, True)
+        return parameters
+
+    def input_parameters(self) -> list[Parameter]:
+        raise NotImplementedError
+
+    def forward(self, batch: Any, scope: Scope) -> Array:
+        raise NotImplementedError
+
+    def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
+        raise NotImplementedError
+
+    def after_sum(self, x: Array, scope: Scope) -> Array:
+        scope.record("sum", x)
+        if self.config.embedding_norm:
+            x = scope.norm(x, "norm", self.config.layer_norm_eps)
+        x = scope.dropout(x, "dropout", self.config.embedding_dropout)
+        if self.projected:
+            x = scope.linear(x, "projection")
+        return scope.record("output", x)
+
+    def after_sum_backward(self, dx: Array, scope: Scope) -> Array:
+        """The gradient of the sum, which is that of each of its terms."""
+        scope.record("d_output", dx)
+        if self.projected:
+            dx = scope.linear_backward(dx, "projection")
+        dx = scope.dropout_backward(dx, "dropout")
+        if self.config.embedding_norm:
+            dx = scope.norm_backward(dx, "norm")
+        scope.record("d_sum", dx)
+        return scope.record("d_tokens", dx)
 
 
-def embeddings(ids: Array, positions: Array, types: Array | None, at: Scope, config: Any, source: Any) -> Array:
-    """ids [B, T], positions [B or 1, T], types [B, T] -> [B, T, H]"""
-    at.keep("ids", ids)
-    at.keep("positions", positions)
-    at.keep("types", types)
-    x = at.note("tokens", embedding(at.parameter("token"), ids))  # [B, T, H]
-    if config.positions == "learned":
-        x = x + embedding(at.parameter("position"), positions)
-    if config.type_vocab_size:
-        x = x + (at.parameter("token_type")[0] if types is None else embedding(at.parameter("token_type"), types))
-    return after_sum(x, at, config, source)
+@EMBEDDINGS.register("tokens")
+class TokenEmbeddings(Embeddings):
+    """Token ids to vectors."""
+
+    def input_parameters(self) -> list[Parameter]:
+        config = self.config
+        width = config.embedding_width
+        types = (
+            [Parameter("token_type", (config.type_vocab_size, width), "embedding")] if config.type_vocab_size else []
+        )
+        token = Parameter("token", (config.vocab_size, width), "embedding")
+        return [token, *self.positions.embedding_parameters(), *types]
+
+    def forward(self, batch: Any, scope: Scope) -> Array:
+        """ids [B, T] -> [B, T, H]"""
+        x = scope.run("embedding", "token", scope.parameter("token"), batch.ids, self.config.pad_token_id)
+        scope.record("tokens", x)  # [B, T, H]
+        x = self.positions.embed(x, batch.positions, scope)
+        if self.config.type_vocab_size:
+            if batch.types is None:
+                x = x + scope.parameter("token_type")[0]
+            else:
+                x = x + scope.run("embedding", "token_type", scope.parameter("token_type"), batch.types)
+        return self.after_sum(x, scope)
+
+    def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
+        """The sum passes its gradient to every term; each table collects it in the rows that were looked up."""
+        dx = self.after_sum_backward(dx, scope)
+        scope.add_rows("token", *scope.run_backward("token", dx))
+        self.positions.embed_backward(dx, scope)
+        if self.config.type_vocab_size:
+            if batch.types is None:
+                scope.add("token_type", first_row_only(dx, scope.parameter("token_type")))
+            else:
+                scope.add_rows("token_type", *scope.run_backward("token_type", dx))
 
 
-def embeddings_backward(dx: Array, at: Scope, config: Any) -> None:
-    """The sum handed its gradient to every part; each table collects it at the rows that were looked up."""
-    dx = after_sum_backward(dx, at, config)
-    gradients = at.gradients
-    assert gradients is not None
-    gradients.add_rows(at.name("token"), *embedding_backward(dx, at["ids"], config.pad_token_id))
-    if config.positions == "learned":
-        learn_positions(dx, at)
-    if config.type_vocab_size:
-        if at["types"] is None:
-            at.add("token_type", _first_row_only(dx, at.parameter("token_type")))
-        else:
-            gradients.add_rows(at.name("token_type"), *embedding_backward(dx, at["types"]))
+@EMBEDDINGS.register("values")
+class SeriesEmbeddings(Embeddings):
+    """Windows of a series to vectors."""
+
+    def input_parameters(self) -> list[Parameter]:
+        return [
+            *linear_parameters("projection", self.config.series.patch, self.config.embedding_width, True),
+            *self.positions.embedding_parameters(),
+        ]
+
+    def forward(self, batch: Any, scope: Scope) -> Array:
+        """windows [B, W] -> [B, T, H]"""
+        centre, spread = frame(batch.windows, self.config.series)
+        dtype = scope.parameter("projection.weight").dtype
+        x = patches((batch.windows - centre) / spread, self.config.series).astype(dtype)
+        scope.record("patches", x)
+        x = scope.record("tokens", scope.linear(x, "projection"))  # [B, T, H]
+        return self.after_sum(self.positions.embed(x, batch.positions, scope), scope)
+
+    def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
+        dx = self.after_sum_backward(dx, scope)
+        self.positions.embed_backward(dx, scope)
+        scope.linear_backward(dx, "projection")
 
 
-def after_sum(x: Array, at: Scope, config: Any, source: Any) -> Array:
-    """What every sum of a token and its place goes through: a norm where the config has one, and dropout."""
-    at.note("sum", x)
-    if config.embedding_norm:
-        x = norm(x, at, "norm", config.layer_norm_eps)
-    return at.note("output", drop(x, at, "dropout", config.embedding_dropout, source))
-
-
-def after_sum_backward(dx: Array, at: Scope, config: Any) -> Array:
-    """The gradient at the sum, which is that of each of its parts."""
-    at.note("d_output", dx)
-    dx = drop_backward(dx, at, "dropout", config.embedding_dropout)
-    if config.embedding_norm:
-        dx = norm_backward(dx, at, "norm")
-    at.note("d_sum", dx)
-    return at.note("d_tokens", dx)
-
-
-def learn_positions(dx: Array, at: Scope) -> None:
-    """What the table of positions learns from the gradient [B, T, H] of a sum that it took part in."""
-    positions = at["positions"]
-    dposition = dx if positions.shape[0] == dx.shape[0] else sum_over_first(dx)[None]  # [B or 1, T, H]
-    assert at.gradients is not None
-    at.gradients.add_rows(at.name("position"), *embedding_backward(dposition, positions))
-
-
-def sum_over_first(x: Array) -> Array:
-    """The sum over the first axis as a product with ones: quick on a CPU, and 16-bit values are added in 32."""
-    ones = namespace(x).ones((1, x.shape[0]), dtype=x.dtype)
-    return (ones @ x.reshape(x.shape[0], -1)).reshape(x.shape[1:])
-
-
-def _first_row_only(dx: Array, table: Array) -> Array:
+def first_row_only(dx: Array, table: Array) -> Array:
+    """The gradient of a table of which every token used row 0."""
     xp = namespace(dx)
     row = sum_over_first(dx.reshape(-1, dx.shape[-1]))  # [H]
     return xp.where(xp.arange(table.shape[0])[:, None] == 0, row, xp.zeros_like(row))
+
+
+def frame(windows: Array, series: Any) -> tuple[Array, Array]:
+    """Centre and spread of every window, [B, 1] each."""
+    xp = namespace(windows)
+    mean = windows.mean(1, keepdims=True)
+    centre = {"mean": mean, "last": windows[:, -1:], "none": xp.zeros_like(mean)}[series.centre]
+    if not series.divide:
+        return centre, xp.ones_like(mean)
+    deviation = windows - mean
+    return centre, xp.sqrt((deviation * deviation).mean(1, keepdims=True) + SMALLEST)
+
+
+def patches(framed: Array, series: Any) -> Array:
+    """[B, W] -> [B, T, P]"""
+    starts = series.step * np.arange(series.tokens)
+    index = namespace(framed).array(starts[:, None] + np.arange(series.patch))  # [T, P]
+    return framed[:, index]

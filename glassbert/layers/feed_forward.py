@@ -6,59 +6,57 @@ output = dropout(act(hidden)) W_downᵀ + b   -> [B, T, H]
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from glassbert.engines.namespace import Array
-from glassbert.layers.basics import dense, dense_backward, drop, drop_backward
-from glassbert.layers.parameters import Parameter, linear_parameters
-from glassbert.layers.scope import Scope
-from glassbert.ops import ACTIVATIONS, geglu, geglu_backward, relu, relu_backward
+from glassbert.arrays import Array
+from glassbert.layers.registry import FEED_FORWARDS
+from glassbert.layers.scope import Parameter, Scope, linear_parameters
 
 
-def feed_forward_parameters(config: Any) -> list[Parameter]:
-    size, wide = config.hidden_size, config.intermediate_size
-    return [
-        *linear_parameters("up", size, 2 * wide if config.gated else wide, config.ffn_bias),
-        *linear_parameters("down", wide, size, config.ffn_bias, "output"),
-    ]
+@FEED_FORWARDS.register("dense")
+class FeedForward:
+    """Up, activation, down."""
+
+    def __init__(self, config: Any):
+        self.config = config
+
+    def parameters(self) -> list[Parameter]:
+        size, wide, bias = self.config.hidden_size, self.config.intermediate_size, self.config.ffn_bias
+        return [
+            *linear_parameters("up", size, self.up_size(wide), bias),
+            *linear_parameters("down", wide, size, bias, "output"),
+        ]
+
+    def up_size(self, wide: int) -> int:
+        return wide
+
+    def activate(self, hidden: Array, scope: Scope) -> Array:
+        return scope.run(self.config.activation, "activation", hidden, donate=True)  # hidden is needed no more
+
+    def forward(self, x: Array, scope: Scope) -> Array:
+        scope.record("input", x)
+        hidden = scope.record("hidden", scope.linear(x, "up"))  # [B, T, I or 2I]
+        if not scope.cache.trace:  # the activation may overwrite it
+            linear, parameters = scope.ops.linear, (scope.parameter("up.weight"), scope.optional("up.bias"))
+            scope.compute_later("hidden", lambda: linear(x, *parameters)[0])  # must not hold the cache: a cycle
+        activated = scope.dropout(self.activate(hidden, scope), "dropout", self.config.ffn_dropout)
+        activated = scope.store("activated", activated)  # [B, T, I]
+        return scope.record("output", scope.linear(activated, "down"))
+
+    def backward(self, dy: Array, scope: Scope) -> Array:
+        scope.record("d_output", dy)
+        dactivated = scope.record("d_activated", scope.linear_backward(dy, "down"))
+        dhidden = scope.run_backward("activation", scope.dropout_backward(dactivated, "dropout"), donate=True)
+        scope.record("d_hidden", dhidden)
+        return scope.record("d_input", scope.linear_backward(dhidden, "up"))
 
 
-def feed_forward(x: Array, at: Scope, config: Any, source: Any) -> Array:
-    at.note("input", x)
-    at.keep("x", x)
-    hidden = dense(x, at, "up")  # [B, T, I or 2I]
-    if gives_hidden_up(config, at):
-        apart = at.apart()
-        at.promise("hidden", lambda: dense(x, apart, "up"))
-        activated, cache = relu(hidden, overwrite=True)
-    elif at.cache.forgets and not config.gated:
-        activated, cache = ACTIVATIONS[config.activation][0](hidden, overwrite=True)
-    else:
-        hidden = at.keep("hidden", hidden)
-        activate = partial(geglu, activation=config.activation) if config.gated else ACTIVATIONS[config.activation][0]
-        activated, cache = activate(hidden)
-    at.keep("cache", cache)
-    activated = at.keep("activated", drop(activated, at, "dropout", config.ffn_dropout, source))  # [B, T, I]
-    return at.note("output", dense(activated, at, "down"))
+@FEED_FORWARDS.register("gated")
+class GatedFeedForward(FeedForward):
+    """GeGLU and its like: one half of the wide space gates the other."""
 
+    def up_size(self, wide: int) -> int:
+        return 2 * wide
 
-def gives_hidden_up(config: Any, at: Scope) -> bool:
-    """ReLU's backward asks only what is above zero, which its output tells as well: one array fewer to keep."""
-    return config.activation == "relu" and not config.gated and not at.cache.trace
-
-
-def feed_forward_backward(dy: Array, at: Scope, config: Any) -> Array:
-    at.note("d_output", dy)
-    dactivated = dense_backward(dy, at["activated"], at, "down")
-    at.note("d_activated", dactivated)
-    dactivated = drop_backward(dactivated, at, "dropout", config.ffn_dropout)
-    if config.gated:
-        dhidden = geglu_backward(dactivated, at["hidden"], at["cache"], config.activation)
-    elif gives_hidden_up(config, at):
-        dhidden = relu_backward(dactivated, at["activated"], overwrite=True)
-    else:
-        hidden = at["hidden"]
-        dhidden = ACTIVATIONS[config.activation][1](dactivated, hidden, at["cache"])
-    at.note("d_hidden", dhidden)
-    return at.note("d_input", dense_backward(dhidden, at["x"], at, "up"))
+    def activate(self, hidden: Array, scope: Scope) -> Array:
+        return scope.run("geglu", "activation", hidden, self.config.activation)

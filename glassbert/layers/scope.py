@@ -1,150 +1,305 @@
-"""Names inside a model: one dotted name for every parameter, activation and gradient.
+"""Scopes: parameters, named values, states and gradients as one layer uses them.
 
-A layer knows only its own short names (`hidden`, `up.weight`); a scope puts the place in front
-(`layers.0.ffn.hidden`). The same scope serves parameters, gradients and the cache.
+Every parameter, activation and gradient of a model has one dotted name (`layers.0.ffn.hidden`). A layer uses its own
+short names (`hidden`, `up.weight`); a `Scope` adds the prefix. Two prefixes differ only where layers share parameters:
+`layers.5` may compute with the parameters of `layers.0`, while its activations keep their own names.
+
+A `Cache` holds what one pass leaves behind:
+
+    values   activations by name, for the reader: those that are kept anyway, and with `trace=True` all of them
+    states   what each operation's forward keeps for its backward (`glassbert.engines.kernels.State`)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import Gradients
+from glassbert.arrays import Array, Gradients
+from glassbert.engines import DropoutSource, Operations
+
+
+class Parameter(NamedTuple):
+    """The name, shape and initialisation of a parameter, declared before it exists.
+
+    `initial` is "weight" (random), "output" (random, the last map of a residual branch, which depth-scaled
+    initialisation makes smaller), "embedding" (random), "zeros" or "ones".
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    initial: str
+
+
+def linear_parameters(name: str, inputs: int, outputs: int, bias: bool, initial: str = "weight") -> list[Parameter]:
+    weight = Parameter(f"{name}.weight", (outputs, inputs), initial)
+    return [weight, Parameter(f"{name}.bias", (outputs,), "zeros")] if bias else [weight]
+
+
+def norm_parameters(name: str, size: int, bias: bool) -> list[Parameter]:
+    weight = Parameter(f"{name}.weight", (size,), "ones")
+    return [weight, Parameter(f"{name}.bias", (size,), "zeros")] if bias else [weight]
+
+
+def with_prefix(prefix: str, parameters: list[Parameter]) -> list[Parameter]:
+    return [parameter._replace(name=f"{prefix}.{parameter.name}") for parameter in parameters]
 
 
 class Cache(Mapping[str, Any]):
-    """What a forward pass leaves behind: every value by its dotted name.
+    """What a forward pass leaves behind: values by their dotted names, and the states for the backward.
 
-    `keep` stores what backward needs; `note` stores what only a curious reader needs, and only while tracing.
+    `token_axes` names the axes of a value that run over tokens, where that is not axis 1: a batch whose padding was
+    left out is put back along these axes.
     """
 
-    forgets = False
+    inference = False
 
     def __init__(self, trace: bool = False):
         self.trace = trace
-        self.values_by_name: dict[str, Any] = {}
-        self.promises: dict[str, Callable[[], Any]] = {}
-        self.regions: dict[str, Callable[[Cache], Cache]] = {}
+        self.stored: dict[str, Any] = {}
+        self.states: dict[str, Any] = {}
+        self.token_axes: dict[str, tuple[int, ...]] = {}
+        self._computed_later: dict[str, Callable[[], Any]] = {}
+        self._regions: dict[str, Callable[[Cache], Cache]] = {}
         self._last_region: tuple[str, Cache] | None = None
 
     def like(self) -> Cache:
-        """Another cache of the same habits, empty."""
+        """An empty cache with the same settings."""
         return Cache(self.trace)
 
-    def keep(self, name: str, value: Any) -> Any:
-        self.values_by_name[name] = value
+    def store(self, name: str, value: Any, token_axes: tuple[int, ...] = (1,)) -> Any:
+        """Keep a value under its name."""
+        self.stored[name] = value
+        if token_axes != (1,):
+            self.token_axes[name] = token_axes
         return value
 
-    def note(self, name: str, value: Any) -> Any:
-        if self.trace:
-            self.values_by_name[name] = value
-        return value
+    def record(self, name: str, value: Any, token_axes: tuple[int, ...] = (1,)) -> Any:
+        """Keep a value under its name, only while tracing."""
+        return self.store(name, value, token_axes) if self.trace else value
 
-    def promise(self, name: str, compute: Callable[[], Any]) -> None:
-        """A value that is computed when somebody asks for it, and then kept."""
-        self.promises[name] = compute
+    def save_state(self, name: str, state: Any) -> None:
+        self.states[name] = state
 
-    def promise_region(self, prefix: str, compute: Callable[[Cache], Cache]) -> None:
-        """Everything under `prefix` can be computed again when somebody asks; only the last such region is kept.
+    def accumulate(self, name: str, value: Array) -> None:
+        """Add to a value, such as the gradient of an activation that several layers use."""
+        self.stored[name] = self.stored[name] + value if name in self.stored else value
 
-        `compute` is handed this cache: holding on to it would keep both alive for good.
+    def compute_later(self, name: str, compute: Callable[[], Any], token_axes: tuple[int, ...] = (1,)) -> None:
+        """A value that is computed when it is first read."""
+        self._computed_later[name] = compute
+        if token_axes != (1,):
+            self.token_axes[name] = token_axes
+
+    def recompute_region(self, prefix: str, compute: Callable[[Cache], Cache]) -> None:
+        """All values under `prefix` are computed again when one is read; only the last such region is kept.
+
+        `compute` is given this cache: a reference to it would keep both alive.
         """
-        self.regions[prefix] = compute
+        self._regions[prefix] = compute
 
-    def _in_region(self, name: str) -> Any:
-        for prefix, compute in self.regions.items():
+    def _from_region(self, name: str) -> Any:
+        for prefix, compute in self._regions.items():
             if name.startswith(prefix):
                 if self._last_region is None or self._last_region[0] != prefix:
                     self._last_region = prefix, compute(self)
+                self.token_axes.update(self._last_region[1].token_axes)
                 return self._last_region[1][name]
         raise KeyError(name)
 
     def __getitem__(self, name: str) -> Any:
-        if name in self.promises:
-            self.values_by_name[name] = self.promises.pop(name)()
+        if name in self._computed_later:
+            self.stored[name] = self._computed_later.pop(name)()
         try:
-            return self.values_by_name[name] if name in self.values_by_name else self._in_region(name)
+            return self.stored[name] if name in self.stored else self._from_region(name)
         except KeyError:
             raise KeyError(f"{name!r} is not in this cache; forward(..., trace=True) keeps every value") from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self.values_by_name, *self.promises])
+        return iter([*self.stored, *self._computed_later])
 
     def __len__(self) -> int:
-        return len(self.values_by_name) + len(self.promises)
+        return len(self.stored) + len(self._computed_later)
 
 
-class Forgetful(Cache):
-    """A cache that keeps nothing, for when no backward will follow."""
+class NullCache(Cache):
+    """A cache for inference: it keeps the values of the given names, and nothing else."""
 
-    forgets = True
+    inference = True
 
-    def like(self) -> Forgetful:
-        return Forgetful()
+    def __init__(self, keep: frozenset[str] = frozenset()):
+        super().__init__()
+        self.keep = keep
 
-    def keep(self, name: str, value: Any) -> Any:
-        return value
+    def like(self) -> NullCache:
+        return NullCache(self.keep)
 
-    def promise(self, name: str, compute: Callable[[], Any]) -> None:
+    def store(self, name: str, value: Any, token_axes: tuple[int, ...] = (1,)) -> Any:
+        return super().store(name, value, token_axes) if name in self.keep else value
+
+    def record(self, name: str, value: Any, token_axes: tuple[int, ...] = (1,)) -> Any:
+        return self.store(name, value, token_axes)
+
+    def save_state(self, name: str, state: Any) -> None:
         pass
 
-    def promise_region(self, prefix: str, compute: Callable[[Cache], Cache]) -> None:
+    def compute_later(self, name: str, compute: Callable[[], Any], token_axes: tuple[int, ...] = (1,)) -> None:
+        pass
+
+    def recompute_region(self, prefix: str, compute: Callable[[Cache], Cache]) -> None:
         pass
 
 
 class Scope:
-    """Parameters, cache and gradients as one layer sees them."""
+    """Operations, parameters, cache, dropout masks and gradients under one prefix.
+
+    ops        the operations as the engine of this pass runs them
+    dropout    where dropout masks come from; None: nothing is dropped
+    gradients  where gradients of parameters go; None in a forward
+    """
 
     def __init__(
-        self, parameters: Mapping[str, Array], cache: Cache, gradients: Gradients | None = None, prefix: str = ""
+        self,
+        ops: Operations,
+        parameters: Mapping[str, Array],
+        cache: Cache,
+        gradients: Gradients | None = None,
+        dropout: DropoutSource | None = None,
+        prefix: str = "",
+        parameter_prefix: str | None = None,
     ):
+        self.ops = ops
         self.parameters = parameters
         self.cache = cache
-        self.gradients = gradients
+        self._gradients = gradients
+        self.dropout_source = dropout
         self.prefix = prefix
+        self.parameter_prefix = prefix if parameter_prefix is None else parameter_prefix
 
-    def inside(self, name: str) -> Scope:
-        return Scope(self.parameters, self.cache, self.gradients, f"{self.prefix}{name}.")
+    def inside(self, name: str, parameters: str | None = None) -> Scope:
+        """The scope of a part. `parameters` names the part whose parameters it uses, where that is another one."""
+        return Scope(
+            self.ops, self.parameters, self.cache, self._gradients, self.dropout_source, f"{self.prefix}{name}.",
+            f"{self.parameter_prefix}{name if parameters is None else parameters}.",
+        )  # fmt: skip
 
-    def outermost(self) -> Scope:
-        return Scope(self.parameters, self.cache, self.gradients)
+    def without_prefix(self) -> Scope:
+        """The scope of the whole model."""
+        return Scope(self.ops, self.parameters, self.cache, self._gradients, self.dropout_source)
 
-    def apart(self) -> Scope:
-        """The same place, with a cache of its own."""
-        return Scope(self.parameters, Cache(), None, self.prefix)
+    def with_cache(self, cache: Cache) -> Scope:
+        """The same scope over another cache."""
+        return Scope(
+            self.ops, self.parameters, cache, self._gradients, self.dropout_source, self.prefix, self.parameter_prefix
+        )
+
+    # ---- parameters and gradients ----------------------------------------------------------------------------------
+
+    @property
+    def gradients(self) -> Gradients:
+        if self._gradients is None:
+            raise ValueError("this scope belongs to a forward pass and collects no gradients")
+        return self._gradients
+
+    def parameter(self, name: str) -> Array:
+        return self.parameters[self.parameter_prefix + name]
+
+    def optional(self, name: str) -> Array | None:
+        return self.parameters.get(self.parameter_prefix + name)
+
+    def needs(self, name: str) -> bool:
+        """Whether the gradient of this parameter is collected; that of a frozen one is not computed."""
+        return self.gradients.needs(self.parameter_prefix + name)
+
+    def add(self, name: str, value: Array | None) -> None:
+        """Add to the gradient of a parameter."""
+        if value is not None:
+            self.gradients.add(self.parameter_prefix + name, value)
+
+    def add_rows(self, name: str, index: Array, rows: Array) -> None:
+        """Add to rows of the gradient of a table."""
+        self.gradients.add_rows(self.parameter_prefix + name, index, rows)
+
+    # ---- values ----------------------------------------------------------------------------------------------------
 
     def name(self, name: str) -> str:
         return self.prefix + name
 
-    def parameter(self, name: str) -> Array:
-        return self.parameters[self.prefix + name]
+    def store(self, name: str, value: Any, token_axes: tuple[int, ...] = (1,)) -> Any:
+        return self.cache.store(self.prefix + name, value, token_axes)
 
-    def optional(self, name: str) -> Array | None:
-        return self.parameters.get(self.prefix + name)
+    def record(self, name: str, value: Any, token_axes: tuple[int, ...] = (1,)) -> Any:
+        return self.cache.record(self.prefix + name, value, token_axes)
 
-    def keep(self, name: str, value: Any) -> Any:
-        return self.cache.keep(self.prefix + name, value)
-
-    def note(self, name: str, value: Any) -> Any:
-        return self.cache.note(self.prefix + name, value)
-
-    def promise(self, name: str, compute: Callable[[], Any]) -> None:
-        self.cache.promise(self.prefix + name, compute)
+    def compute_later(self, name: str, compute: Callable[[], Any], token_axes: tuple[int, ...] = (1,)) -> None:
+        self.cache.compute_later(self.prefix + name, compute, token_axes)
 
     def __getitem__(self, name: str) -> Any:
         return self.cache[self.prefix + name]
 
-    def wants(self, name: str) -> bool:
-        """Whether the gradient of this parameter is wanted; where it stands still, nobody computes one."""
-        assert self.gradients is not None
-        return self.gradients.wants(self.prefix + name)
+    def save(self, name: str, value: Any) -> None:
+        """Keep something for the backward, under a name of its own."""
+        self.cache.save_state(self.prefix + name, value)
 
-    def place(self, name: str) -> Array | None:
-        assert self.gradients is not None
-        return self.gradients.place(self.prefix + name)
+    def saved(self, name: str) -> Any:
+        """What `save` kept, or None."""
+        return self.cache.states.get(self.prefix + name)
 
-    def add(self, name: str, value: Array | None) -> None:
-        assert self.gradients is not None
-        if value is not None:
-            self.gradients.add(self.prefix + name, value)
+    # ---- operations with a name ------------------------------------------------------------------------------------
+
+    def run(self, operation: str, name: str, *arguments: Any, **options: Any) -> Array:
+        """Run an operation and keep its state under `name` for `run_backward`."""
+        if "donate" in options:
+            options["donate"] = options["donate"] and not self.cache.trace  # a traced value must not be overwritten
+        y, state = getattr(self.ops, operation)(*arguments, inference=self.cache.inference, **options)
+        self.cache.save_state(self.prefix + name, state)
+        return y
+
+    def run_backward(self, name: str, dy: Any, **hints: Any) -> Any:
+        """The gradients of the inputs of the operation that ran under `name`."""
+        state = self.cache.states[self.prefix + name]
+        if self.cache.trace:
+            hints.pop("donate", None)
+        return state.backward(dy, state.values, **{k: v for k, v in hints.items() if k in state.hints})
+
+    def linear(self, x: Array, name: str) -> Array:
+        """x Wᵀ + b with the parameters `name.weight` and `name.bias`."""
+        self.save(f"{name}.x", x)
+        return self.run("linear", name, x, self.parameter(f"{name}.weight"), self.optional(f"{name}.bias"))
+
+    def linear_backward(self, dy: Array, name: str) -> Array:
+        weight, bias = f"{name}.weight", f"{name}.bias"
+        has_bias = self.optional(bias) is not None and self.needs(bias)
+        x = self.saved(f"{name}.x")
+        taken = self.gradients.add_factors(self.parameter_prefix + weight, dy, x, self.parameters)
+        if taken or not (has_bias or self.needs(weight)):
+            return self.ops.linear(dy, self.parameter(weight).T)[0]  # only dx = dy W remains
+        buffers = (
+            self.gradients.buffer_for(self.parameter_prefix + weight),
+            self.gradients.buffer_for(self.parameter_prefix + bias) if has_bias else None,
+        )
+        dx, dweight, dbias = self.run_backward(name, dy, out=buffers)
+        self.add(weight, dweight)
+        if has_bias:
+            self.add(bias, dbias)
+        return dx
+
+    def norm(self, x: Array, name: str, eps: float, donate: bool = False) -> Array:
+        """Layer norm with the parameters `name.weight` and `name.bias`."""
+        gamma, beta = self.parameter(f"{name}.weight"), self.optional(f"{name}.bias")
+        return self.run("layer_norm", name, x, gamma, beta, eps, donate=donate)
+
+    def norm_backward(self, dy: Array, name: str) -> Array:
+        dx, dgamma, dbeta = self.run_backward(name, dy)
+        self.add(f"{name}.weight", dgamma)
+        self.add(f"{name}.bias", dbeta)
+        return dx
+
+    def dropout(self, x: Array, name: str, rate: float) -> Array:
+        """Dropout in training; without a source of masks or a rate, x itself."""
+        if self.dropout_source is None or rate == 0.0:
+            return x
+        return self.run("dropout", name, x, self.dropout_source.mask(self.prefix + name, x.shape, rate), rate)
+
+    def dropout_backward(self, dy: Array, name: str) -> Array:
+        return dy if self.saved(name) is None else self.run_backward(name, dy)

@@ -1,36 +1,76 @@
-"""Metrics: how good is it, and how sure is that? NumPy alone, one idea a file, the formula above the code.
+"""Metrics with bootstrap intervals, in NumPy. The formulas are at the top of each module.
 
     from glassbert.metrics import Scores, accuracy, bootstrap, roc_auc
 
-    roc_auc(truth, scores)                           a number; `Undefined` with the reason where there is none
-    bootstrap(roc_auc, truth, scores)                with its interval
-    paired_difference(accuracy, truth, ours, theirs) is the difference more than chance?
+    roc_auc(truth, scores)                           a float; raises `Undefined` with the reason where it has no value
+    bootstrap(roc_auc, truth, scores)                the value with its confidence interval
+    paired_difference(accuracy, truth, ours, theirs) the difference of two systems, with interval and p-value
 
 Every metric takes `weights`, [N] or [R, N]; see `inputs.py`.
 """
 
-from glassbert.metrics.accuracies import accuracy, balanced_accuracy, top_k_accuracy
-from glassbert.metrics.agreement import cohen_kappa, matthews_correlation, quadratic_weighted_kappa
-from glassbert.metrics.answers import answer_f1, exact_match
-from glassbert.metrics.calibration import CalibrationCurve, calibration_curve, expected_calibration_error
-from glassbert.metrics.confusion import confusion_matrix
-from glassbert.metrics.correlation import kendall, pearson, spearman
-from glassbert.metrics.forecast import mase, seasonal_naive_error, smape
+from glassbert.metrics.classification import (
+    LabelCounts,
+    accuracy,
+    balanced_accuracy,
+    cohen_kappa,
+    confusion_matrix,
+    count_labels,
+    f1,
+    matthews_correlation,
+    precision,
+    quadratic_weighted_kappa,
+    recall,
+    top_k_accuracy,
+)
+from glassbert.metrics.inputs import Undefined
 from glassbert.metrics.intervals import Difference, Interval, bootstrap, paired_difference
-from glassbert.metrics.language import perplexity
-from glassbert.metrics.precision_curve import PrecisionRecallCurve, average_precision, precision_recall_curve
-from glassbert.metrics.precision_recall import LabelCounts, count_labels, f1, precision, recall
-from glassbert.metrics.probability import brier_score, log_loss
+from glassbert.metrics.probabilities import (
+    CalibrationCurve,
+    apply_temperature,
+    brier_score,
+    calibration_curve,
+    expected_calibration_error,
+    fit_temperature,
+    log_loss,
+)
+from glassbert.metrics.ranking import (
+    PrecisionRecallCurve,
+    RocCurve,
+    Thresholds,
+    average_precision,
+    precision_recall_curve,
+    roc_auc,
+    roc_curve,
+    tune_thresholds,
+)
 from glassbert.metrics.registry import METRICS, Metric, get_metric, metric
-from glassbert.metrics.regression import mae, r2, rmse
-from glassbert.metrics.roc import RocCurve, roc_auc, roc_curve
+from glassbert.metrics.regression import (
+    kendall,
+    linear_cka,
+    mae,
+    mase,
+    pearson,
+    r2,
+    rmse,
+    seasonal_naive_error,
+    smape,
+    spearman,
+)
 from glassbert.metrics.scores import Score, Scores, measure
-from glassbert.metrics.similarity import linear_cka
-from glassbert.metrics.span_scores import count_spans, span_f1, span_precision, span_recall
-from glassbert.metrics.tags import Span, broken_spans, sentence_spans, spans
-from glassbert.metrics.temperature import apply_temperature, fit_temperature
-from glassbert.metrics.thresholds import Thresholds, tune_thresholds
-from glassbert.metrics.undefined import Undefined
+from glassbert.metrics.text import (
+    Span,
+    answer_f1,
+    broken_spans,
+    count_spans,
+    exact_match,
+    perplexity,
+    sentence_spans,
+    span_f1,
+    span_precision,
+    span_recall,
+    spans,
+)
 
 __all__ = [
     "METRICS",

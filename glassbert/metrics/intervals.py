@@ -1,9 +1,9 @@
-"""How sure is a score? The bootstrap asks what other samples of the same size would have given.
+"""Bootstrap confidence intervals of metrics, and paired differences of two systems.
 
-A resample draws N of the N examples with replacement, so it is nothing but a weight for every example: how often it was
-drawn. Metrics take many rows of weights at once, [R, N], so a thousand resamples are a few array operations. The
-interval runs between the percentiles of the R values. Two systems are compared on the same resamples, since what is
-hard for one is mostly hard for the other.
+A resample draws N of the N examples with replacement. It is represented by weights: how often each example was drawn.
+Metrics take many rows of weights at once, [R, N], so a thousand resamples are a few array operations. The interval is
+given by percentiles of the R values. Two systems are compared on the same resamples, because their errors are
+correlated.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.metrics.undefined import Undefined
+from glassbert.metrics.inputs import Undefined
 
-AT_ONCE = 1 << 21  # weights in memory at a time
+MAX_WEIGHTS = 1 << 21  # numbers in memory at a time
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The value on all examples, and where 95 % (`level`) of the resamples lie. `undefined` of them had no value."""
+    """The value on all examples, and the interval that holds 95 % (`level`) of the resamples.
+
+    `undefined` is the number of resamples without a value.
+    """
 
     value: float
     low: float
@@ -37,7 +40,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Difference(Interval):
-    """The first system's value minus the second's; `p`: the two-sided chance that sampling alone gives this sign."""
+    """The first system's value minus the second's; `p` is the two-sided bootstrap p-value of a difference of 0."""
 
     p: float = 1.0
 
@@ -45,7 +48,7 @@ class Difference(Interval):
 def bootstrap(
     metric: Callable[..., Any], *columns: Any, resamples: int = 1000, seed: int = 0, level: float = 0.95, **options: Any
 ) -> Interval:
-    """`metric(*columns, **options)` with its interval; the columns hold one entry for each example."""
+    """`metric(*columns, **options)` with its interval; each column has one entry per example."""
     value = metric(*columns, **options)
     values = _values(metric, columns, options, resamples, seed)
     return Interval(float(value), *_bounds(values, level), level, resamples, int(np.isnan(values).sum()))
@@ -62,13 +65,13 @@ def paired_difference(
     level: float = 0.95,
     **options: Any,
 ) -> Difference:
-    """metric(truth, first) - metric(truth, second), on the same resamples."""
+    """metric(truth, first) - metric(truth, second) with its interval, both on the same resamples."""
     value = metric(truth, first, **options) - metric(truth, second, **options)
     both = [_values(metric, (truth, system), options, resamples, seed) for system in (first, second)]
     values = both[0] - both[1]
     known = values[~np.isnan(values)]
     bounds = _bounds(values, level)
-    # One more on both sides: a thousand resamples cannot show a chance of zero.
+    # Add one on both sides: a finite number of resamples cannot give p = 0.
     below, above = (known <= 0).sum() + 1, (known >= 0).sum() + 1
     p = min(1.0, 2.0 * min(below, above) / (len(known) + 1))
     return Difference(float(value), *bounds, level, resamples, len(values) - len(known), float(p))
@@ -86,9 +89,9 @@ def _values(
 ) -> np.ndarray:
     examples = len(columns[0])
     if resamples < 2:
-        raise InputError(f"an interval needs many resamples, got {resamples}")
+        raise InputError(f"resamples must be at least 2, got {resamples}")
     generator = np.random.default_rng(seed)
-    rows = max(1, AT_ONCE // examples)
+    rows = max(1, MAX_WEIGHTS // examples)
     parts = []
     for start in range(0, resamples, rows):
         weights = resample_weights(examples, min(rows, resamples - start), generator)
@@ -102,7 +105,7 @@ def _bounds(values: np.ndarray, level: float) -> tuple[float, float]:
     known = values[~np.isnan(values)]
     if 2 * len(known) < len(values):
         raise Undefined(
-            f"no interval: {len(values) - len(known)} of {len(values)} resamples have no value; too few examples"
+            f"no interval: {len(values) - len(known)} of {len(values)} resamples have no value: too few examples"
         )
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

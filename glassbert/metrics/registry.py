@@ -1,7 +1,7 @@
-"""Metrics by name: what they compare, and which direction is better.
+"""Metrics by name: what kind of prediction each takes, and whether higher is better.
 
-A recipe names its main metric, early stopping asks which way is up, a report prints all that fit. A metric of your own
-is one function that takes (truth, what `takes` says, weights=None):
+Settings name a main metric, early stopping compares its values, reports print all metrics that fit. To add a metric,
+register a function (truth, predicted, weights=None); `takes` is the kind of `predicted`:
 
     @metric("within_one", takes="labels")
     def within_one(truth, predicted, weights=None):
@@ -16,30 +16,35 @@ from functools import partial
 from typing import Any, Literal
 
 from glassbert.errors import ConfigError
-from glassbert.metrics.accuracies import accuracy, balanced_accuracy
-from glassbert.metrics.agreement import cohen_kappa, matthews_correlation, quadratic_weighted_kappa
-from glassbert.metrics.answers import answer_f1, exact_match
-from glassbert.metrics.calibration import expected_calibration_error
-from glassbert.metrics.correlation import kendall, pearson, spearman
-from glassbert.metrics.forecast import smape
-from glassbert.metrics.precision_curve import average_precision
-from glassbert.metrics.precision_recall import f1, precision, recall
-from glassbert.metrics.probability import brier_score, log_loss
-from glassbert.metrics.regression import mae, r2, rmse
-from glassbert.metrics.roc import roc_auc
-from glassbert.metrics.span_scores import span_f1, span_precision, span_recall
+from glassbert.metrics.classification import (
+    accuracy,
+    balanced_accuracy,
+    cohen_kappa,
+    f1,
+    matthews_correlation,
+    precision,
+    quadratic_weighted_kappa,
+    recall,
+)
+from glassbert.metrics.probabilities import brier_score, expected_calibration_error, log_loss
+from glassbert.metrics.ranking import average_precision, roc_auc
+from glassbert.metrics.regression import kendall, mae, pearson, r2, rmse, smape, spearman
+from glassbert.metrics.text import answer_f1, exact_match, span_f1, span_precision, span_recall
 
 Takes = Literal["labels", "probabilities", "numbers", "tags", "answers"]
 
 
 @dataclass(frozen=True)
 class Metric:
+    """A metric function, the kind of predictions it takes, and its direction."""
+
     name: str
     function: Callable[..., Any]
-    takes: Takes  # what is compared with the truth
+    takes: Takes  # the kind of predictions
     higher_is_better: bool = True
 
     def better(self, value: float, than: float) -> bool:
+        """Whether `value` is better than `than`."""
         return value > than if self.higher_is_better else value < than
 
 
@@ -79,6 +84,7 @@ METRICS: dict[str, Metric] = {
 
 
 def get_metric(name: str) -> Metric:
+    """The metric of this name."""
     try:
         return METRICS[name]
     except KeyError:
@@ -92,7 +98,7 @@ def metric(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if name in METRICS:
-            raise ConfigError(f"there is a metric {name!r} already")
+            raise ConfigError(f"there is already a metric {name!r}; choose another name")
         METRICS[name] = Metric(name, function, takes, higher_is_better)
         return function
 

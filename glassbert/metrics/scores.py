@@ -1,4 +1,4 @@
-"""A table of scores in which a number that does not exist is replaced by the reason.
+"""A table of scores. A metric without a value is shown with the reason.
 
 scores = Scores()
 scores.add("auc", roc_auc, truth, probabilities)
@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from glassbert.metrics.inputs import Undefined
 from glassbert.metrics.intervals import Interval, bootstrap
-from glassbert.metrics.undefined import Undefined
 
 
 @dataclass(frozen=True)
 class Score:
-    """A value, with its interval if one was asked for; or None and the reason."""
+    """A value with its interval, if one was computed; or None and the reason."""
 
     value: float | None
     reason: str = ""
@@ -30,6 +30,7 @@ class Score:
 
     @property
     def note(self) -> str:
+        """The reason or the interval, as text."""
         return self.reason or ("" if self.low is None else f"[{self.low:.4f}, {self.high:.4f}]")
 
     def __str__(self) -> str:
@@ -45,7 +46,10 @@ class Score:
 def measure(
     metric: Callable[..., Any], *columns: Any, resamples: int = 0, seed: int = 0, level: float = 0.95, **options: Any
 ) -> Score:
-    """The metric as a Score. With `resamples` it gets a bootstrap interval; where only that fails, the value stays."""
+    """The metric as a Score, with a bootstrap interval if `resamples` > 0.
+
+    If only the interval is undefined, the score keeps its value and gives the reason.
+    """
     try:
         value = float(metric(*columns, **options))
     except Undefined as undefined:
@@ -66,6 +70,7 @@ class Scores(Mapping[str, Score]):
         self._scores: dict[str, Score] = dict(scores or {})
 
     def add(self, name: str, metric: Callable[..., Any], *columns: Any, **options: Any) -> Score:
+        """Compute a metric by `measure` and store it under `name`."""
         self._scores[name] = measure(metric, *columns, **options)
         return self._scores[name]
 
@@ -79,7 +84,7 @@ class Scores(Mapping[str, Score]):
         return len(self._scores)
 
     def rows(self) -> list[tuple[str, float | None, str]]:
-        """Name, value, and the interval or the reason: what `Page.table` takes."""
+        """(name, value, interval or reason) of each score, for `Page.table`."""
         return [(name, score.value, score.note) for name, score in self._scores.items()]
 
     def as_json(self) -> dict[str, Any]:

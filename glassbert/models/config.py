@@ -1,29 +1,51 @@
-"""A config describes an encoder; a family member is a recipe of a few lines.
+"""A config describes an encoder: which parts it is made of, and their sizes.
 
-Every choice that distinguishes one member of the family from another is a field of `EncoderConfig`. `BertConfig` and
-`ModernBertConfig` are the same fields with other defaults, so that reading the two side by side is reading how the
-models differ. Configs are frozen; an unknown or impossible value is an error that names it.
+Every choice that distinguishes one member of the family from another is a field of `EncoderConfig`; nothing in the code
+depends on the name of a family. A family member is a config class with other defaults (`glassbert.families`). Configs
+are frozen; an unknown or impossible value is an error that names it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import glassbert.layers  # noqa: F401  (fills the tables of parts)
 from glassbert.errors import ConfigError
+from glassbert.layers.registry import ATTENTIONS, BLOCKS, EMBEDDINGS, FEED_FORWARDS, POSITIONS
 from glassbert.models.series import SeriesConfig
+from glassbert.ops.registry import OPERATIONS, SUFFIX
 
 CHOICES = {
-    "positions": ("learned", "rotary"),
-    "norm_position": ("post", "pre"),
-    "activation": ("relu", "gelu", "gelu_tanh"),
     "initializer": ("normal", "truncated", "depth_scaled"),
     "classifier_pooling": ("cls", "mean", "max", "attention", "flatten"),
 }
+PARTS = {
+    "embeddings": EMBEDDINGS,
+    "positions": POSITIONS,
+    "attention": ATTENTIONS,
+    "feed_forward": FEED_FORWARDS,
+    "norm_position": BLOCKS,
+}
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "tanh")
+
+
+def activations() -> tuple[str, ...]:
+    """The operations that can serve as an activation: those of one array, ours first."""
+    own = [name for name, function in OPERATIONS.items() if name not in ACTIVATIONS and _is_activation(name, function)]
+    return (*ACTIVATIONS, *own)
+
+
+def _is_activation(name: str, function: Any) -> bool:
+    if function.__module__.startswith("glassbert.ops.") or name + SUFFIX not in OPERATIONS:
+        return False
+    parameters = inspect.signature(function).parameters.values()
+    return sum(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in parameters) == 1
 
 
 def _is_integer(value: Any) -> bool:
@@ -54,16 +76,22 @@ class EncoderConfig:
     pad_token_id: int | None = 0
     series: SeriesConfig | None = None  # windows of values take the place of token ids
 
+    embeddings: str = "tokens"
+    embedding_size: int | None = None  # narrower embeddings, projected to hidden_size; None: hidden_size
     positions: str = "learned"
+    position_offset: int = 0  # learned positions count real tokens from here; padding has the position before it
     global_rope_theta: float = 160_000.0
     local_rope_theta: float = 10_000.0
+    attention: str = "self"
+    attention_scale: float | None = None  # of the scores; None: 1/√d
+    feed_forward: str = "dense"
+    layer_groups: int | None = None  # so many sets of parameters, shared by runs of layers; None: one for each layer
     norm_position: str = "post"
     embedding_norm: bool = True
     skip_first_norm: bool = False
     final_norm: bool = False
     layer_norm_eps: float = 1e-12
     activation: str = "gelu"
-    gated: bool = False
     attention_bias: bool = True
     ffn_bias: bool = True
     norm_bias: bool = True
@@ -85,7 +113,10 @@ class EncoderConfig:
     head_bias: bool = True
     decoder_bias: bool = True
     pooler: bool = False
+    pooler_activation: str = "tanh"
     classifier_pooling: str = "cls"
+    classifier_transform: bool = False  # dense, activation and norm before the classifier
+    span_dropout: bool = False  # whether a head for spans drops out
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings",
@@ -101,8 +132,14 @@ class EncoderConfig:
             self._require(_is_number(getattr(self, name)) and 0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)")
         for name in ("layer_norm_eps", "initializer_range", "global_rope_theta", "local_rope_theta"):
             self._require(_is_number(getattr(self, name)) and getattr(self, name) > 0, name, "a number above 0")
-        for name, choices in CHOICES.items():
-            self._require(getattr(self, name) in choices, name, f"one of {', '.join(map(repr, choices))}")
+        choices: dict[str, Any] = {
+            **CHOICES,
+            **PARTS,
+            **dict.fromkeys(("activation", "pooler_activation"), activations()),
+        }
+        for name, allowed in choices.items():
+            value = getattr(self, name)
+            self._require(isinstance(value, str) and value in allowed, name, f"one of {', '.join(map(repr, allowed))}")
         for field in dataclasses.fields(self):
             if field.type == "bool":
                 self._require(isinstance(getattr(self, field.name), bool), field.name, "true or false")
@@ -113,8 +150,32 @@ class EncoderConfig:
             )
         if self.positions == "rotary" and self.head_size % 2:
             raise ConfigError(
-                f"rotary positions turn pairs of features, but a head has {self.head_size}, an odd number"
+                f"rotary positions rotate pairs of features, but a head has {self.head_size}, an odd number"
             )
+        self._require(_is_integer(self.position_offset) and self.position_offset >= 0, "position_offset", "at least 0")
+        if self.position_offset and not POSITIONS[self.positions].uses_table:
+            raise ConfigError(
+                f"position_offset counts rows of a table of positions, and positions={self.positions!r} has no table"
+            )
+        if self.position_offset >= self.max_position_embeddings:
+            raise ConfigError(
+                f"position_offset {self.position_offset} leaves no position of {self.max_position_embeddings}"
+            )
+        if self.embedding_size is not None:
+            self._require(
+                _is_integer(self.embedding_size) and self.embedding_size >= 1, "embedding_size", "at least 1, or None"
+            )
+            if self.series is not None and self.embedding_size != self.hidden_size:
+                raise ConfigError("a series is projected to hidden_size directly; leave embedding_size out")
+        if self.attention_scale is not None:
+            self._require(_is_number(self.attention_scale), "attention_scale", "a number, or None")
+        if self.layer_groups is not None:
+            self._require(
+                _is_integer(self.layer_groups) and 1 <= self.layer_groups <= max(1, self.num_hidden_layers),
+                "layer_groups", f"between 1 and the {self.num_hidden_layers} layers, or None",
+            )  # fmt: skip
+            if self.skip_first_norm and self.layer_groups < self.num_hidden_layers:
+                raise ConfigError("skip_first_norm gives the first layer other parameters, so no layer can share them")
         if self.local_window is not None:
             self._require(
                 _is_integer(self.local_window) and self.local_window >= 1, "local_window", "at least 1, or None"
@@ -125,6 +186,10 @@ class EncoderConfig:
             _is_integer(self.pad_token_id) and 0 <= self.pad_token_id < self.vocab_size
         ):
             raise ConfigError(f"pad_token_id {self.pad_token_id} is no id of a vocabulary of {self.vocab_size}")
+        if (self.series is not None) != (self.embeddings == "values"):
+            raise ConfigError(
+                'embeddings="values" read a series, so both are set or neither; with_series(config, series) sets both'
+            )
         if self.series is not None:
             self._require(isinstance(self.series, SeriesConfig), "series", "a SeriesConfig, or None")
             if self.series.tokens > self.max_position_embeddings:
@@ -150,14 +215,40 @@ class EncoderConfig:
     def head_size(self) -> int:
         return self.hidden_size // self.num_attention_heads
 
+    @property
+    def embedding_width(self) -> int:
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
+
+    @property
+    def gated(self) -> bool:
+        return self.feed_forward == "gated"
+
+    @property
+    def max_length(self) -> int:
+        """The longest sequence: tables of positions may begin later than at 0."""
+        return self.max_position_embeddings - self.position_offset
+
+    def group_of(self, layer: int) -> int:
+        """The group of layers with whose parameters this layer computes."""
+        groups = self.num_hidden_layers if self.layer_groups is None else self.layer_groups
+        return layer * groups // max(1, self.num_hidden_layers)
+
+    def layer_of_group(self, group: int) -> int:
+        """The first layer of a group."""
+        return next(i for i in range(self.num_hidden_layers) if self.group_of(i) == group)
+
+    def first_of_group(self, layer: int) -> bool:
+        return layer == 0 or self.group_of(layer) != self.group_of(layer - 1)
+
     def window_of(self, layer: int) -> int | None:
-        """How far layer `layer` sees to each side; None: to the ends."""
+        """How far the attention of this layer reaches to each side; None: to the ends."""
         if self.local_window is None or (self.global_attention_every and layer % self.global_attention_every == 0):
             return None
         return self.local_window
 
     def replace(self, **changes: Any) -> Self:
         """A config that differs in the named fields. An unknown name is an error."""
+        changes = renamed(changes)
         self._known(changes)
         return dataclasses.replace(self, **changes)
 
@@ -166,9 +257,12 @@ class EncoderConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        values = renamed(values)
         cls._known(values)
         series = values.get("series")
-        return cls(**values) if series is None else cls(**{**values, "series": SeriesConfig.from_dict(series)})
+        if series is None:
+            return cls(**values)
+        return cls(**{"embeddings": "values", **values, "series": SeriesConfig.from_dict(series)})
 
     @classmethod
     def _known(cls, values: Mapping[str, Any]) -> None:
@@ -180,100 +274,9 @@ class EncoderConfig:
                 raise ConfigError(f"{cls.__name__} has no field {name!r}{hint}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class BertConfig(EncoderConfig):
-    """Classic BERT: learned positions, token types, post-norm, exact GELU, biases everywhere, a pooler."""
-
-    family: str = "bert"
-    type_vocab_size: int = 2
-    embedding_dropout: float = 0.1
-    attention_dropout: float = 0.1
-    hidden_dropout: float = 0.1
-    classifier_dropout: float = 0.1
-    pooler: bool = True
-
-    @classmethod
-    def get_base_config(cls) -> BertConfig:
-        return cls()
-
-    @classmethod
-    def get_large_config(cls) -> BertConfig:
-        return cls(hidden_size=1_024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4_096)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModernBertConfig(EncoderConfig):
-    """ModernBERT: rotary positions, pre-norm, GeGLU, no biases, two layers in three see a window of 128 tokens."""
-
-    family: str = "modernbert"
-    vocab_size: int = 50_368
-    num_hidden_layers: int = 22
-    intermediate_size: int = 1_152
-    max_position_embeddings: int = 8_192
-    pad_token_id: int | None = 50_283
-    positions: str = "rotary"
-    norm_position: str = "pre"
-    skip_first_norm: bool = True
-    final_norm: bool = True
-    layer_norm_eps: float = 1e-5
-    gated: bool = True
-    attention_bias: bool = False
-    ffn_bias: bool = False
-    norm_bias: bool = False
-    local_window: int | None = 64
-    global_attention_every: int = 3
-    initializer: str = "depth_scaled"
-    head_bias: bool = False
-
-    @classmethod
-    def get_base_config(cls) -> ModernBertConfig:
-        return cls()
-
-    @classmethod
-    def get_large_config(cls) -> ModernBertConfig:
-        return cls(hidden_size=1_024, num_hidden_layers=28, num_attention_heads=16, intermediate_size=2_624)
-
-
-MINI_BERT_CONFIG = BertConfig(
-    vocab_size=8_192,
-    hidden_size=192,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=768,
-    max_position_embeddings=64,
-    type_vocab_size=0,
-    embedding_norm=False,
-    final_norm=True,
-    layer_norm_eps=1e-5,
-    activation="relu",
-    embedding_dropout=0.0,
-    attention_dropout=0.0,
-    hidden_dropout=0.0,
-    classifier_dropout=0.0,
-    tie_word_embeddings=False,
-    head_transform=False,
-    pooler=False,
-)
-
-LARGER_BERT_CONFIG = MINI_BERT_CONFIG.replace(
-    vocab_size=50_000,
-    hidden_size=384,
-    num_hidden_layers=6,
-    num_attention_heads=8,
-    intermediate_size=1_536,
-    max_position_embeddings=128,
-    embedding_dropout=0.1,
-    attention_dropout=0.1,
-    hidden_dropout=0.1,
-    classifier_dropout=0.1,
-    initializer="depth_scaled",
-)
-
-PRESETS: dict[str, EncoderConfig] = {
-    "mini": MINI_BERT_CONFIG,
-    "larger": LARGER_BERT_CONFIG,
-    "bert-base": BertConfig.get_base_config(),
-    "bert-large": BertConfig.get_large_config(),
-    "modernbert-base": ModernBertConfig.get_base_config(),
-    "modernbert-large": ModernBertConfig.get_large_config(),
-}
+def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of older files under their present names."""
+    values = dict(values)
+    if isinstance(values.get("gated"), bool):
+        values["feed_forward"] = "gated" if values.pop("gated") else "dense"
+    return values

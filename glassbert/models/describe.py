@@ -1,4 +1,4 @@
-"""A model in numbers: parameters, shapes, memory and arithmetic, all computed from its config."""
+"""Tables of a model's parameters, shapes, memory and FLOPs, computed from its config."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCH_SIZES = (1, 8, 32, 128)
 
 
 def describe(model: Any, batch_size: int = 32, length: int | None = None) -> str:
-    """Print the tables, and return them as plain text."""
+    """Print the tables and return them as plain text."""
     length = min(length or model.config.max_position_embeddings, model.config.max_position_embeddings)
     tables = Group(
         _headline(model),
@@ -33,7 +33,7 @@ def describe(model: Any, batch_size: int = 32, length: int | None = None) -> str
 
 
 def count(number: float) -> str:
-    """12,345,678 as 12.3 M."""
+    """Format a number: 12,345,678 gives 12.3 M."""
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= size:
             return f"{number / size:,.1f} {unit}"
@@ -55,16 +55,16 @@ def _headline(model: Any) -> Text:
 
 
 def _rows(model: Any) -> list[tuple[str, str, int]]:
-    """Name, shape and number of parameters; the layers, which repeat, folded into one."""
-    folded: dict[str, list[Any]] = {}
+    """Name, shape and number of parameters; equal parameters of all layers are one row."""
+    rows: dict[str, list[Any]] = {}
     for name, shape in model.layout.shapes.items():
         parts = name.split(".")
         if parts[0] == "layers":
             name = ".".join(["layers.*", *parts[2:]])
-        entry = folded.setdefault(name, [" × ".join(f"{n:,}" for n in shape), 0, 0])
+        entry = rows.setdefault(name, [" × ".join(f"{n:,}" for n in shape), 0, 0])
         entry[1] += int(np.prod(shape, dtype=np.int64))
         entry[2] += 1
-    return [(name, f"{n} of {s}" if n > 1 else s, total) for name, (s, total, n) in folded.items()]
+    return [(name, f"{n} of {s}" if n > 1 else s, total) for name, (s, total, n) in rows.items()]
 
 
 def _parameter_table(model: Any) -> Table:

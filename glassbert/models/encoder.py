@@ -1,35 +1,32 @@
 """The encoder: embeddings, a stack of blocks, a last norm. Forward and backward on one screen.
 
-Both are plain functions of parameters and inputs, so that threads can run them side by side on parts of a batch and
-MLX can compile them.
+Its parts are chosen by the config from the tables in `glassbert.layers.registry`. It holds no parameters: both passes
+are functions of a scope and a batch, so that threads run them on parts of a batch and MLX compiles them. With a prefix
+(`generator.`) several encoders live in one model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import Gradients
-from glassbert.layers.attention import Sight
-from glassbert.layers.basics import norm, norm_backward
-from glassbert.layers.block import block, block_backward, block_parameters
-from glassbert.layers.embeddings import embeddings, embeddings_backward, embeddings_parameters
-from glassbert.layers.parameters import Parameter, inside, norm_parameters
-from glassbert.layers.scope import Cache, Forgetful, Scope
-from glassbert.layers.values import values, values_backward, values_parameters
+from glassbert.arrays import Array, Gradients
+from glassbert.layers.attention import AttentionContext
+from glassbert.layers.registry import BLOCKS, EMBEDDINGS, POSITIONS
+from glassbert.layers.scope import Cache, NullCache, Parameter, Scope, norm_parameters, with_prefix
 from glassbert.models.config import EncoderConfig
-from glassbert.ops import AttentionPattern, rotary_angles
+from glassbert.ops import AttentionPattern
 
-Finished = Callable[[str], object]  # hears the place ("layers.3", "embeddings") whose gradients are complete
+OnComplete = Callable[[str], object]  # called with a group of parameters whose gradients are complete ("layers.3")
+Memory = tuple[tuple[Array, Array], ...]  # for each layer keys and values [B, heads, M, d]
 
 
-def no_matter(place: str) -> None:
-    """For `finished`, where nobody wants to know."""
+def ignore(group: str) -> None:
+    """For `on_complete`, where nothing waits for gradients."""
 
 
 @dataclass(frozen=True)
@@ -39,149 +36,162 @@ class Batch:
     positions: Array  # [B or 1, T]
     ids: Array | None = None  # [B, T]
     types: Array | None = None  # [B, T]
-    mask: Array | None = None  # [B, T], 0 where a token must not be seen
+    mask: Array | None = None  # [B, T], 0 for padding
     segments: Array | None = None  # [B, T], the document of a token, 0 for padding
-    angles: tuple[tuple[Array, Array], tuple[Array, Array]] | None = None  # rotary (cos, sin): global, local
+    pairs: Array | None = None  # [B, T, T], which token attends to which
+    position_terms: Any = None  # what the position scheme computed on the host, such as rotary angles
     windows: Array | None = None  # [B, W], values of a series in place of ids
+    memory: Memory | None = None  # keys and values of earlier tokens, for each layer
 
     @property
     def size(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         rows: Array = self.windows if self.ids is None else self.ids
         return rows.shape[0]
 
+    @property
+    def real_tokens(self) -> Array | None:
+        """[B, T], true where a token is no padding; None: all are real."""
+        if self.segments is None:
+            return self.mask if self.pairs is None else self.pairs.any(1)
+        real = self.segments != 0
+        return real if self.mask is None else real & (self.mask != 0)
+
     def rows(self, part: slice) -> Batch:
-        def cut(x: Array | None) -> Array | None:
+        """Some rows of the batch; what all rows share stays whole."""
+
+        def cut(x: Any) -> Any:
+            if isinstance(x, tuple):
+                return tuple(cut(one) for one in x)
             return x if x is None or x.shape[0] == 1 else x[part]
 
-        angles = self.angles and tuple((cut(cos), cut(sin)) for cos, sin in self.angles)
-        ids, types, mask, segments, windows = (
-            None if x is None else x[part] for x in (self.ids, self.types, self.mask, self.segments, self.windows)
+        return Batch(**{name: cut(value) for name, value in vars(self).items()})
+
+
+class Encoder:
+    """The parts that a config names, put together."""
+
+    def __init__(self, config: EncoderConfig, prefix: str = ""):
+        self.config, self.prefix = config, prefix
+        self.positions = POSITIONS[config.positions](config)
+        self.embeddings = EMBEDDINGS[config.embeddings](config, self.positions)
+        layers = range(config.num_hidden_layers)
+        self.blocks = [BLOCKS[config.norm_position](config, i) for i in layers]
+        self.windows = [config.window_of(i) for i in layers]
+        self.groups = [config.group_of(i) for i in layers]
+        self.first_of_group = [config.first_of_group(i) for i in layers]
+        self.levels = {parameter.name: self._level(parameter.name) for parameter in self.parameters()}
+
+    def parameters(self) -> list[Parameter]:
+        parameters = with_prefix("embeddings", self.embeddings.parameters())
+        parameters += with_prefix("positions", self.positions.parameters())
+        for i, block in enumerate(self.blocks):
+            if self.first_of_group[i]:  # layers that share parameters have one set
+                parameters += with_prefix(f"layers.{self.groups[i]}", block.parameters())
+        if self.config.final_norm:
+            parameters += norm_parameters("final_norm", self.config.hidden_size, self.config.norm_bias)
+        return [parameter._replace(name=self.prefix + parameter.name) for parameter in parameters]
+
+    def forward(self, batch: Batch, scope: Scope, checkpointing: bool = False) -> Array:
+        """ids [B, T] or windows [B, W] -> hidden states [B, T, H]"""
+        bias = self.positions.begin(batch, scope.inside("positions"))
+        contexts = [self.context(i, batch, bias) for i in range(len(self.blocks))]
+        scope.save("contexts", contexts)
+        x = self.embeddings.forward(batch, scope.inside("embeddings"))
+        for i, block in enumerate(self.blocks):
+            inner = self.layer_scope(i, scope)
+            if checkpointing:
+                scope.cache.store(inner.name("input"), x)
+                without_cache = scope.with_cache(NullCache())  # a reference to the cache would keep both alive
+                scope.cache.recompute_region(inner.prefix, partial(self.recompute, i, contexts[i], without_cache))
+                x = block.forward(x, inner.with_cache(NullCache()), contexts[i])
+            else:
+                x = block.forward(x, inner, contexts[i])
+        if self.config.final_norm:
+            x = scope.norm(x, "final_norm", self.config.layer_norm_eps)
+        return scope.record("output", x)
+
+    def backward(
+        self,
+        dx: Array,
+        batch: Batch,
+        scope: Scope,
+        checkpointing: bool = False,
+        on_complete: OnComplete = ignore,
+    ) -> None:
+        """`forward` from its last line to its first. It ends at the lowest layer with a trained parameter."""
+        scope.record("d_output", dx)
+        lowest, contexts = self.lowest_trained(scope.gradients), scope.saved("contexts")
+        d_bias = scope.name("positions.d_bias")
+        scope.cache.stored.pop(d_bias, None)  # of an earlier backward over this cache
+        if self.config.final_norm and lowest <= len(self.blocks):
+            dx = scope.norm_backward(dx, "final_norm")
+            on_complete(f"{self.prefix}final_norm")
+        for i in reversed(range(max(lowest, 0), len(self.blocks))):
+            inner = self.layer_scope(i, scope)
+            if checkpointing:  # the forward kept only the input of the block
+                inner = inner.with_cache(self.recompute(i, contexts[i], scope, scope.cache))
+            dx = self.blocks[i].backward(dx, inner, contexts[i])
+            if checkpointing and d_bias in inner.cache.stored:
+                scope.cache.accumulate(d_bias, inner.cache.stored[d_bias])
+            if self.first_of_group[i]:
+                on_complete(f"{self.prefix}layers.{self.groups[i]}")
+        if lowest >= 0:
+            return
+        self.embeddings.backward(dx, batch, scope.inside("embeddings"))
+        if d_bias in scope.cache.stored:
+            self.positions.backward(scope.cache.stored[d_bias], batch, scope.inside("positions"))
+        on_complete(f"{self.prefix}embeddings")
+        on_complete(f"{self.prefix}positions")
+
+    def layer_scope(self, i: int, scope: Scope) -> Scope:
+        """Activations have the name of the layer, parameters that of the group that shares them."""
+        return scope.inside(f"layers.{i}", parameters=f"layers.{self.groups[i]}")
+
+    def context(self, i: int, batch: Batch, bias: Array | None) -> AttentionContext:
+        memory = None if batch.memory is None else batch.memory[i]
+        pattern = AttentionPattern(
+            batch.mask, batch.segments, self.windows[i], self.config.causal, batch.pairs,
+            0 if memory is None else memory[0].shape[2],
+        )  # fmt: skip
+        return AttentionContext(
+            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory
         )
-        return Batch(cut(self.positions), ids, types, mask, segments, angles, windows)  # type: ignore[arg-type]
+
+    def recompute(self, i: int, context: AttentionContext, scope: Scope, cache: Cache) -> Cache:
+        """Run block i again from its input, this time with a cache."""
+        again = cache.like()
+        inner = self.layer_scope(i, scope).with_cache(again)
+        self.blocks[i].forward(cache[inner.name("input")], inner, context)
+        return again
+
+    def lowest_trained(self, gradients: Gradients) -> int:
+        """The lowest layer with a trained parameter.
+
+        -1 stands for embeddings and positions, the number of layers for the last norm, one more for nothing at all.
+        """
+        trained = (level for name, level in self.levels.items() if gradients.needs(name))
+        return min(trained, default=len(self.blocks) + 1)
+
+    def _level(self, name: str) -> int:
+        part, _, rest = name.removeprefix(self.prefix).partition(".")
+        if part == "layers":
+            return self.config.layer_of_group(int(rest.partition(".")[0]))
+        return len(self.blocks) if part == "final_norm" else -1
+
+    def backward_order(self) -> list[str]:
+        """The groups of parameters in the order in which their gradients become complete."""
+        groups = [f"layers.{group}" for group, first in zip(self.groups, self.first_of_group, strict=True) if first]
+        order = [*(["final_norm"] if self.config.final_norm else []), *reversed(groups), "embeddings", "positions"]
+        return [self.prefix + group for group in order]
 
 
-def encoder_parameters(config: EncoderConfig) -> list[Parameter]:
-    first = embeddings_parameters if config.series is None else values_parameters
-    parameters = inside("embeddings", first(config))
-    for i in range(config.num_hidden_layers):
-        parameters += inside(f"layers.{i}", block_parameters(config, i))
-    if config.final_norm:
-        parameters += norm_parameters("final_norm", config.hidden_size, config.norm_bias)
-    return parameters
+def host_terms(positions: np.ndarray, encoder: Encoder, engine: Any) -> Any:
+    """The constants of the position scheme as arrays of the engine."""
+    dtype = np.dtype("float64" if engine.dtype_name == "float64" else "float32")
 
+    def on_engine(value: Any) -> Any:
+        return tuple(on_engine(one) for one in value) if isinstance(value, tuple) else engine.array(value)
 
-def angles_for(positions: np.ndarray, config: EncoderConfig, dtype: np.dtype) -> tuple[Any, Any] | None:
-    """Rotary angles of the global and of the local layers."""
-    if config.positions != "rotary":
-        return None
-    wide = rotary_angles(positions, config.head_size, config.global_rope_theta, dtype)
-    if config.local_window is None:
-        return wide, wide
-    return wide, rotary_angles(positions, config.head_size, config.local_rope_theta, dtype)
-
-
-def sight_of(layer: int, batch: Batch, config: EncoderConfig) -> Sight:
-    window = config.window_of(layer)
-    pattern = AttentionPattern(batch.mask, batch.segments, window, config.causal)
-    if batch.angles is None:
-        return Sight(pattern)
-    return Sight(pattern, *batch.angles[0 if window is None else 1])
-
-
-def encode(
-    parameters: Mapping[str, Array],
-    config: EncoderConfig,
-    batch: Batch,
-    cache: Cache,
-    source: Any = None,
-    checkpointing: bool = False,
-) -> Array:
-    """ids [B, T] or windows [B, W] -> hidden states [B, T, H]. Without a `source` of masks nothing is dropped."""
-    at = Scope(parameters, cache)
-    if config.series is None:
-        x = embeddings(batch.ids, batch.positions, batch.types, at.inside("embeddings"), config, source)
-    else:
-        x = values(batch.windows, batch.positions, at.inside("embeddings"), config, source)
-    for i in range(config.num_hidden_layers):
-        sight = sight_of(i, batch, config)
-        if checkpointing:
-            cache.keep(f"layers.{i}.input", x)
-            cache.promise_region(f"layers.{i}.", partial(block_again, i, parameters, config, batch, source))
-            x = block(x, Scope(parameters, Forgetful()).inside(f"layers.{i}"), config, sight, source)
-        else:
-            x = block(x, at.inside(f"layers.{i}"), config, sight, source)
-    if config.final_norm:
-        x = norm(x, at, "final_norm", config.layer_norm_eps)
-    return cache.note("output", x)
-
-
-def block_again(
-    i: int, parameters: Mapping[str, Array], config: EncoderConfig, batch: Batch, source: Any, cache: Cache
-) -> Cache:
-    """Run block i once more from its input, this time keeping everything."""
-    again = cache.like()
-    block(
-        cache[f"layers.{i}.input"],
-        Scope(parameters, again).inside(f"layers.{i}"),
-        config,
-        sight_of(i, batch, config),
-        source,
-    )
-    return again
-
-
-def encode_backward(
-    dx: Array,
-    parameters: Mapping[str, Array],
-    config: EncoderConfig,
-    batch: Batch,
-    cache: Cache,
-    gradients: Gradients,
-    source: Any = None,
-    checkpointing: bool = False,
-    finished: Finished = no_matter,
-) -> None:
-    """`encode`, read from the bottom up. Gradients go into `gradients`, keyed by the name of their parameter.
-
-    It ends at the lowest place where something learns: what stands still below needs no gradient.
-    """
-    at = Scope(parameters, cache, gradients)
-    cache.note("d_output", dx)
-    lowest = lowest_that_learns(parameters, config, gradients)
-    if config.final_norm and lowest <= config.num_hidden_layers:
-        dx = norm_backward(dx, at, "final_norm")
-        finished("final_norm")
-    for i in reversed(range(max(lowest, 0), config.num_hidden_layers)):
-        sight = sight_of(i, batch, config)
-        scope = at.inside(f"layers.{i}")
-        if checkpointing:  # the block left only its input
-            scope = Scope(parameters, block_again(i, parameters, config, batch, source, cache), gradients)
-            scope = scope.inside(f"layers.{i}")
-        dx = block_backward(dx, scope, config, sight, source)
-        finished(f"layers.{i}")
-    if lowest >= 0:
-        return
-    if config.series is None:
-        embeddings_backward(dx, at.inside("embeddings"), config)
-    else:
-        values_backward(dx, at.inside("embeddings"), config)
-    finished("embeddings")
-
-
-def lowest_that_learns(parameters: Mapping[str, Array], config: EncoderConfig, gradients: Gradients) -> int:
-    """The lowest layer with a gradient that is wanted.
-
-    -1 stands for the embeddings, the number of layers for the last norm, and one more for nothing at all.
-    """
-    levels = {"embeddings": -1, "final_norm": config.num_hidden_layers}
-    nothing = config.num_hidden_layers + 1
-    wanted = (name.split(".", 2) for name in parameters if gradients.wants(name))
-    return min((int(parts[1]) if parts[0] == "layers" else levels.get(parts[0], nothing) for parts in wanted),
-               default=nothing)  # fmt: skip
-
-
-def backward_order(config: EncoderConfig) -> list[str]:
-    """The places in the order in which their gradients become complete."""
-    layers = [f"layers.{i}" for i in reversed(range(config.num_hidden_layers))]
-    return [*(["final_norm"] if config.final_norm else []), *layers, "embeddings"]
+    terms = encoder.positions.on_host(positions, dtype)
+    return None if terms is None else on_engine(terms)

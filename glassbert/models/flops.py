@@ -1,12 +1,12 @@
-"""How much arithmetic a model needs: the floating-point operations of its matrix products, from the config alone.
+"""The floating-point operations of a model's matrix products, computed from its config.
 
 A product of [n, k] and [k, m] takes 2 · n · k · m operations: a multiplication and an addition for every term. Only
-what the result needs is counted: the keys that a query may see, the rows of the head that are scored, nothing twice.
-Norms, softmax and the like are a few operations a number and are left out, as everybody leaves them out, so that a
-share of a machine's matrix rate means the same here as elsewhere.
+necessary work is counted: the keys that a query attends to, the rows of the head that are scored, no recomputation.
+Norms, softmax and other elementwise operations are not counted, as is usual, so that utilisation figures are
+comparable with those of other libraries.
 
-    The backward of y = x Wᵀ is dx = dy W and dW = dyᵀ x, two products of the forward's size: training takes three times
-    the forward's.
+    The backward of y = x Wᵀ is dx = dy W and dW = dyᵀ x, two products of the same size: training takes three times the
+    operations of the forward.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ TRAINING_FACTOR = 3  # forward, the gradient of the input, the gradient of the w
 
 
 def visible_pairs(length: int, window: int | None = None, causal: bool = False) -> int:
-    """How many (query, key) pairs of one sequence may see each other."""
+    """The number of (query, key) pairs with attention in one sequence."""
     reach = length - 1 if window is None else min(window, length - 1)
-    # `length` queries see themselves and `reach` keys to a side, but for the triangle that sticks out at that end
+    # every query attends to itself and to `reach` keys to a side, less the triangle beyond the end of the sequence
     one_side = length * reach - reach * (reach + 1) // 2
     return length + (one_side if causal else 2 * one_side)
 
@@ -35,15 +35,15 @@ def forward_flops(
 ) -> dict[str, int]:
     """Operations of one forward pass over `batch` rows of `length` tokens, by component, summed over the layers.
 
-    `head` is None, "mlm", "token", "span", "sequence", "embedding", "forecast" or "pretraining". `scored_rows` is how
-    many tokens the MLM head scores: in training the masked ones; None means all.
+    `head` is None, "mlm", "token", "span", "sequence", "embedding", "forecast" or "pretraining". `scored_rows` is the
+    number of tokens that the MLM head scores: in training the masked ones; None means all.
     """
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
     pairs = batch * sum(visible_pairs(length, config.window_of(i), config.causal) for i in range(layers))
     flops = {
         "attention.qkv": layers * 2 * tokens * size * 3 * size,
-        "attention.scores": 2 * pairs * size,  # every head multiplies its own head_size: together hidden_size
+        "attention.scores": 2 * pairs * size,  # all heads together have hidden_size features
         "attention.context": 2 * pairs * size,
         "attention.output": layers * 2 * tokens * size * size,
         "ffn.up": layers * 2 * tokens * size * (2 * wide if config.gated else wide),
@@ -57,15 +57,16 @@ def forward_flops(
         flops["head.shortcut"] = 2 * batch * config.series.window * num_labels if config.series.shortcut else 0
     if head in ("mlm", "pretraining"):
         rows = tokens if scored_rows is None else scored_rows
+        decoded = config.embedding_width if config.tie_word_embeddings else size
         if config.head_transform:
-            flops["head.transform"] = 2 * rows * size * size
-        flops["head.decoder"] = 2 * rows * size * config.vocab_size
+            flops["head.transform"] = 2 * rows * size * decoded
+        flops["head.decoder"] = 2 * rows * decoded * config.vocab_size
     if head in ("sequence", "pretraining") and config.pooler:
         flops["pooler"] = 2 * batch * size * size
     if head in ("sequence", "token", "span", "pretraining"):
         rows = tokens if head in ("token", "span") else batch
         labels = 2 if head == "pretraining" else num_labels
-        if config.family == "modernbert":
+        if config.classifier_transform:
             flops["head.transform"] = flops.get("head.transform", 0) + 2 * rows * size * size
         flops["head.classifier"] = 2 * rows * size * labels
     return flops

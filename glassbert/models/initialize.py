@@ -1,9 +1,9 @@
-"""How parameters begin.
+"""Initial values of parameters.
 
 normal        N(0, range²)
 truncated     the same, redrawn beyond two standard deviations
-depth_scaled  truncated, and the last map of every residual branch smaller by 1/√(2 · layers), so that the stream
-              keeps its size however deep the stack is
+depth_scaled  truncated, with the last linear map of every residual branch scaled by 1/√(2 · layers), so that the size
+              of the hidden states does not grow with the depth
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassbert.layers.parameters import Parameter
+from glassbert.layers.scope import Parameter
 from glassbert.models.config import EncoderConfig
 
 
 def initial_values(parameters: list[Parameter], config: EncoderConfig, seed: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Name and float32 values of every parameter, drawn from `seed`."""
     rng = np.random.default_rng(seed)
     for name, shape, initial in parameters:
         if initial == "zeros":

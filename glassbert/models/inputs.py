@@ -1,4 +1,4 @@
-"""Token ids, masks and the like, or windows of values, checked before anything is computed."""
+"""Checks of the inputs of a model: token ids, masks, positions, or windows of values."""
 
 from __future__ import annotations
 
@@ -19,34 +19,48 @@ def check_inputs(
     token_type_ids: Any = None,
     segment_ids: Any = None,
     position_ids: Any = None,
-) -> dict[str, np.ndarray | None]:
-    """The inputs as integer arrays [B, T], or an `InputError` that names the first thing that does not fit.
+    memory: Any = None,
+) -> dict[str, Any]:
+    """The inputs as integer arrays [B, T]; an invalid input raises `InputError`.
 
-    A model of series takes windows of values [B, W] in place of ids, and nothing beside them.
+    A model of series takes windows of values [B, W] instead of ids, and no other inputs.
     """
     if config.series is not None:
-        beside = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "segment_ids": segment_ids,
-                  "position_ids": position_ids}  # fmt: skip
-        for name, given in beside.items():
+        others = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "segment_ids": segment_ids,
+                  "position_ids": position_ids, "memory": memory}  # fmt: skip
+        for name, given in others.items():
             if given is not None:
-                raise InputError(f"windows of values are all of one length and have no {name}; leave it out")
+                raise InputError(f"a model of series takes only windows of values; leave {name} out")
         return {"windows": check_windows(config.series, input_ids), "ids": None, "mask": None, "types": None,
                 "segments": None, "positions": np.arange(config.series.tokens)[None]}  # fmt: skip
     ids = _integers("input_ids", input_ids)
     if ids.ndim != 2:
         raise InputError(f"input_ids must have the shape [batch, length], got {list(ids.shape)}")
     if ids.size == 0:
-        raise InputError(f"input_ids hold no token: the shape is {list(ids.shape)}")
+        raise InputError(f"input_ids are empty: the shape is {list(ids.shape)}")
     _in_range("input_ids", ids, config.vocab_size, "the vocabulary")
     length = ids.shape[1]
-    if length > config.max_position_embeddings:
+    past = 0 if memory is None else _check_memory(config, memory, len(ids))
+    if past + length > config.max_length:
+        before = f" after {past} in the memory" if past else ""
         raise InputError(
-            f"a sequence of {length} tokens is longer than the {config.max_position_embeddings} positions of this "
+            f"a sequence of {length} tokens{before} is longer than the {config.max_length} positions of this "
             f"model; truncate it or split it into windows"
         )
-    mask = None
-    if attention_mask is not None:
-        mask = _same_shape("attention_mask", as_array("attention_mask", attention_mask), ids)
+    mask = pairs = None
+    given = None if attention_mask is None else as_array("attention_mask", attention_mask)
+    if given is not None and given.ndim == 3:
+        pairs = given
+        if pairs.shape != (len(ids), length, past + length):
+            raise InputError(
+                f"an attention_mask of pairs must have the shape {[len(ids), length, past + length]}, "
+                f"got {list(pairs.shape)}"
+            )
+        if pairs.dtype.kind not in "biuf" or not np.isin(pairs, (0, 1)).all():
+            raise InputError("attention_mask must hold only 1 (attends to) and 0 (does not)")
+        pairs = pairs.astype(np.bool_)
+    elif given is not None:
+        mask = _same_shape("attention_mask", given, ids)
         if mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
             raise InputError("attention_mask must hold only 1 (a real token) and 0 (padding)")
         mask = None if mask.all() else mask.astype(np.bool_)
@@ -61,7 +75,9 @@ def check_inputs(
         segments = _same_shape("segment_ids", _integers("segment_ids", segment_ids), ids)
         if segments.min() < 0:
             raise InputError("segment_ids count documents from 1, with 0 for padding; a negative one was given")
-    positions = np.arange(length)[None]
+    if past and (mask is not None or segments is not None):
+        raise InputError("a memory goes with an attention_mask of pairs [B, T, M + T], or without a mask")
+    positions = default_positions(config, ids, past)
     if position_ids is not None:
         positions = np.atleast_2d(_integers("position_ids", position_ids))
         if positions.shape not in (ids.shape, (1, length)):
@@ -69,34 +85,66 @@ def check_inputs(
                 f"position_ids must have the shape {list(ids.shape)} or [1, {length}], got {list(positions.shape)}"
             )
         _in_range("position_ids", positions, config.max_position_embeddings, "the positions")
-    elif segments is not None and config.positions != "rotary":  # which sees distances only, the same from any start
-        positions = positions_in_segments(segments)
-    return {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
+    elif segments is not None and config.positions != "rotary":  # rotary positions are relative
+        positions = positions_in_segments(segments) + config.position_offset
+    checked = {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
+    if pairs is not None:
+        checked["pairs"] = pairs
+    if memory is not None:
+        checked["memory"] = memory
+    return checked
+
+
+def default_positions(config: EncoderConfig, ids: np.ndarray, past: int = 0) -> np.ndarray:
+    """Positions [1, T] from 0. With an offset [B, T]: real tokens count from the offset, padding gets offset - 1."""
+    if not config.position_offset:
+        return np.arange(past, past + ids.shape[1])[None]
+    real = ids != config.pad_token_id
+    counted = np.cumsum(real, 1) - 1 + past + config.position_offset
+    return np.where(real, counted, config.position_offset - 1)
+
+
+def _check_memory(config: EncoderConfig, memory: Any, rows: int) -> int:
+    """The number of earlier tokens in a memory; a wrong shape raises `InputError`."""
+    wanted = f"{config.num_hidden_layers} pairs (keys, values) of the shape [{rows}, {config.num_attention_heads}, M, "
+    wanted += f"{config.head_size}]"
+    pairs = memory if isinstance(memory, (list, tuple)) else ()
+    if len(pairs) != config.num_hidden_layers or any(not isinstance(p, (list, tuple)) or len(p) != 2 for p in pairs):
+        raise InputError(f"memory must be {wanted}")
+    shapes = {tuple(np.shape(array)) for pair in pairs for array in pair}
+    shape = shapes.pop() if shapes else ()
+    if (
+        shapes
+        or len(shape) != 4
+        or (shape[0], shape[1], shape[3]) != (rows, config.num_attention_heads, config.head_size)
+    ):
+        raise InputError(f"memory must be {wanted}, got an array of {list(shape)}")
+    return int(shape[2])
 
 
 def check_windows(series: SeriesConfig, values: Any) -> np.ndarray:
-    """Windows [B, W] on the scale of the series, as float64."""
+    """Check windows [B, W] and return them scaled, as float64."""
     windows = as_array("the values", values)
     if windows.ndim != 2 or windows.shape[1] != series.window:
         raise InputError(
-            f"this model forecasts from windows of {series.window} values, so it takes the shape "
-            f"[batch, {series.window}], got {list(windows.shape)}"
+            f"this model reads windows of {series.window} values: the shape must be [batch, {series.window}], "
+            f"got {list(windows.shape)}"
         )
     if not len(windows):
-        raise InputError("no window was given")
+        raise InputError("the values are empty; give at least one window")
     if windows.dtype.kind not in "iuf":
         raise InputError(f"the values of a series must be numbers, got {windows.dtype}")
     return series.scaled(windows, "value of the windows")
 
 
 def shape_of(checked: Mapping[str, Any]) -> tuple[int, int]:
-    """Rows and tokens of checked inputs."""
+    """The numbers of rows and tokens of checked inputs."""
     given = checked["ids"] if checked["ids"] is not None else checked["windows"]
     return len(given), checked["positions"].shape[1]
 
 
 def positions_in_segments(segments: np.ndarray) -> np.ndarray:
-    """Every document of a packed row counts its tokens from 0."""
+    """Positions that start from 0 in every document of a packed row."""
     starts = np.ones(segments.shape, np.bool_)
     starts[:, 1:] = segments[:, 1:] != segments[:, :-1]
     index = np.broadcast_to(np.arange(segments.shape[1]), segments.shape)
@@ -104,7 +152,7 @@ def positions_in_segments(segments: np.ndarray) -> np.ndarray:
 
 
 def as_array(name: str, values: Any) -> np.ndarray:
-    """What the user gave as an array, or an `InputError` where its rows differ in length."""
+    """The values as an array; rows of different lengths raise `InputError`."""
     if values is None:
         raise InputError(f"{name} must be an array of numbers, got None")
     try:
@@ -131,5 +179,5 @@ def _same_shape(name: str, array: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 def _in_range(name: str, array: np.ndarray, limit: int, of_what: str) -> None:
     if array.min() < 0 or array.max() >= limit:
-        place = tuple(int(i) for i in np.argwhere((array < 0) | (array >= limit))[0])
-        raise InputError(f"{name} has {int(array[place])} at {place}, outside {of_what} (0 to {limit - 1})")
+        index = tuple(int(i) for i in np.argwhere((array < 0) | (array >= limit))[0])
+        raise InputError(f"{name} has {int(array[index])} at {index}, outside {of_what} (0 to {limit - 1})")

@@ -1,8 +1,8 @@
-"""How much memory a training step needs, from the config alone.
+"""The memory of a training step, computed from the config.
 
-Most of it is what a forward pass keeps until backward has used it. The list below names it piece by piece, in numbers
-per token; `tests/models/test_memory.py` compares it with what a real cache holds, and `benchmarks/memory.py` compares
-the whole with the memory of a process.
+Most of it is what a forward pass saves for the backward. The functions below count it in numbers per token.
+`tests/models/test_memory.py` compares it with a real cache, and `benchmarks/memory.py` compares the total with the
+memory of a process.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from glassbert.models.config import EncoderConfig
 MASKED_SHARE = 0.15  # of the tokens, scored by a masked language model in training
 
 
-def kept_by_a_layer(config: EncoderConfig, layer: int, length: int, training: bool = True) -> dict[str, float]:
-    """Numbers kept for every token by one block; a dropout mask takes a byte, a quarter of a number."""
+def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool = True) -> dict[str, float]:
+    """Numbers that one block saves for every token; a dropout mask takes a byte, a quarter of a number."""
     size, wide, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
     dense = length <= DENSE_LENGTH
     kept: dict[str, float] = {
@@ -40,9 +40,9 @@ def kept_by_a_layer(config: EncoderConfig, layer: int, length: int, training: bo
 def activation_numbers(
     config: EncoderConfig, batch: int, length: int, head: str | None = "mlm", checkpointing: bool = False
 ) -> dict[str, float]:
-    """Numbers kept by a forward pass over a batch: embeddings, layers, head. Multiply by 4 for bytes in float32."""
+    """Numbers saved by a forward pass over a batch: embeddings, layers, head. Multiply by 4 for bytes in float32."""
     tokens, size = batch * length, config.hidden_size
-    layers = [sum(kept_by_a_layer(config, i, length).values()) for i in range(config.num_hidden_layers)]
+    layers = [sum(layer_numbers(config, i, length).values()) for i in range(config.num_hidden_layers)]
     blocks = size * len(layers) + max(layers, default=0.0) if checkpointing else sum(layers)
     embedding = (size + 1 if config.embedding_norm else 0) + (size / 4 if config.embedding_dropout else 0)
     result = {"embeddings": tokens * embedding, "layers": tokens * blocks}
@@ -55,11 +55,11 @@ def activation_numbers(
 
 
 def working_numbers(config: EncoderConfig, batch: int, length: int, threads: int = 1) -> float:
-    """Numbers that backward holds for a while beside what forward kept.
+    """Numbers that the backward allocates temporarily, in addition to what the forward saved.
 
-    They are the gradients inside one block (of the wide hidden state, of q, k and v, of the context and of what goes
-    around and through the block), the slope of an activation other than ReLU, and the gradients of the layers that
-    every thread beside the first collects.
+    These are the gradients inside one block (of the wide hidden state, q, k, v, the context and both residual
+    branches), the slope of an activation other than ReLU, and one set of layer gradients for every thread besides the
+    first.
     """
     size, wide = config.hidden_size, config.intermediate_size
     up = wide * (2 if config.gated else 1)
@@ -71,6 +71,6 @@ def working_numbers(config: EncoderConfig, batch: int, length: int, threads: int
 def training_numbers(
     config: EncoderConfig, batch: int, length: int, head: str | None, checkpointing: bool = False, threads: int = 1
 ) -> float:
-    """Numbers of a training step beside weights, gradients and the optimizer's."""
+    """Numbers of a training step in addition to weights, gradients and optimizer state."""
     kept = activation_numbers(config, batch, length, head, checkpointing)
     return sum(kept.values()) + working_numbers(config, batch, length, min(threads, batch))

@@ -7,41 +7,29 @@ gradients = model.backward(cache)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassbert.engines import get_engine
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import FlatGradients, Gradients, Layout, ShardGradients
-from glassbert.engines.threads import run_together, using_threads
+from glassbert.arrays import Array, Gradients, Layout, ThreadGradients
+from glassbert.engines import DropoutSource, get_engine
 from glassbert.errors import InputError
-from glassbert.layers.parameters import inside
-from glassbert.layers.scope import Cache, Forgetful, Scope
-from glassbert.models.cache import ModelCache, Part
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig, EncoderConfig, ModernBertConfig
-from glassbert.models.encoder import (
-    Batch,
-    Finished,
-    angles_for,
-    backward_order,
-    encode,
-    encode_backward,
-    encoder_parameters,
-    no_matter,
-)
+from glassbert.layers.scope import NullCache, Parameter, with_prefix
+from glassbert.models.config import EncoderConfig
+from glassbert.models.encoder import Batch, Encoder
 from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
 from glassbert.models.initialize import initial_values
 from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.memory import activation_numbers
-from glassbert.models.padding import pack, unpack
-from glassbert.models.pouring import Pouring
+from glassbert.models.passes import HeadLoss, Network, Pass, batch_of, on_engine
+from glassbert.models.passes import shape_of as output_shape
 
 KEPT_BY_FORWARD = 2 * 2**30  # bytes; a longer pass keeps the inputs of its blocks and computes the rest on demand
-DRAWN: Any = object()  # for `source`: draw new masks
-TABLES_TOUCHED_IN_ROWS = ("embeddings.token", "embeddings.position")
+TABLES_WITH_FEW_ROWS = ("embeddings.token", "embeddings.position")  # threads collect rows of these, not whole tables
 
 
 class Layer:
@@ -49,7 +37,7 @@ class Layer:
 
     def __init__(self, model: Model, index: int):
         self.index = index
-        self._parameters, self._prefix = model.parameters, f"layers.{index}."
+        self._parameters, self._prefix = model.parameters, f"layers.{model.config.group_of(index)}."
 
     @property
     def parameters(self) -> dict[str, Array]:
@@ -60,7 +48,17 @@ class Layer:
 
 
 class Model:
-    """An encoder and, if asked, a head. `BertCore`, `ModernBertCore` and `BertWithHead` are its public names."""
+    """An encoder with or without a head.
+
+    config       which encoder, as a config or preset (`glassbert.PRESETS`)
+    head         "mlm", "binary", "multiclass", "token", "span", "embedding", ... (`glassbert.head_names()`), or None
+    num_labels   classes, labels or ranks, where the head needs a number
+    loss         another loss than the head's own, with its `loss_options`
+    engine       "auto", "numpy" or "mlx"; `dtype` is "float32", "float64" (NumPy) or "bfloat16" (MLX)
+    kernels      "fast", or "plain" for the operations as they are written in `glassbert.ops`
+    threads      of the NumPy engine; None: every core
+    seed         of the first weights and of dropout
+    """
 
     def __init__(
         self,
@@ -73,12 +71,14 @@ class Model:
         engine: Any = "auto",
         dtype: str = "float32",
         threads: int | None = None,
+        kernels: str = "fast",
         seed: int = 0,
         initialize: bool = True,
     ):
         self.config = config
-        self.engine = get_engine(engine, dtype, threads)
+        self.engine = get_engine(engine, dtype, threads, kernels)
         self.head: Head | None = None if head is None else make_head(head, config, num_labels, loss, loss_options)
+        self.encoder = Encoder(config)
         self.training = False
         self.checkpointing = False
         self.dropout_seed = seed
@@ -86,28 +86,58 @@ class Model:
         self.specification = self._specification()
         self.layout = Layout({parameter.name: parameter.shape for parameter in self.specification})
         self.parameters = self.engine.parameters(self.layout)
-        self._shard_gradients: list[ShardGradients] = []
+        self._prepare_sharing()
         if initialize:
             for name, values in initial_values(self.specification, config, seed):
                 self.parameters[name] = self.engine.array(values)
 
-    def _specification(self) -> list[Any]:
-        parameters = encoder_parameters(self.config)
+    def _specification(self) -> list[Parameter]:
+        parameters = self.encoder.parameters()
         if self.config.pooler and (self.head is None or self.head.pools):
             parameters += pooler_parameters(self.config)
         if self.head is not None:
-            parameters += inside("head", self.head.parameters())
+            parameters += with_prefix("head", self.head.parameters())
         return parameters
 
+    def _prepare_sharing(self) -> None:
+        """What lets several threads use one model: a lock, and gradient buffers that are lent to one pass at a time."""
+        self._lock = threading.Lock()
+        self._thread_gradients: list[ThreadGradients] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_thread_gradients")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare_sharing()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        """A model of its own memory; config, encoder and engine hold no data and are shared."""
+        shared = ("config", "encoder", "head", "engine", "specification", "layout")
+        new = object.__new__(type(self))
+        memo[id(self)] = new
+        new.__setstate__({k: v if k in shared else copy.deepcopy(v, memo) for k, v in self.__getstate__().items()})
+        return new
+
+    @property
+    def network(self) -> Network:
+        """What computes, without the parameters."""
+        return Network(self.config, self.encoder, self.head, self.engine)
+
     def computing(self, parameters: Mapping[str, Array]) -> Mapping[str, Array]:
-        """What encoder and head compute with: the parameters, in the precision of the arithmetic."""
+        """The parameters in the precision of the arithmetic."""
         return self.engine.for_computing(parameters)
 
     def new_gradients(self) -> Gradients:
-        """A place for the gradients of the parameters."""
+        """Memory for the gradients of the parameters."""
         return self.engine.gradients(self.layout)
 
-    # ---- forward ----------------------------------------------------------------------------------------------
+    # ---- forward --------------------------------------------------------------------------------------------------
+
+    def run(self, inputs: Mapping[str, Any] | Batch, **options: Any) -> Pass:
+        """A pass over checked inputs, with this model's parameters; `options` are those of `Pass`."""
+        options.setdefault("checkpointing", self.checkpointing)
+        return Pass(self.network, inputs, self.computing(self.parameters), **options)
 
     def forward(
         self,
@@ -118,36 +148,42 @@ class Model:
         *,
         segment_ids: Any = None,
         position_ids: Any = None,
+        memory: Any = None,
         skip_padding: bool = False,
-    ) -> tuple[Array, ModelCache]:
+        kernels: str | None = None,
+    ) -> tuple[Array, Pass]:
         """Hidden states [B, T, H], or the head's output, and the cache of everything in between.
 
-        `input_ids` [B, T]; a model of series takes windows of values [B, W] in their place, here and everywhere.
-        `segment_ids` (documents from 1, padding 0) keeps packed documents apart. With `skip_padding` nothing is
-        computed for padding, whose hidden states are then zeros (where dropout is off). `trace` keeps every
-        intermediate value. Without it, a pass that would keep more than 2 GiB keeps the inputs of its blocks, and
-        computes the rest when asked.
+        input_ids       [B, T]; a model of series takes windows of values [B, W] in their place, here and everywhere
+        attention_mask  [B, T], 0 for padding, or [B, T, T], which token attends to which
+        trace           keep every value by name; the plain operations compute then, unless `kernels` says otherwise
+        segment_ids     documents from 1, padding 0: packed documents do not attend to each other
+        memory          keys and values of earlier tokens, a pair [B, heads, M, d] for each layer
+        skip_padding    compute nothing for padding, whose hidden states are zeros then (where dropout is off)
+
+        Without `trace`, a pass that would keep more than 2 GiB keeps the inputs of its blocks, and computes the rest
+        when it is read.
         """
-        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
-        with using_threads(self.engine.threads):
-            hidden, cache = self.run_encoder(
-                checked, Cache(trace), skip_padding, self._too_much_to_keep(checked, trace)
-            )
-            output = hidden if self.head is None else self._head_forward(hidden, checked, cache)
-        cache.output_shape = _shape(output)
+        checked = check_inputs(
+            self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory
+        )
+        cache = self.run(
+            checked, dropout=self.draw_dropout(), trace=trace, kernels=kernels, skip_padding=skip_padding,
+            checkpointing=self._too_much_to_keep(checked, trace),
+        )  # fmt: skip
+        output = cache.output()
         if self.head is None and self.config.pooler:
-            scope = Scope(cache.parameters, Cache())
-            cache.head.promise("pooler.output", lambda: pooler(hidden[:, 0], scope))
+            scope, hidden = cache.head_scope().with_cache(NullCache()), cache.hidden
+            cache.head_cache.compute_later("pooler.output", lambda: pooler(hidden[:, 0], scope, self.config))
         return output, cache
 
     def predict(
         self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None, *, skip_padding: bool = True
     ) -> Array:
-        """The output alone, as fast as can be: nothing is kept for backward, nothing is computed for padding."""
+        """The output alone, as fast as possible: nothing is kept for a backward, nothing is computed for padding."""
         checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids)
-        with using_threads(self.engine.threads):
-            hidden, cache = self.run_encoder(checked, Forgetful(), skip_padding)
-            return hidden if self.head is None else self._head_forward(hidden, checked, cache)
+        dropout = self.draw_dropout()
+        return self.run(checked, dropout=dropout, inference=True, skip_padding=skip_padding).output()
 
     def loss(
         self,
@@ -161,175 +197,100 @@ class Model:
         position_ids: Any = None,
         pair_labels: Any = None,
         skip_padding: bool = False,
-    ) -> tuple[Array, ModelCache]:
+        kernels: str | None = None,
+    ) -> tuple[Array, Pass]:
         """The head's loss, averaged over the labels that are not -100, and the cache for `backward`.
 
         A pretraining head also takes `pair_labels` [B]: 0 where the two sentences of a row belong together.
         """
         if self.head is None:
-            raise InputError("this model has no head, so it has no loss; BertWithHead(config, head_type=...) has one")
-        checked: Any = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
+            raise InputError("this model has no head, so it has no loss; BertWithHead(config, head=...) has one")
+        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         prepared = self.head.prepare({"labels": labels, "pair_labels": pair_labels}, shape_of(checked))
-        answers = self.on_engine(pad_rows(prepared) if self.engine.compiles else prepared)
-        with using_threads(self.engine.threads):
-            hidden, cache = self.run_encoder(checked, Cache(trace), skip_padding)
-            cache.has_loss = True
-            at = Scope(cache.parameters, cache.head).inside("head")
-            return self.head.answer(hidden, self.for_head(checked), answers, at, cache.parts[0].source), cache
+        targets = on_engine(pad_rows(prepared) if self.engine.compiles else prepared, self.engine)
+        dropout = self.draw_dropout()
+        cache = self.run(checked, dropout=dropout, trace=trace, kernels=kernels, skip_padding=skip_padding)
+        return cache.loss(HeadLoss(), targets), cache
 
-    def on_engine(self, prepared: Mapping[str, np.ndarray]) -> dict[str, Array]:
-        """Prepared labels as arrays of the engine."""
-        engine = self.engine
-        return {k: (engine.array if v.dtype.kind == "f" else engine.integers)(v) for k, v in prepared.items()}
-
-    def for_head(self, checked: dict[str, Any]) -> Array | None:
-        """What the head is told besides hidden states: which tokens are real, or the windows of a series."""
-        assert self.head is not None
-        given = checked[self.head.told]
-        return None if given is None else self.on_engine({"told": given})["told"]
-
-    def _too_much_to_keep(self, checked: dict[str, Any], trace: bool) -> bool:
-        """Whether a forward pass that nobody may follow up keeps only the inputs of its blocks."""
+    def _too_much_to_keep(self, checked: Mapping[str, Any], trace: bool) -> bool:
+        """Whether a forward keeps only the inputs of its blocks."""
         batch, length = shape_of(checked)
         numbers = activation_numbers(self.config, batch, length, head=None)
         size = 8 if self.engine.dtype_name == "float64" else 4
         return self.checkpointing or (not trace and size * sum(numbers.values()) > KEPT_BY_FORWARD)
 
-    def run_encoder(
-        self,
-        checked: dict[str, Any],
-        head_cache: Cache,
-        skip_padding: bool = False,
-        checkpointing: bool | None = None,
-        source: Any = DRAWN,
-    ) -> tuple[Array, ModelCache]:
-        """Hidden states of checked inputs, spread over threads. Masks of dropout are drawn, or come from `source`."""
-        checkpointing = self.checkpointing if checkpointing is None else checkpointing
-        source = self.draw_dropout() if source is DRAWN else source
-        parameters = self.computing(self.parameters)
-        parts = self._parts(checked, head_cache.like, skip_padding, source)
-        batch, length = shape_of(checked)
-        shape = (batch, length, self.config.hidden_size)
+    def batch_of(self, checked: Mapping[str, Any]) -> Batch:
+        """Checked inputs as arrays of the engine."""
+        return batch_of(checked, self.network)
 
-        def work(part: Part) -> Array:
-            hidden = encode(parameters, self.config, part.batch, part.cache, part.source, checkpointing)
-            return (
-                hidden if part.index is None else unpack(hidden, part.index, (part.rows.stop - part.rows.start, length))
-            )
+    def on_engine(self, prepared: Mapping[str, np.ndarray]) -> dict[str, Array]:
+        """Prepared targets as arrays of the engine."""
+        return on_engine(prepared, self.engine)
 
-        pieces = run_together(work, parts)
-        hidden = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return hidden, ModelCache(parts, head_cache, parameters, shape, checkpointing)
-
-    def _parts(
-        self, checked: dict[str, Any], new_cache: Callable[[], Cache], skip_padding: bool, source: Any
-    ) -> list[Part]:
-        # Dropout masks belong to a token's place in its own row, which a packed row forgets.
-        packed = skip_padding and source is None and checked["mask"] is not None and self.engine.name == "numpy"
-        tokens = checked["mask"].sum(1) if packed else None
-        whole = self.batch_of(checked)
-        parts = []
-        for rows in self.engine.split(shape_of(checked)[0], tokens):
-            drawn = source.from_row(rows.start) if source is not None else None
-            if packed and checked["mask"][rows].any():
-                cut = {k: (v[rows] if v is not None and v.shape[0] > 1 else v) for k, v in checked.items()}
-                packed_row, index = pack(cut)
-                parts.append(Part(rows, self.batch_of(packed_row), new_cache(), drawn, index))
-            else:
-                parts.append(Part(rows, whole.rows(rows), new_cache(), drawn))
-        return parts
-
-    def batch_of(self, checked: dict[str, Any]) -> Batch:
-        engine = self.engine
-        given = self.on_engine({k: v for k, v in checked.items() if v is not None})
-        host = np.dtype("float64" if engine.dtype_name == "float64" else "float32")
-        angles = angles_for(checked["positions"], self.config, host)
-        if angles is not None:
-            angles = tuple((engine.array(cos), engine.array(sin)) for cos, sin in angles)  # type: ignore[assignment]
-        return Batch(**given, angles=angles)
-
-    def _head_forward(self, hidden: Array, checked: dict[str, Any], cache: ModelCache) -> Array:
-        assert self.head is not None
-        at = Scope(cache.parameters, cache.head).inside("head")
-        return self.head.forward(hidden, self.for_head(checked), at, cache.parts[0].source)
-
-    def draw_dropout(self) -> Any:
-        """Masks for this pass; every pass in training draws new ones."""
+    def draw_dropout(self) -> DropoutSource | None:
+        """Dropout masks for one pass; every pass in training draws new ones."""
         if not self.training:
             return None
-        self.dropout_seed += 1
-        return self.engine.dropout(self.dropout_seed)
+        with self._lock:
+            self.dropout_seed += 1
+            return self.engine.dropout(self.dropout_seed)
 
-    # ---- backward ---------------------------------------------------------------------------------------------
+    # ---- backward -------------------------------------------------------------------------------------------------
 
-    def backward(self, cache: ModelCache, d_output: Any = None, into: Gradients | None = None) -> Gradients:
+    def backward(self, cache: Pass, d_output: Any = None, into: Gradients | None = None) -> Gradients:
         """Gradients by the name of their parameter: of the loss, or of `d_output · output` after `forward`.
 
-        `into` may name gradients of an earlier step, whose memory is then used again.
+        `into` may be the gradients of an earlier step, whose memory is then used again.
         """
-        if d_output is None and not cache.has_loss:
-            raise InputError(
-                "this cache comes from forward(); say where the gradient begins: backward(cache, d_output)"
-            )
-        if d_output is not None and _shape(d_output) != cache.output_shape:
-            raise InputError(
-                f"d_output must have the shape of the output, {_in_words(cache.output_shape)}, "
-                f"got {_in_words(_shape(d_output))}"
-            )
+        if cache.objective is None:
+            self._check_gradient(d_output, cache.output_shape)
         gradients = into if into is not None else self.new_gradients()
         if into is not None:
             into.clear()
-        with using_threads(self.engine.threads):
-            dhidden = self._head_backward(cache, d_output, gradients)
-            self.run_encoder_backward(dhidden.reshape(cache.hidden_shape), cache, gradients)
-        gradients.finish()
+        self.backward_into(gradients, cache, d_output)
+        gradients.fill_missing()
         return gradients
 
-    def _head_backward(self, cache: ModelCache, d_output: Any, gradients: Gradients) -> Array:
-        if self.head is None:
-            return self.engine.array(d_output)
-        scope = Scope(cache.parameters, cache.head, gradients).inside("head")
-        if cache.has_loss:
-            return self.head.answer_backward(self.engine.array(1.0 if d_output is None else d_output), scope)
-        if isinstance(d_output, Mapping):
-            return self.head.backward({part: self.engine.array(d) for part, d in d_output.items()}, scope)
-        return self.head.backward(self.engine.array(d_output), scope)
-
-    def run_encoder_backward(
-        self, dhidden: Array, cache: ModelCache, gradients: Gradients, finished: Finished = no_matter
-    ) -> None:
-        """`finished` hears the name of every layer whose gradients are complete, while backward goes on."""
-        parts = cache.parts
-        shards = self._shards(len(parts) - 1)
-        for shard in shards:
-            shard.learn_only(gradients.learning)
-        told = finished
-        if isinstance(gradients, FlatGradients) and shards:
-            told = Pouring(gradients, shards, backward_order(self.config), finished)
-
-        def work(pair: tuple[Part, Gradients]) -> None:
-            part, shard = pair
-            dx = dhidden[part.rows] if len(parts) > 1 else dhidden
-            if part.index is not None:
-                dx = dx.reshape(-1, dx.shape[-1])[part.index][None]
-            encode_backward(
-                dx, cache.parameters, self.config, part.batch, part.cache, shard, part.source, cache.checkpointing, told
+    def _check_gradient(self, d_output: Any, shape: Any) -> None:
+        if d_output is None:
+            raise InputError(
+                "this cache comes from forward(); give the gradient of the output: backward(cache, d_output)"
+            )
+        if output_shape(d_output) != shape:
+            raise InputError(
+                f"d_output must have the shape of the output, {_in_words(shape)}, "
+                f"got {_in_words(output_shape(d_output))}"
             )
 
-        run_together(work, list(zip(parts, [gradients, *shards], strict=True)))
+    def backward_into(self, gradients: Gradients, cache: Pass, d_output: Any = None, **options: Any) -> None:
+        """Add to `gradients`; `options` are those of `Pass.backward`."""
+        borrowed: list[ThreadGradients] = []
 
-    def _shards(self, count: int) -> list[ShardGradients]:
-        """Gradients for the threads beside the first; kept from step to step."""
-        while len(self._shard_gradients) < count:
-            self._shard_gradients.append(self._new_shard())
-        shards = self._shard_gradients[:count]
-        for shard in shards:
-            shard.clear()
-        return shards
+        def lend(count: int) -> Sequence[ThreadGradients]:
+            with self._lock:
+                borrowed.extend(self._thread_gradients.pop() for _ in range(min(count, len(self._thread_gradients))))
+            borrowed.extend(self.new_thread_gradients() for _ in range(count - len(borrowed)))
+            for one in borrowed:
+                one.clear()
+            return borrowed
 
-    def _new_shard(self) -> ShardGradients:
-        names = [p.name for p in encoder_parameters(self.config) if p.name not in TABLES_TOUCHED_IN_ROWS]
-        return ShardGradients(Layout({name: self.layout.shapes[name] for name in names}), self.engine.dtype)
+        if cache.objective is not None:
+            dloss = options.pop("dloss", 1.0 if d_output is None else self.engine.array(d_output))
+            cache.backward(gradients, dloss, thread_gradients=lend, **options)
+        else:
+            given = d_output
+            if isinstance(given, Mapping):
+                given = {part: self.engine.array(d) for part, d in given.items()}
+            else:
+                given = self.engine.array(given)
+            cache.backward(gradients, d_output=given, thread_gradients=lend, **options)
+        with self._lock:
+            self._thread_gradients.extend(borrowed)  # not after an error: they may still be written to
+
+    def new_thread_gradients(self) -> ThreadGradients:
+        """Gradient buffers for one thread besides the first."""
+        names = [p.name for p in self.encoder.parameters() if p.name not in TABLES_WITH_FEW_ROWS]
+        return ThreadGradients(Layout({name: self.layout.shapes[name] for name in names}), self.engine.dtype)
 
     # ---- everything else --------------------------------------------------------------------------------------
 
@@ -342,7 +303,7 @@ class Model:
         self.checkpointing = bool(flag)
 
     def untrained(self, seed: int = 0) -> Model:
-        """The same model before its first step, on the same engine."""
+        """A model of the same config and head with new weights, on the same engine."""
         head = self.head
         if head is None:
             return Model(self.config, engine=self.engine, seed=seed)
@@ -351,6 +312,11 @@ class Model:
             self.config, head.kind, labels, loss=head.loss_name, loss_options=head.loss_options.to_dict(),
             engine=self.engine, seed=seed,
         )  # fmt: skip
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of trainable numbers."""
+        return self.get_parameter_count()
 
     def get_parameter_count(self) -> int:
         return sum(int(np.prod(shape, dtype=np.int64)) for shape in self.layout.shapes.values())
@@ -376,7 +342,7 @@ class Model:
     def save(self, folder: str | Path, **options: Any) -> None:
         """Write safetensors and config.json, in Hugging Face's layout where it has one for this model.
 
-        labels     names for the outputs of a head, for whoever opens the model
+        labels     names for the outputs of a head (id2label)
         tokenizer  a tokenizer whose files travel along
         """
         from glassbert.checkpoints import save_model
@@ -399,50 +365,6 @@ class Model:
         head = f", head={self.head.kind!r}" if self.head else ""
         parameters = f"{self.get_parameter_count():,} parameters"
         return f"{type(self).__name__}({self.config.family}{head}, {parameters}, {self.engine.name})"
-
-
-class BertCore(Model):
-    """A classic BERT encoder: forward gives hidden states."""
-
-    def __init__(self, config: EncoderConfig | None = None, **options: Any):
-        super().__init__(config or BertConfig.get_base_config(), **options)
-
-
-class ModernBertCore(Model):
-    """A ModernBERT encoder: forward gives hidden states."""
-
-    def __init__(self, config: EncoderConfig | None = None, **options: Any):
-        super().__init__(config or ModernBertConfig.get_base_config(), **options)
-
-
-class BertWithHead(Model):
-    """Any encoder with a head: "mlm", "sequence", "token", "span", "embedding", "forecast" or "pretraining"."""
-
-    def __init__(
-        self, config: EncoderConfig | None = None, head_type: str = "mlm", num_labels: int = 0, **options: Any
-    ):
-        super().__init__(config or BertConfig.get_base_config(), head_type, num_labels, **options)
-
-
-class MiniBERT(BertWithHead):
-    """3 layers of 192: small enough to train on a laptop while you watch."""
-
-    def __init__(self, config: EncoderConfig = MINI_BERT_CONFIG, **options: Any):
-        super().__init__(config, "mlm", **options)
-
-
-class LargerBERT(BertWithHead):
-    """6 layers of 384, with dropout and a vocabulary of 50,000."""
-
-    def __init__(self, config: EncoderConfig = LARGER_BERT_CONFIG, **options: Any):
-        super().__init__(config, "mlm", **options)
-
-
-def _shape(output: Any) -> Any:
-    """The shape of an output, or one for each part of a head."""
-    if isinstance(output, Mapping):
-        return {part: _shape(value) for part, value in output.items()}
-    return tuple(np.shape(output))
 
 
 def _in_words(shape: Any) -> str:

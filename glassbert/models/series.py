@@ -1,14 +1,14 @@
-"""How a window of values enters an encoder, and how its forecast comes out again.
+"""The input of an encoder that reads windows of a series instead of token ids.
 
     values  v0 v1 v2 v3 v4 v5 v6 v7       window 8, patch 4, stride 2:   (v0 … v3) (v2 … v5) (v4 … v7)   three tokens
 
-A patch is to a series what a word is to a text: a few values side by side, projected onto one vector. Patches of one
-value are the plain form, a token for every time step.
+A token is a patch: a few consecutive values, projected onto one vector. With patches of one value there is a token for
+every time step.
 
-The whole series is scaled once (`mean`, `scale`: those of the training part), after a logarithm where its ups and downs
-grow with its level. What is left moves: a trend lifts later
-windows out of the range that was seen in training. So every window can be put into a frame of its own, in which the
-encoder always sees the same range, and its forecast is taken out of the frame at the end.
+The whole series is scaled once by the `mean` and `scale` of its training part, after an optional logarithm, which suits
+series whose variation grows with their level. With a trend, later windows are still outside the range of the training
+data. So every window can also be normalised by its own mean or last value and its deviation; the forecast is
+transformed back at the end.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ LARGEST_EXPONENT = 700.0  # exp of more is no float64
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesConfig:
-    """What an encoder must know to read values instead of token ids.
+    """How an encoder reads values instead of token ids.
 
-    window     how many values of the past it sees
-    patch      how many of them make a token
-    stride     from one patch to the next; without it patches stand side by side
-    centre     what is taken from a window: its "mean", its "last" value, or "none"
-    divide     whether the rest is divided by the window's deviation
-    shortcut   whether a linear map leads from the window past the encoder to the forecast, so that the encoder need
-               only learn what no straight line can say
-    logarithm  whether logarithms are learned instead of the values, which must then be above 0
-    mean       of the series (or its logarithms), taken from all values first; and
-    scale      its deviation, by which they are divided
+    window     number of past values
+    patch      values per token
+    stride     distance between the starts of two patches; `patch` by default, so that patches do not overlap
+    centre     subtracted from a window: its "mean", its "last" value, or "none"
+    divide     whether a window is divided by its deviation
+    shortcut   whether a linear map of the window is added to the forecast, so that the encoder models only the
+               nonlinear rest
+    logarithm  whether the model computes with logarithms of the values, which must then be above 0
+    mean       of the series (or its logarithms), subtracted from all values first
+    scale      deviation of the series, by which the values are divided
     """
 
     window: int
@@ -85,33 +85,33 @@ class SeriesConfig:
 
     @property
     def step(self) -> int:
-        """The stride, which is always a number."""
+        """The stride as an int."""
         assert self.stride is not None
         return self.stride
 
     @property
     def tokens(self) -> int:
-        """How many patches a window has."""
+        """The number of patches of a window."""
         return (self.window - self.patch) // self.step + 1
 
     def scaled(self, values: np.ndarray, what: str = "value") -> np.ndarray:
-        """Values as the model computes with them, in float64; one that is not finite or has no logarithm is named."""
+        """The scaled values in float64. A value that is not finite or has no logarithm raises `InputError`."""
         values = np.asarray(values, np.float64)
         if not np.isfinite(values).all():
-            place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-            raise InputError(f"the {what} at {place} is {values[place]}; fill gaps before forecasting")
+            index = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+            raise InputError(f"the {what} at {index} is {values[index]}; fill gaps before forecasting")
         if self.logarithm:
             if values.size and values.min() <= 0:
-                place = tuple(int(i) for i in np.argwhere(values <= 0)[0])
+                index = tuple(int(i) for i in np.argwhere(values <= 0)[0])
                 raise InputError(
-                    f"the {what} at {place} is {values[place]:g}; this model learned logarithms, so it takes values "
-                    "above 0 only: train one with logarithm=False"
+                    f"the {what} at {index} is {values[index]:g}; this model was trained on logarithms, so values "
+                    "must be above 0; train a model with logarithm=False"
                 )
             values = np.log(values)
         return (values - self.mean) / self.scale
 
     def unscaled(self, values: np.ndarray) -> np.ndarray:
-        """The way back."""
+        """The inverse of `scaled`."""
         values = np.asarray(values, np.float64) * self.scale + self.mean
         return np.exp(np.minimum(values, LARGEST_EXPONENT)) if self.logarithm else values
 
@@ -125,7 +125,7 @@ class SeriesConfig:
                 hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(SERIES_OPTIONS)}"
                 raise ConfigError(f"SeriesConfig has no field {name!r}{hint}")
         if "window" not in values:
-            raise ConfigError("say how many values of the past a model of series sees: window=36, for instance")
+            raise ConfigError("give the number of past values that a model of series reads, such as window=36")
         return cls(**values)
 
 
@@ -133,9 +133,10 @@ SERIES_OPTIONS = tuple(field.name for field in dataclasses.fields(SeriesConfig))
 
 
 def with_series(config: EncoderConfig, series: SeriesConfig) -> EncoderConfig:
-    """The config of the same blocks over a series: a position for every patch, no words and no token types."""
+    """The config with series as input: one position for every patch, no vocabulary and no token types."""
     return config.replace(
         series=series,
+        embeddings="values",
         max_position_embeddings=series.tokens,
         vocab_size=1,
         pad_token_id=None,

@@ -1,7 +1,6 @@
-"""The mathematics: one operation a file, forward beside backward, the derivation above them."""
+"""Operations: plain forward and backward functions with their formulas, one module for each operation or group."""
 
 from glassbert.ops.activations import (
-    ACTIVATIONS,
     geglu,
     geglu_backward,
     gelu,
@@ -13,9 +12,9 @@ from glassbert.ops.activations import (
     tanh,
     tanh_backward,
 )
-from glassbert.ops.attention import AttentionPattern, attention, attention_backward
+from glassbert.ops.attention import AttentionPattern, attention, attention_backward, softmax, softmax_backward
 from glassbert.ops.dropout import dropout, dropout_backward
-from glassbert.ops.embedding import embedding, embedding_backward, scatter_rows, take_rows, take_rows_backward
+from glassbert.ops.embedding import embedding, embedding_backward
 from glassbert.ops.focal import binary_focal_loss, binary_focal_loss_backward, focal_loss, focal_loss_backward
 from glassbert.ops.huber import huber_loss, huber_loss_backward
 from glassbert.ops.layer_norm import layer_norm, layer_norm_backward
@@ -28,6 +27,8 @@ from glassbert.ops.losses import (
     cross_entropy_backward,
     mean_squared_error,
     mean_squared_error_backward,
+    take_rows,
+    take_rows_backward,
 )
 from glassbert.ops.low_rank import low_rank, low_rank_backward
 from glassbert.ops.ordinal import ordinal_loss, ordinal_loss_backward
@@ -41,7 +42,7 @@ from glassbert.ops.pooling import (
     mean_pool,
     mean_pool_backward,
 )
-from glassbert.ops.residual import residual, residual_backward
+from glassbert.ops.registry import OPERATIONS, operation, operation_names
 from glassbert.ops.rotary import rotary, rotary_angles, rotary_backward
 from glassbert.ops.similarity import (
     contrastive_loss,
@@ -51,12 +52,11 @@ from glassbert.ops.similarity import (
     unit_length,
     unit_length_backward,
 )
-from glassbert.ops.softmax import softmax, softmax_backward
 from glassbert.ops.tiled_attention import tiled_attention, tiled_attention_backward
 
 __all__ = [
-    "ACTIVATIONS",
     "IGNORED",
+    "OPERATIONS",
     "AttentionPattern",
     "attention",
     "attention_backward",
@@ -100,16 +100,15 @@ __all__ = [
     "mean_pool_backward",
     "mean_squared_error",
     "mean_squared_error_backward",
+    "operation",
+    "operation_names",
     "ordinal_loss",
     "ordinal_loss_backward",
     "relu",
     "relu_backward",
-    "residual",
-    "residual_backward",
     "rotary",
     "rotary_angles",
     "rotary_backward",
-    "scatter_rows",
     "softmax",
     "softmax_backward",
     "take_rows",

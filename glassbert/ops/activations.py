@@ -1,51 +1,48 @@
-"""The non-linearities: ReLU, GELU (exact and by tanh), tanh, and the gated pair GeGLU.
+"""The activation functions: ReLU, GELU (exact and by tanh), tanh, and the gated GeGLU.
 
-    relu(x) = max(x, 0)
-    gelu(x) = x · Φ(x)                Φ the normal distribution function, (1 + erf(x/√2)) / 2
-    gelu_tanh(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
-    geglu([a, b]) = act(a) · b        [..., 2I] -> [..., I]
-
-Each forward returns y and what its backward needs besides x.
+relu(x) = max(x, 0)
+gelu(x) = x · Φ(x)                Φ the normal distribution function, (1 + erf(x/√2)) / 2
+gelu_tanh(x) = x/2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))
+geglu([a, b]) = act(a) · b        [..., 2I] -> [..., I]
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from glassbert.engines.namespace import Array, namespace
+from glassbert.arrays import Array, namespace
 from glassbert.ops.normal import normal_cdf
-from glassbert.ops.registry import op
+from glassbert.ops.registry import OPERATIONS, backward_of, operation
 
 SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 INVERSE_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 CUBIC = 0.044715
 
 
-@op
-def relu(x: Array, overwrite: bool = False) -> tuple[Array, None]:
-    """With `overwrite` the caller gives x up, and a kernel may use its memory."""
-    return namespace(x).maximum(x, 0), None
+@operation
+def relu(x: Array) -> tuple[Array, Array]:
+    """The state is y: it is above zero exactly where x is."""
+    y = namespace(x).maximum(x, 0)
+    return y, y
 
 
-@op
-def relu_backward(dy: Array, x: Array, cache: None = None, overwrite: bool = False) -> Array:
-    """The slope is 1 above zero and 0 below; at zero itself we take 0, as everybody does.
-
-    x may also be relu(x): both are above zero at the same places.
-    """
-    return dy * (x > 0)
+@operation
+def relu_backward(dy: Array, y: Array) -> Array:
+    """The slope is 1 above zero and 0 below; at zero itself it is taken as 0."""
+    return dy * (y > 0)
 
 
-@op
-def gelu(x: Array, overwrite: bool = False) -> tuple[Array, Array]:
-    """With `overwrite` the caller gives x up and wants no cache: no backward will follow."""
+@operation
+def gelu(x: Array) -> tuple[Array, Any]:
     cdf = normal_cdf(x)
-    return x * cdf, cdf
+    return x * cdf, (x, cdf)
 
 
-@op
-def gelu_backward(dy: Array, x: Array, cdf: Array) -> Array:
+@operation
+def gelu_backward(dy: Array, state: Any) -> Array:
     """(x Φ)' = Φ + x φ, with the normal density φ(x) = exp(-x²/2) / √(2π)."""
+    x, cdf = state
     slope = namespace(x).exp(x * x * -0.5)
     slope *= x
     slope *= INVERSE_SQRT_2PI
@@ -54,51 +51,43 @@ def gelu_backward(dy: Array, x: Array, cdf: Array) -> Array:
     return slope
 
 
-@op
-def gelu_tanh(x: Array, overwrite: bool = False) -> tuple[Array, Array]:
+@operation
+def gelu_tanh(x: Array) -> tuple[Array, Any]:
     t = namespace(x).tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x))
-    return 0.5 * x * (1.0 + t), t
+    return 0.5 * x * (1.0 + t), (x, t)
 
 
-@op
-def gelu_tanh_backward(dy: Array, x: Array, t: Array) -> Array:
+@operation
+def gelu_tanh_backward(dy: Array, state: Any) -> Array:
     """Product rule, and tanh' = 1 - tanh²."""
+    x, t = state
     inner_slope = SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x)
     return dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner_slope)
 
 
-@op
+@operation
 def tanh(x: Array) -> tuple[Array, Array]:
     y = namespace(x).tanh(x)
     return y, y
 
 
-@op
-def tanh_backward(dy: Array, x: Array, y: Array) -> Array:
+@operation
+def tanh_backward(dy: Array, y: Array) -> Array:
+    """tanh' = 1 - tanh²."""
     return dy * (1.0 - y * y)
 
 
-ACTIVATIONS = {
-    "relu": (relu, relu_backward),
-    "gelu": (gelu, gelu_backward),
-    "gelu_tanh": (gelu_tanh, gelu_tanh_backward),
-    "tanh": (tanh, tanh_backward),
-}
-
-
-@op
-def geglu(x: Array, activation: str = "gelu") -> tuple[Array, tuple[Array, Array | None]]:
+@operation
+def geglu(x: Array, activation: str = "gelu") -> tuple[Array, Any]:
     half = x.shape[-1] // 2
     a, gate = x[..., :half], x[..., half:]
-    activated, cache = ACTIVATIONS[activation][0](a)
-    return activated * gate, (activated, cache)
+    activated, inner = OPERATIONS[activation](a)
+    return activated * gate, (activated, gate, inner, activation)
 
 
-@op
-def geglu_backward(dy: Array, x: Array, cache: tuple[Array, Array | None], activation: str = "gelu") -> Array:
-    """A product: each factor's gradient carries the other factor."""
-    half = x.shape[-1] // 2
-    a, gate = x[..., :half], x[..., half:]
-    activated, activation_cache = cache
-    da = ACTIVATIONS[activation][1](dy * gate, a, activation_cache)
-    return namespace(x).concatenate([da, dy * activated], -1)
+@operation
+def geglu_backward(dy: Array, state: Any) -> Array:
+    """A product: the gradient of each factor carries the other factor."""
+    activated, gate, inner, activation = state
+    da = backward_of(activation)(dy * gate, inner)
+    return namespace(dy).concatenate([da, dy * activated], -1)

@@ -1,30 +1,28 @@
-"""Dropout: a random share of the values is set to zero, the rest grows so that the expectation stays.
+"""Dropout: a random share of the values is set to zero; the rest is scaled up, so that the expectation stays.
 
-    y = x · keep / (1 - rate)          keep is 1 where a value survives
+    y = x · mask / (1 - rate)          mask is 1 where a value is kept
 
-The mask is given, not drawn here: the same mask serves forward, backward and a recomputation.
+The mask is an argument and not drawn here: forward, backward and a recomputation use the same mask.
 """
 
 from __future__ import annotations
 
-from glassbert.engines.namespace import Array
-from glassbert.ops.registry import op
+from typing import Any
+
+from glassbert.arrays import Array
+from glassbert.ops.registry import operation
 
 
-@op
-def dropout(x: Array, keep: Array | None, rate: float) -> Array:
-    if keep is None:
-        return x
-    y = x * keep
+@operation
+def dropout(x: Array, mask: Array | None, rate: float) -> tuple[Array, Any]:
+    if mask is None:
+        return x, (None, rate)
+    y = x * mask
     y *= 1.0 / (1.0 - rate)
-    return y
+    return y, (mask, rate)
 
 
-@op
-def dropout_backward(dy: Array, keep: Array | None, rate: float) -> Array:
-    """What was dropped had no influence; what survived was scaled, and so is its gradient."""
-    if keep is None:
-        return dy
-    dx = dy * keep
-    dx *= 1.0 / (1.0 - rate)
-    return dx
+@operation
+def dropout_backward(dy: Array, state: Any) -> Array:
+    """The gradient goes through the same mask and the same scale as the values."""
+    return dropout(dy, *state)[0]

@@ -1,26 +1,27 @@
-"""Focal loss: what the model knows already counts little, so that rare and hard answers are heard.
+"""Focal loss: examples that are already classified well get a small weight.
 
-    one of many:   L = mean of  -w (1 - p)^γ log p              p: the probability of the right class, w its weight
-    yes or no:     L = mean of  w y f(z) + (1 - y) f(-z)        f(z) = (1 - σ(z))^γ · softplus(-z)
+    classes:       L = mean of  -w (1 - p)^γ log p              p: the probability of the target class, w its weight
+    binary labels: L = mean of  w y f(z) + (1 - y) f(-z)        f(z) = (1 - σ(z))^γ · softplus(-z)
 
-γ = 0 is cross-entropy; a larger one makes the loss smaller and its gradients rarer, not only differently spread.
+γ = 0 is cross-entropy. A larger γ also makes the loss and its gradients smaller in total.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.ops.losses import IGNORED, in_full, sigmoid, softplus
-from glassbert.ops.registry import op
+from glassbert.arrays import Array, namespace
+from glassbert.ops.losses import IGNORED, as_dtype, in_full, sigmoid, softplus
+from glassbert.ops.registry import operation
 
-TINY = 1e-30  # instead of 1 - p where p is 1 to the last digit
+TINY = 1e-30  # replaces 1 - p if p rounds to 1
 
 
-@op
+@operation
 def focal_loss(
     logits: Array, targets: Array, gamma: float, weights: Sequence[float] | None = None
-) -> tuple[Array, tuple[Array, ...]]:
+) -> tuple[Array, Any]:
     """logits [N, V], targets [N]; `weights` [V] by class."""
     xp = namespace(logits)
     logits = in_full(logits)
@@ -37,28 +38,28 @@ def focal_loss(
     loss = ((weight * rest**gamma * -log_p).sum() / count).astype(logits.dtype)
     columns = xp.arange(logits.shape[-1])
     belief = xp.exp(shifted - log_total) - (columns == picked[:, None])  # softmax(z) - onehot
-    return loss, (belief, log_p, rest, weight, count)
+    return loss, (belief, log_p, rest, weight, count, gamma)
 
 
-@op
-def focal_loss_backward(dloss: Array, cache: tuple[Array, ...], gamma: float) -> Array:
+@operation
+def focal_loss_backward(dloss: Array, state: Any) -> Array:
     """L depends on z through log p alone, and d log p / dz = onehot - softmax(z):
 
         dz = w (1 - p)^γ · (1 + γ p (-log p) / (1 - p)) · (softmax(z) - onehot) / count
 
-    The second factor is how the first one moves: forgetting it treats (1 - p)^γ as a constant.
+    The factor in parentheses comes from the derivative of (1 - p)^γ.
     """
-    belief, log_p, rest, weight, count = cache
+    belief, log_p, rest, weight, count, gamma = state
     xp = namespace(belief)
     slope = weight * rest**gamma * (1.0 + gamma * xp.exp(log_p) * -log_p / rest)
-    return belief * (slope * (dloss / count).astype(belief.dtype))[:, None]
+    return belief * (slope * as_dtype(dloss / count, belief))[:, None]
 
 
-@op
+@operation
 def binary_focal_loss(
     logits: Array, targets: Array, gamma: float, positive_weights: Sequence[float] | None = None
-) -> tuple[Array, tuple[Array, ...]]:
-    """One yes-or-no question per entry; `positive_weights` [columns] weigh the answer yes."""
+) -> tuple[Array, Any]:
+    """One binary label per entry; `positive_weights` [columns] weight positive targets."""
     xp = namespace(logits)
     logits = in_full(logits)
     valid = targets != IGNORED
@@ -70,18 +71,18 @@ def binary_focal_loss(
     each = yes * xp.exp(-gamma * softplus(logits)) * softplus(-logits)
     each = each + no * xp.exp(-gamma * softplus(-logits)) * softplus(logits)
     loss = (xp.where(valid, each, 0).sum() / count).astype(logits.dtype)
-    return loss, (logits, yes, no, valid, count)
+    return loss, (logits, yes, no, valid, count, gamma)
 
 
-@op
-def binary_focal_loss_backward(dloss: Array, cache: tuple[Array, ...], gamma: float) -> Array:
-    """σ' = σ (1 - σ) and softplus' = σ, and f(-z) turns the sign:
+@operation
+def binary_focal_loss_backward(dloss: Array, state: Any) -> Array:
+    """σ' = σ (1 - σ) and softplus' = σ, and f(-z) changes the sign:
 
     f'(z) = -(1 - σ)^γ · (γ σ · softplus(-z) + 1 - σ)
     """
-    logits, yes, no, valid, count = cache
+    logits, yes, no, valid, count, gamma = state
     xp = namespace(logits)
     p = sigmoid(logits)
     of_yes = -xp.exp(-gamma * softplus(logits)) * (gamma * p * softplus(-logits) + 1.0 - p)
     of_no = xp.exp(-gamma * softplus(-logits)) * (gamma * (1.0 - p) * softplus(logits) + p)
-    return xp.where(valid, yes * of_yes + no * of_no, 0) * (dloss / count).astype(logits.dtype)
+    return xp.where(valid, yes * of_yes + no * of_no, 0) * as_dtype(dloss / count, logits)

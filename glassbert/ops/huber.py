@@ -1,18 +1,20 @@
-"""The Huber loss: squared for small errors, straight for large ones, so that an outlier cannot shout.
+"""The Huber loss: squared for small errors, linear for large ones, so that outliers do not dominate.
 
 huber(d) = d² / 2                   where |d| ≤ δ
-           δ · (|d| - δ / 2)        beyond: the line that continues the parabola         d = output - target
+           δ · (|d| - δ / 2)        otherwise: the tangent of the parabola at δ         d = output - target
 """
 
 from __future__ import annotations
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.ops.losses import IGNORED, in_full
-from glassbert.ops.registry import op
+from typing import Any
+
+from glassbert.arrays import Array, namespace
+from glassbert.ops.losses import IGNORED, as_dtype, in_full
+from glassbert.ops.registry import operation
 
 
-@op
-def huber_loss(outputs: Array, targets: Array, delta: float = 1.0) -> tuple[Array, tuple[Array, Array]]:
+@operation
+def huber_loss(outputs: Array, targets: Array, delta: float = 1.0) -> tuple[Array, Any]:
     """The mean over the targets that are not -100."""
     xp = namespace(outputs)
     outputs = in_full(outputs)
@@ -25,8 +27,8 @@ def huber_loss(outputs: Array, targets: Array, delta: float = 1.0) -> tuple[Arra
     return (each.sum() / count).astype(outputs.dtype), (near, count)
 
 
-@op
-def huber_loss_backward(dloss: Array, cache: tuple[Array, Array]) -> Array:
-    """The slope is the error itself, and never steeper than δ:  clip(d, -δ, δ)."""
-    near, count = cache
-    return near * (dloss / count).astype(near.dtype)
+@operation
+def huber_loss_backward(dloss: Array, state: Any) -> Array:
+    """The slope is the clipped error, clip(d, -δ, δ)."""
+    near, count = state
+    return near * as_dtype(dloss / count, near)

@@ -1,32 +1,33 @@
-"""A matrix plus a change of low rank: what fine-tuning teaches a matrix rarely needs more than a few directions.
+"""A matrix plus a change of low rank, as in LoRA fine-tuning.
 
     W' = W + s B A          W, W' [O, I]; A [r, I]; B [O, r]; s a number
 
-A looks at the input from r directions, B says what follows from each. Together they have r (O + I) numbers where W has
-O · I. With B zero the change begins as nothing. W stands still, so it has no gradient here.
+A and B have r (O + I) numbers, W has O · I. B is initialised with zeros, so that W' is W at first. W is frozen and has
+no gradient here.
 """
 
 from __future__ import annotations
 
-from glassbert.engines.namespace import Array
-from glassbert.ops.registry import op
+from typing import Any
+
+from glassbert.arrays import Array
+from glassbert.ops.registry import operation
 
 
-@op
-def low_rank(weight: Array, a: Array, b: Array, scale: float) -> Array:
-    return weight + scale * (b @ a)
+@operation
+def low_rank(weight: Array, a: Array, b: Array, scale: float) -> tuple[Array, Any]:
+    return weight + scale * (b @ a), (a, b, scale)
 
 
-@op
-def low_rank_backward(dy: Array, x: Array, a: Array, b: Array, scale: float) -> tuple[Array, Array]:
-    """From the gradient of y = x W'ᵀ, with rows of tokens: dy [N, O], x [N, I].
-
-    The gradient of W' is dyᵀ x, and by the chain rule
+@operation
+def low_rank_backward(factors: tuple[Array, Array], state: Any) -> tuple[Array, Array]:
+    """The gradient of W' in y = x W'ᵀ is dyᵀ x, given as its two factors dy [N, O] and x [N, I]. By the chain rule
 
         dA = s Bᵀ (dyᵀ x) = s (dy B)ᵀ x          dB = s (dyᵀ x) Aᵀ = s dyᵀ (x Aᵀ)
 
-    On the right nothing is wider than r, and the large product dyᵀ x is never formed.
+    The right-hand forms multiply only matrices with one side r; the large product dyᵀ x is never formed.
     """
+    (dy, x), (a, b, scale) = factors, state
     da = (scale * (dy @ b)).T @ x  # [r, I]
     db = dy.T @ (scale * (x @ a.T))  # [O, r]
     return da, db

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from glassbert.engines.namespace import Array, is_numpy, namespace
+from glassbert.arrays import Array, is_numpy, namespace
 
 CHEBYSHEV = (
     0.15056356907027161585,
@@ -77,7 +77,7 @@ def _cdf_float64(x: np.ndarray) -> np.ndarray:
 
 
 def _cdf_float32(x: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # an infinite square is limited, infinite odds give the 0 that is right
+    with np.errstate(over="ignore"):  # infinite squares are clipped; infinite odds give 0, the correct value
         return _cdf_from_log_odds(x)
 
 

@@ -1,30 +1,32 @@
-"""Ranks: answers that have an order, as stars or grades have (CORN, after Shi, Cao and Raschka).
+"""The loss for ordered labels (ranks), such as stars or grades: CORN, after Shi, Cao and Raschka.
 
-K ranks are K - 1 questions, each asked only of those who passed the one before:
+K ranks are K - 1 binary steps; each is conditional on the step before:
 
     σ(z_k) = P(rank > k | rank ≥ k)                                  k = 0 ... K - 2
-    P(rank > k) = σ(z_0) · σ(z_1) · ... · σ(z_k)                     never grows with k, whatever the scores are
+    P(rank > k) = σ(z_0) · σ(z_1) · ... · σ(z_k)                     decreasing in k for any scores
 
-The probability of a rank is a product of answers, so the surprise at it is a sum of logistic losses: over the questions
-up to and including the one where it stopped,
+The probability of a rank is a product, so its negative logarithm is a sum of logistic losses over the steps up to and
+including the rank:
 
     -log P(rank = y) = Σ_{k ≤ y} softplus(z_k) - [k < y] · z_k
 
-A cumulative link with one score and K - 1 thresholds would be smaller, but it must keep its thresholds in order and has
-one direction for all steps. Here the order holds by itself, and every step has its own direction; the loss stays a mean
-surprise, comparable with cross-entropy's, and one score too many ranks away costs several questions instead of one.
+A cumulative link model with one score and K - 1 thresholds would have fewer parameters, but its thresholds must be kept
+in order, and all steps share one direction. Here the order holds by construction, every step has its own direction, and
+the loss is a mean of -log P, comparable with cross-entropy.
 """
 
 from __future__ import annotations
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.ops.losses import IGNORED, in_full, sigmoid, softplus
-from glassbert.ops.registry import op
+from typing import Any
+
+from glassbert.arrays import Array, namespace
+from glassbert.ops.losses import IGNORED, as_dtype, in_full, sigmoid, softplus
+from glassbert.ops.registry import operation
 
 
-@op
-def ordinal_loss(logits: Array, targets: Array) -> tuple[Array, tuple[Array, Array, Array, Array]]:
-    """logits [N, K - 1], targets [N] from 0 to K - 1: the mean surprise at the right rank."""
+@operation
+def ordinal_loss(logits: Array, targets: Array) -> tuple[Array, Any]:
+    """logits [N, K - 1], targets [N] from 0 to K - 1: the mean of -log P(rank = target)."""
     xp = namespace(logits)
     logits = in_full(logits)
     count = xp.maximum((targets != IGNORED).sum(), 1)
@@ -35,9 +37,9 @@ def ordinal_loss(logits: Array, targets: Array) -> tuple[Array, tuple[Array, Arr
     return (each.sum() / count).astype(logits.dtype), (logits, asked, passed, count)
 
 
-@op
-def ordinal_loss_backward(dloss: Array, cache: tuple[Array, Array, Array, Array]) -> Array:
-    """dz = (σ(z) - passed) / count where the question was asked; nobody is asked beyond the step where they stopped."""
-    logits, asked, passed, count = cache
+@operation
+def ordinal_loss_backward(dloss: Array, state: Any) -> Array:
+    """dz = (σ(z) - passed) / count for the steps up to and including the rank; later steps get no gradient."""
+    logits, asked, passed, count = state
     slope = namespace(logits).where(asked, sigmoid(logits) - passed, 0)
-    return slope * (dloss / count).astype(logits.dtype)
+    return slope * as_dtype(dloss / count, logits)

@@ -10,27 +10,28 @@ A row that is all padding gives zeros, apart from its first token's vector.
 
 from __future__ import annotations
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.ops.attention import FORBIDDEN
+from typing import Any
+
+from glassbert.arrays import Array, namespace
+from glassbert.ops.attention import FORBIDDEN, softmax, softmax_backward
 from glassbert.ops.losses import in_full
-from glassbert.ops.registry import op
-from glassbert.ops.softmax import softmax, softmax_backward
+from glassbert.ops.registry import operation
 
 
-@op
-def cls_pool(x: Array, mask: Array | None = None) -> tuple[Array, None]:
-    return x[:, 0], None
+@operation
+def cls_pool(x: Array, mask: Array | None = None) -> tuple[Array, Any]:
+    return x[:, 0], x.shape
 
 
-@op
-def cls_pool_backward(dy: Array, shape: tuple[int, ...], cache: None = None) -> Array:
-    """Only the first token was looked at."""
+@operation
+def cls_pool_backward(dy: Array, shape: tuple[int, ...]) -> Array:
+    """Only the first token gets a gradient."""
     xp = namespace(dy)
     rest = xp.zeros((shape[0], shape[1] - 1, shape[2]), dtype=dy.dtype)
     return xp.concatenate([dy[:, None], rest], 1)
 
 
-@op
+@operation
 def mean_pool(x: Array, mask: Array | None = None) -> tuple[Array, Array]:
     xp = namespace(x)
     if mask is None:
@@ -41,53 +42,53 @@ def mean_pool(x: Array, mask: Array | None = None) -> tuple[Array, Array]:
     return (weights[:, None] @ x)[:, 0], weights  # [B, 1, T] @ [B, T, H]
 
 
-@op
-def mean_pool_backward(dy: Array, shape: tuple[int, ...], weights: Array) -> Array:
-    """Every real token had the same small share of the mean."""
+@operation
+def mean_pool_backward(dy: Array, weights: Array) -> Array:
+    """Every real token has the same share of the mean."""
     return weights[:, :, None] * dy[:, None]
 
 
-@op
-def max_pool(x: Array, mask: Array | None = None) -> tuple[Array, tuple[Array, Array | None]]:
+@operation
+def max_pool(x: Array, mask: Array | None = None) -> tuple[Array, Any]:
     xp = namespace(x)
     real = None if mask is None else (mask != 0)[:, :, None]  # [B, T, 1]
     seen = x if real is None else xp.where(real, x, xp.array(FORBIDDEN, dtype=x.dtype))
-    y, winner = seen.max(1), seen.argmax(1)  # [B, H]
-    anybody = None if real is None else real.any(1)  # [B, 1]
-    return y if anybody is None else xp.where(anybody, y, 0).astype(x.dtype), (winner, anybody)
+    y, argmax = seen.max(1), seen.argmax(1)  # [B, H]
+    has_tokens = None if real is None else real.any(1)  # [B, 1]
+    return y if has_tokens is None else xp.where(has_tokens, y, 0).astype(x.dtype), (argmax, has_tokens, x.shape[1])
 
 
-@op
-def max_pool_backward(dy: Array, shape: tuple[int, ...], cache: tuple[Array, Array | None]) -> Array:
-    """Each feature's gradient goes to the one token that won it; the others did not matter."""
-    winner, anybody = cache
+@operation
+def max_pool_backward(dy: Array, state: Any) -> Array:
+    """The gradient of each feature goes to the token with the maximum."""
+    argmax, has_tokens, length = state
     xp = namespace(dy)
-    dy = dy if anybody is None else dy * anybody
-    return (xp.arange(shape[1])[None, :, None] == winner[:, None]) * dy[:, None]
+    dy = dy if has_tokens is None else dy * has_tokens
+    return (xp.arange(length)[None, :, None] == argmax[:, None]) * dy[:, None]
 
 
-@op
-def attention_pool(x: Array, mask: Array | None, query: Array) -> tuple[Array, tuple[Array, Array]]:
+@operation
+def attention_pool(x: Array, mask: Array | None, query: Array) -> tuple[Array, Any]:
     xp = namespace(x)
     scores = (x @ query) * x.shape[-1] ** -0.5  # [B, T]
     if mask is not None:
         scores = xp.where(mask != 0, scores, xp.array(FORBIDDEN, dtype=scores.dtype))
-    weights = softmax(in_full(scores)).astype(x.dtype)
-    if mask is not None:  # a row of padding alone would spread its weight evenly
+    weights = softmax(in_full(scores))[0].astype(x.dtype)
+    if mask is not None:  # otherwise a row of only padding would get equal weights
         weights = weights * (mask != 0)
-    return (weights[:, None] @ x)[:, 0], (x, weights)
+    return (weights[:, None] @ x)[:, 0], (x, weights, query)
 
 
-@op
-def attention_pool_backward(dy: Array, cache: tuple[Array, Array], query: Array) -> tuple[Array, Array]:
-    """A token matters twice: by its vector, and by how much attention it drew.
+@operation
+def attention_pool_backward(dy: Array, state: Any) -> tuple[Array, Array]:
+    """A token contributes by its vector and by its weight:
 
         dw = x dy              dscores = softmax'(dw)
         dx = w dyᵀ + dscores qᵀ / √H          dq = Σ x · dscores / √H
 
-    Gives dx and dq.
+    Returns dx and dq.
     """
-    x, weights = cache
+    x, weights, query = state
     scale = x.shape[-1] ** -0.5
     dscores = softmax_backward((x @ dy[:, :, None])[:, :, 0], weights) * scale  # [B, T]
     dx = weights[:, :, None] * dy[:, None] + dscores[:, :, None] * query

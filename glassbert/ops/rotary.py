@@ -1,20 +1,22 @@
-"""Rotary positions: queries and keys are turned by an angle that grows with the position.
+"""Rotary positions: queries and keys are rotated by an angle that grows with the position.
 
 A head's features are paired (i, i + d/2), and each pair is a point in a plane:
 
     y₁ = x₁ cos θ - x₂ sin θ          θ = position · base^(-2i/d)
     y₂ = x₂ cos θ + x₁ sin θ          x, y [B, T, heads, d]; cos, sin [B or 1, T, 1, d/2]
 
-A dot product of two turned vectors depends only on the difference of their positions. The angles are given per
+The dot product of two rotated vectors depends only on the difference of their positions. The angles are given per
 token, so several documents packed into one row each begin at position 0.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.ops.registry import op
+from glassbert.arrays import Array, namespace
+from glassbert.ops.registry import operation
 
 
 def rotary_angles(positions: np.ndarray, head_size: int, base: float, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
@@ -31,15 +33,16 @@ def rotary_angles(positions: np.ndarray, head_size: int, base: float, dtype: np.
     return np.cos(angle), np.sin(angle)
 
 
-@op
-def rotary(x: Array, cos: Array, sin: Array) -> Array:
+@operation
+def rotary(x: Array, cos: Array, sin: Array) -> tuple[Array, Any]:
     xp = namespace(x)
     half = x.shape[-1] // 2
     x1, x2 = x[..., :half], x[..., half:]
-    return xp.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1)
+    return xp.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1), (cos, sin)
 
 
-@op
-def rotary_backward(dy: Array, cos: Array, sin: Array) -> Array:
-    """A rotation's transpose is the rotation back, so the gradient is turned by -θ."""
-    return rotary(dy, cos, -sin)
+@operation
+def rotary_backward(dy: Array, state: Any) -> Array:
+    """The transpose of a rotation is its inverse, so the gradient is rotated by -θ."""
+    cos, sin = state
+    return rotary(dy, cos, -sin)[0]

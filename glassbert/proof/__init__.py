@@ -1,4 +1,4 @@
-"""The proof that every hand-written gradient is right, and that a wrong one would be noticed."""
+"""Checks of all hand-written gradients, and of the checker itself by planted faults."""
 
 from glassbert.proof.gradient_check import gradient_check
 from glassbert.proof.report import GradientReport, TensorCheck

@@ -1,29 +1,35 @@
-"""Cases of attention: who may see whom, with all weights kept and in tiles."""
+"""Cases of attention: patterns, biases, scales and more keys than queries, with all weights kept and in tiles."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from glassbert import ops
+from glassbert.engines.kernels import backward
+from glassbert.engines.threads import using_threads
 from glassbert.proof.cases import Fixture, FrozenDropout, case, settings
 
 tiles = sys.modules["glassbert.ops.tiled_attention"]  # the module; `ops.tiled_attention` is the function
 
-LENGTH = 7
+BATCH, HEADS, LENGTH = 3, 2, 7
 RAGGED = [[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]]
 HOLES = [[0, 1, 0, 1, 1, 0, 1], [1, 0, 0, 0, 0, 0, 1], [0, 0, 0, 1, 0, 0, 0]]
 PACKED = [[1, 1, 1, 2, 2, 3, 0], [1, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0]]
 IN_PIECES = [[1, 2, 1, 2, 2, 0, 1], [3, 3, 1, 1, 3, 3, 1], [1, 0, 2, 0, 1, 0, 2]]
+ANY_PAIRS = np.random.default_rng(11).random((BATCH, LENGTH, LENGTH)) < 0.5  # every query and key its own choice
+ANY_PAIRS[0, 2] = ANY_PAIRS[1, :, 4] = False  # a query without keys, a key without queries
 
 _BOTH = {"segments": PACKED, "keys": HOLES}
 
 PATTERNS: dict[str, dict[str, Any]] = {
-    "everybody sees everybody": {},
+    "no mask": {},
     "ragged and all-padding rows": {"keys": RAGGED},
     "padding in the middle": {"keys": HOLES},
     "packed documents": {"segments": PACKED},
@@ -33,12 +39,30 @@ PATTERNS: dict[str, dict[str, Any]] = {
     "local window": {"window": 1},
     "local window, ragged": {"window": 2, "keys": RAGGED},
     "local, causal, packed, padded": {"window": 2, "causal": True, **_BOTH},
+    "mask by pair": {"mask": ANY_PAIRS},
+    "mask by pair, causal, padding in the middle": {"mask": ANY_PAIRS, "causal": True, "keys": HOLES},
 }
 
 
-def pattern_on(engine: Any, keys: Any = None, segments: Any = None, window: Any = None, causal: bool = False) -> Any:
-    on_engine = [None if values is None else engine.integers(np.asarray(values)) for values in (keys, segments)]
-    return ops.AttentionPattern(on_engine[0], on_engine[1], window, causal)
+def pattern_on(
+    engine: Any,
+    keys: Any = None,
+    segments: Any = None,
+    window: int | None = None,
+    causal: bool = False,
+    mask: Any = None,
+    offset: int = 0,
+) -> ops.AttentionPattern:
+    """The pattern with its arrays on an engine."""
+    arrays = [None if values is None else engine.integers(np.asarray(values)) for values in (keys, segments, mask)]
+    return ops.AttentionPattern(arrays[0], arrays[1], window, causal, arrays[2], offset)
+
+
+@contextlib.contextmanager
+def tiles_and_threads(tile: tuple[int, int]) -> Iterator[None]:
+    """Tiles of this size, and two threads that share the heads."""
+    with settings(tiles, QUERY_TILE=tile[0], KEY_TILE=tile[1]), using_threads(2):
+        yield
 
 
 def attention_fixture(
@@ -46,42 +70,44 @@ def attention_fixture(
     pattern: dict[str, Any],
     tiled: bool,
     rate: float = 0.0,
-    shape: tuple[int, int, int, int] = (3, 2, LENGTH, 4),
-    scale: float = 1.0,
+    shape: tuple[int, int, int, int] = (BATCH, HEADS, LENGTH, 4),
+    keys: int | None = None,
+    bias: tuple[int, int] | None = None,
+    scale: float | None = None,
+    spread: float = 1.0,
     tile: tuple[int, int] = (3, 2),
 ) -> Fixture:
-    """q, k and v with O(1) scores (times scale²), so that no weight hides behind another."""
-    inputs = {name: rng.standard_normal(shape) * factor for name, factor in (("q", scale), ("k", scale), ("v", 1.0))}
+    """Queries, keys and values of this shape; `keys` where there is another number of keys than of queries.
+
+    `bias` gives the first two sizes of a bias [B or 1, heads or 1, Tq, Tk]. `spread` multiplies queries and keys.
+    """
+    batch, heads, queries, size = shape
+    length = queries if keys is None else keys
+    inputs = {"q": rng.standard_normal(shape) * spread, "k": rng.standard_normal((batch, heads, length, size)) * spread}
+    inputs["v"] = rng.standard_normal((batch, heads, length, size))
+    if bias is not None:
+        inputs["bias"] = rng.standard_normal((*bias, queries, length))
 
     def function(engine, inputs):
-        q, k, v = inputs["q"], inputs["k"], inputs["v"]
         who = pattern_on(engine, **pattern)
         source = FrozenDropout(engine)
 
-        def keep_tile(rows, queries, keys, shape):
-            return source.keep(f"tile.{queries.start}.{keys.start}", shape, rate, row=rows.start)
+        def tile_mask(rows, queries, keys, shape):
+            return source.mask(f"tile.{queries.start}.{keys.start}", shape, rate, row=rows.start)
 
+        given = (inputs["q"], inputs["k"], inputs["v"], who, inputs.get("bias"), scale)
         if tiled:
-            masks = keep_tile if rate else None
-            context, state = ops.tiled_attention(q, k, v, who, masks, rate)
+            context, state = engine.ops.tiled_attention(*given, tile_mask if rate else None, rate)
         else:
-            masks = source.keep("weights", (*q.shape[:3], k.shape[2]), rate) if rate else None
-            context, state = ops.attention(q, k, v, who, masks, rate)
-
-        def backward(dy):
-            if tiled:
-                gradients = ops.tiled_attention_backward(dy, q, k, v, context, state, who, masks, rate)
-            else:
-                gradients = ops.attention_backward(dy, q, k, v, context, state, masks, rate)
-            return dict(zip(("q", "k", "v"), gradients, strict=True))
-
-        return context, backward
+            mask = source.mask("weights", (batch, heads, queries, length), rate) if rate else None
+            context, state = engine.ops.attention(*given, mask, rate)
+        return context, lambda dy: dict(zip(("q", "k", "v", "bias"), backward(dy, state), strict=True))
 
     return Fixture(
         inputs,
         function,
         entries=20,
-        around=functools.partial(settings, tiles, QUERY_TILE=tile[0], KEY_TILE=tile[1]),
+        around=functools.partial(tiles_and_threads, tile),
         # On the host the plan of tiles follows mask and documents, on a device it cannot: other tiles, other masks.
         engines_agree=not (tiled and rate),
     )
@@ -97,19 +123,39 @@ for _situation, _pattern in PATTERNS.items():
 _register("dropout, ragged and all-padding rows", {"keys": RAGGED}, rate=0.4)
 _register("dropout, local, packed", {"segments": PACKED, "window": 2}, rate=0.4)
 _register("one token", {}, shape=(2, 1, 1, 3))
-_register("large scores", {"keys": RAGGED}, scale=6.0)
+_register("large scores", {"keys": RAGGED}, spread=6.0)
 
 # Heads of 8 are the smallest that MLX's fused kernel takes.
-_register("heads of 8, ragged and all-padding rows", {"keys": RAGGED}, shape=(3, 2, LENGTH, 8))
-_register("heads of 8, causal, packed, padded", {"causal": True, **_BOTH}, shape=(3, 2, LENGTH, 8))
+_register("heads of 8, no mask", {}, shape=(BATCH, HEADS, LENGTH, 8))
+_register("heads of 8, ragged and all-padding rows", {"keys": RAGGED}, shape=(BATCH, HEADS, LENGTH, 8))
+_register("heads of 8, causal, packed, padded", {"causal": True, **_BOTH}, shape=(BATCH, HEADS, LENGTH, 8))
+
+BY_HEAD, BY_ROW, BY_BOTH, SHARED = (1, HEADS), (BATCH, 1), (BATCH, HEADS), (1, 1)
+_register("bias by head", {}, bias=BY_HEAD)
+_register("bias by row", {}, bias=BY_ROW)
+_register("bias by row and head, ragged and all-padding rows", {"keys": RAGGED}, bias=BY_BOTH)
+_register("one bias for all, causal, packed", {"causal": True, "segments": PACKED}, bias=SHARED)
+_register("bias by head, dropout, local window", {"window": 2}, bias=BY_HEAD, rate=0.4)
+_register("bias by row, another scale", {"keys": HOLES}, bias=BY_ROW, scale=0.8)
+_register("another scale", {"keys": RAGGED}, scale=0.8)
+_register("another scale, heads of 8, causal", {"causal": True}, scale=0.8, shape=(BATCH, HEADS, LENGTH, 8))
+
+# Four queries at the end of seven keys: the first three keys come from a memory.
+_LATE: dict[str, Any] = {"shape": (BATCH, HEADS, 4, 4), "keys": LENGTH}
+_register("more keys than queries, causal", {"causal": True, "offset": 3}, **_LATE)
+_register("more keys than queries, no mask", {}, **_LATE)
+_register("more keys than queries, local, packed, padded", {"window": 2, "offset": 3, **_BOTH}, **_LATE)
+_register("more keys than queries, causal, bias by head", {"causal": True, "offset": 3}, bias=BY_HEAD, **_LATE)
+_register("more keys than queries, mask by pair", {"mask": ANY_PAIRS[:, :4]}, **_LATE)
+_register("fewer keys than queries, padding in the middle", {"keys": np.array(HOLES)[:, :4]}, keys=4)
 
 
-@case("op", "tiled_attention", "one query and one key a tile")
+@case("op", "tiled_attention", "one query and one key per tile")
 def _(rng):
     return attention_fixture(rng, PATTERNS["ragged and all-padding rows"], True, tile=(1, 1))
 
 
-@case("op", "tiled_attention", "a single tile")
+@case("op", "tiled_attention", "one tile")
 def _(rng):
     return attention_fixture(rng, PATTERNS["causal, packed"], True, tile=(128, 512))
 

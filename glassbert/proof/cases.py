@@ -1,10 +1,10 @@
-"""The table of cases: every operation, layer and model in the situations where gradients go wrong.
+"""The table of cases: every operation, layer and model with the inputs and options where gradients often are wrong.
 
-A case builds a fixture: inputs in float64, and a function that computes the output on any engine and hands back the
-backward pass. The same fixture serves the finite differences, float32, MLX and the planted mistakes.
+A case builds a fixture: inputs in float64, and a function that computes the output on any engine and returns the
+backward. The same fixture is used for finite differences, float32, MLX and planted faults.
 
-To add one, decorate a function that takes a random generator and returns a `Fixture`. A test compares the subjects of
-this table with the registry of operations and the modules of layers, so that a new one cannot be forgotten.
+To add a case, decorate a function that takes a random generator and returns a `Fixture`. A test compares the subjects
+of this table with the registry of operations and the modules of layers, so that none is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.engines.numpy_engine import NumpyDropout
 
 KINDS = ("op", "layer", "model")
@@ -30,16 +30,16 @@ Function = Callable[[Any, Mapping[str, Array]], tuple[Array, Callable[[Array], G
 
 @dataclass(frozen=True)
 class Fixture:
-    """What one case is about.
+    """The inputs and the function of one case.
 
-    inputs       float64 arrays by name: what has a gradient
-    function     (engine, inputs) -> (output, backward), where backward(d_output) gives the gradients by name
-    around       a context in which everything runs: tiny tiles, for one
-    threads      of the NumPy engine
-    entries      how many entries of a tensor are checked one by one
+    inputs       float64 arrays by name, which have gradients
+    function     (engine, inputs) -> (output, backward), where backward(d_output) returns the gradients by name
+    around       a context manager that is entered while the case runs, such as one that sets small tiles
+    threads      number of threads of the NumPy engine
+    entries      number of entries of a tensor that are checked one by one
     method       "central" or "complex"
-    engines_agree  False where NumPy and MLX cannot draw the same dropout masks; MLX then has only itself as a witness
-    on_mlx       False where there is nothing to run on MLX
+    engines_agree  False if NumPy and MLX draw different dropout masks; MLX is then only compared with its autograd
+    on_mlx       False if the case does not run on MLX
     """
 
     inputs: dict[str, np.ndarray]
@@ -53,7 +53,7 @@ class Fixture:
 
 
 class Case(NamedTuple):
-    """A subject (`layer_norm`, `block`, `modernbert`) in a situation; `kind` is op, layer or model."""
+    """A subject (`layer_norm`, `block`, `modernbert`) with certain inputs and options; `kind` is op, layer or model."""
 
     name: str
     kind: str
@@ -67,12 +67,12 @@ _CASES: dict[str, Case] = {}
 def case(
     kind: str, subject: str, situation: str
 ) -> Callable[[Callable[[np.random.Generator], Fixture]], Callable[[np.random.Generator], Fixture]]:
-    """Enter a fixture into the table. Its random numbers depend on its name alone."""
+    """Register a fixture. Its random numbers depend only on its name."""
 
     def register(build: Callable[[np.random.Generator], Fixture]) -> Callable[[np.random.Generator], Fixture]:
         name = f"{subject}: {situation}"
         if kind not in KINDS or name in _CASES:
-            raise ValueError(f"{name!r} is there already, or {kind!r} is none of {KINDS}")
+            raise ValueError(f"{name!r} is already registered, or {kind!r} is not one of {KINDS}")
         seed = zlib.crc32(name.encode())
         _CASES[name] = Case(name, kind, subject, lambda: build(np.random.default_rng(seed)))
         return build
@@ -91,12 +91,12 @@ def all_cases() -> dict[str, Case]:
     return dict(sorted(_CASES.items(), key=lambda item: KINDS.index(item[1].kind)))
 
 
-# ---- what fixtures are made of -------------------------------------------------------------------------------------
+# ---- helpers for fixtures -------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def settings(module: Any, **values: Any) -> Iterator[None]:
-    """Other values for names of a module, for a while."""
+    """Set names of a module to other values temporarily."""
     saved = {name: getattr(module, name) for name in values}
     for name, value in values.items():
         setattr(module, name, value)
@@ -119,10 +119,10 @@ class FrozenDropout:
     def from_row(self, first_row: int) -> FrozenDropout:
         return FrozenDropout(self.engine, self.seed, self.first_row + first_row, self.drawn)
 
-    def keep(self, place: str, shape: tuple[int, ...], rate: float, row: int = 0) -> Array:
-        key = (place, tuple(shape), rate, self.first_row + row)
+    def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> Array:
+        key = (name, tuple(shape), rate, self.first_row + row)
         if key not in self.drawn:
-            mask = NumpyDropout(self.seed, self.first_row).keep(place, tuple(shape), rate, row)
+            mask = NumpyDropout(self.seed, self.first_row).mask(name, tuple(shape), rate, row)
             self.drawn[key] = mask if self.engine.name == "numpy" else self.engine.xp.array(mask)
         return self.drawn[key]
 
@@ -132,5 +132,5 @@ def booleans(engine: Any, values: np.ndarray) -> Array:
 
 
 def away_from_zero(values: np.ndarray, margin: float) -> np.ndarray:
-    """The same values, pushed off a kink at zero."""
+    """The values moved away from a kink at zero by `margin`."""
     return values + np.where(values >= 0, margin, -margin)

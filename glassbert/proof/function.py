@@ -1,4 +1,4 @@
-"""The function under the referee's eyes: how it is called, what it returns, and how it answers when an input moves."""
+"""The function that `gradient_check` checks: its calls, its gradients, and its change when an input changes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.ops.registry import plain_operations
 
 
-class Checked:
-    """A user's function with its inputs in float64. Problems and notes collect what the user should know."""
+class CheckedFunction:
+    """A user's function with its inputs in float64. `problems` and `notes` are texts for the report."""
 
     def __init__(
         self,
@@ -25,7 +24,7 @@ class Checked:
         self.notes: list[str] = []
         self.problems: list[str] = []
         self.evaluations = 0
-        self.scale = 1.0  # how large the numbers are whose differences are taken
+        self.scale = 1.0  # magnitude of the output, for estimates of rounding errors
         self.arguments, self.call = _arguments(self.forward, inputs)
         self.values: dict[str, np.ndarray] = {}
         for name, value in self.arguments.items():
@@ -36,7 +35,7 @@ class Checked:
         self.cotangent: np.ndarray = np.ones(())
 
     def _as_float64(self, name: str, value: Any) -> np.ndarray | None:
-        """A copy in float64 that may be moved, or None for what is no array of floats."""
+        """A float64 copy, or None if the value is not an array of floats."""
         if type(value).__module__.partition(".")[0] == "mlx":
             raise InputError(f"input {name!r} is an MLX array; differences need float64, so give NumPy arrays")
         if isinstance(value, (float, list, tuple)):
@@ -52,8 +51,8 @@ class Checked:
             self.note(f"input {name!r} is {value.dtype} and was checked in float64, which differences need")
         array = np.array(value, dtype=np.float64, order="C")
         if not np.isfinite(array).all():
-            place = np.argwhere(~np.isfinite(array))[0].tolist()
-            raise InputError(f"input {name!r} is not finite at {place}: no derivative can be measured there")
+            index = np.argwhere(~np.isfinite(array))[0].tolist()
+            raise InputError(f"input {name!r} is not finite at {index}: no derivative can be measured there")
         return array
 
     def _chosen(self, wrt: str | int | Iterable[str | int] | None) -> list[str]:
@@ -79,7 +78,7 @@ class Checked:
     # ---- calling the function --------------------------------------------------------------------------------------
 
     def run(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, Any]:
-        """The output, and the gradients or what computes them."""
+        """The output, and the gradients or a function that computes them."""
         self.evaluations += 1
         result = self.call(self.forward, {**self.arguments, **values})
         if self.separate_backward is not None:
@@ -93,12 +92,12 @@ class Checked:
         if not isinstance(result, tuple) or len(result) != 2:
             raise InputError(
                 "the function must return (loss, gradients) or (output, backward); "
-                f"it returned {_what(result)}. A forward alone is given as a pair: (forward, backward)"
+                f"it returned {_what(result)}. Pass a separate backward as a pair: (forward, backward)"
             )
         return _as_array(result[0]), result[1]
 
     def analytic(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-        """The function's own gradients by name, and a sentence for every one that cannot be used."""
+        """The function's gradients by name, and the problem of every gradient that cannot be used."""
         before = {name: values.copy() for name, values in self.values.items()}
         output, gradients = self.run(self.values)
         if output.dtype.kind not in "fiu":
@@ -123,12 +122,12 @@ class Checked:
             self.cotangent = np.ones(output.shape)
         for name, values in before.items():
             if not np.array_equal(values, self.values[name]):
-                self.problems.append(f"the function changed its own input {name!r}; it must work on a copy")
+                self.problems.append(f"the function changed its own input {name!r}; it must copy it first")
                 self.values[name][...] = values
         again, _ = self.run(self.values)
         if again.shape != output.shape or not np.allclose(again, output, rtol=1e-12, atol=1e-12 * self.scale):
             self.problems.append(
-                "two calls with the same inputs gave different values; freeze what is random (a dropout mask, a seed)"
+                "two calls with the same inputs gave different values; fix what is random (a dropout mask, a seed)"
             )
         return self._by_name(gradients)
 
@@ -163,28 +162,27 @@ class Checked:
                 found[name] = np.array(array, dtype=np.float64)
         return found, problems
 
-    # ---- moving an input -------------------------------------------------------------------------------------------
+    # ---- changing an input -----------------------------------------------------------------------------------------
 
-    def change(self, name: str, where: np.ndarray, weights: np.ndarray, h: float) -> float:
-        """f(x + h·w) - f(x - h·w), reduced to a scalar: subtracting first loses the fewest digits."""
+    def change(self, name: str, indices: np.ndarray, weights: np.ndarray, h: float) -> float:
+        """f(x + h·w) - f(x - h·w), reduced to a scalar. The difference is reduced, which loses the fewest digits."""
         values = self.values[name]
         flat = values.reshape(-1)
-        saved = flat[where]
+        saved = flat[indices]
         try:
-            flat[where] = saved + h * weights
+            flat[indices] = saved + h * weights
             above = np.array(self.run(self.values)[0], dtype=np.float64)
-            flat[where] = saved - h * weights
+            flat[indices] = saved - h * weights
             below = np.array(self.run(self.values)[0], dtype=np.float64)
         finally:
-            flat[where] = saved
+            flat[indices] = saved
         return float(np.vdot(above - below, self.cotangent))
 
-    def imaginary(self, name: str, where: np.ndarray, weights: np.ndarray, h: float) -> float:
+    def imaginary(self, name: str, indices: np.ndarray, weights: np.ndarray, h: float) -> float:
         """The imaginary part of f(x + ih·w), reduced to a scalar."""
         moved = {key: values.astype(np.complex128) for key, values in self.values.items()}
-        moved[name].reshape(-1)[where] += 1j * h * weights
-        with plain_operations():  # kernels are made for real numbers
-            output, _ = self.run(moved)
+        moved[name].reshape(-1)[indices] += 1j * h * weights
+        output, _ = self.run(moved)
         if output.dtype.kind != "c":
             raise InputError(
                 "the function lost the imaginary part of its input, so a complex step cannot measure it; "
@@ -204,7 +202,7 @@ def _callables(function: Any) -> tuple[Callable[..., Any], Callable[..., Any] | 
 
 
 def _arguments(function: Callable[..., Any], inputs: Any) -> tuple[dict[str, Any], Callable[..., Any]]:
-    """The inputs by name, and how to call a function with them (after leading arguments)."""
+    """The inputs by name, and a function that calls another with them (after leading arguments)."""
     if isinstance(inputs, Mapping):
         if not all(isinstance(name, str) for name in inputs):
             raise InputError("the names of the inputs must be strings")
@@ -227,7 +225,7 @@ def _fits(function: Callable[..., Any], positional: Sequence[Any], keywords: Map
 
 
 def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
-    """The names of the first parameters, where the function says them."""
+    """The names of the first parameters of a function, or input0, input1, ... if it has no signature."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         names = [name for name, p in inspect.signature(function).parameters.items() if p.kind in kinds]

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.layers.parameters import Parameter, inside
+from glassbert.arrays import Array
+from glassbert.layers.scope import Parameter, with_prefix
 from glassbert.models.config import EncoderConfig
+from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head, PairHead, make_head, pooler, pooler_backward, pooler_parameters, with_pooling
+from glassbert.models.passes import head_loss, head_loss_backward
 from glassbert.proof.cases import Fixture, case
 from glassbert.proof.layer_cases import DROPOUT, MASK, TINY_BERT, TINY_MODERN, UNTIED, Rng, layer_fixture
 
@@ -21,17 +23,15 @@ def head_fixture(
     head = PairHead(config) if kind == "pair" else make_head(kind, config, labels)
     parameters = parameters_of(head)
     if kind in ("mlm", "pretraining") and config.tie_word_embeddings:
-        parameters.append(Parameter("embeddings.token", (config.vocab_size, config.hidden_size), "embedding"))
+        parameters.append(Parameter("embeddings.token", (config.vocab_size, config.embedding_width), "embedding"))
 
-    def forward(engine, x, at, source):
+    def forward(engine, x, scope):
         chosen = None if rows is None else engine.integers(np.asarray(rows))
-        real = None if mask is None else engine.integers(np.asarray(mask))
-        output = head.forward(x, real, at.inside("head"), source, chosen)
-        return laid_out(engine, output)
+        return laid_out(engine, head.forward(x, batch_with(engine, mask), scope.inside("head"), chosen))
 
-    def backward(engine, dy, at, source):
+    def backward(engine, dy, scope):
         shapes = {"mlm": (3, 5, config.vocab_size) if rows is None else (len(rows), config.vocab_size), "pair": (3, 2)}
-        return head.backward(taken_apart(dy, shapes) if kind == "pretraining" else dy, at.inside("head"))
+        return head.backward(taken_apart(dy, shapes) if kind == "pretraining" else dy, scope.inside("head"))
 
     return layer_fixture(
         rng,
@@ -43,8 +43,13 @@ def head_fixture(
     )
 
 
+def batch_with(engine: Any, mask: Any) -> Batch:
+    """A batch with a mask, the only input that heads read."""
+    return Batch(engine.integers(np.arange(5)[None]), mask=None if mask is None else engine.integers(np.asarray(mask)))
+
+
 def parameters_of(head: Head) -> list[Parameter]:
-    own = inside("head", head.parameters())
+    own = with_prefix("head", head.parameters())
     return own + pooler_parameters(head.config) if head.config.pooler and head.pools else own
 
 
@@ -88,12 +93,15 @@ case("layer", "pretraining", "untied, every row")(lambda rng: head_fixture(rng, 
 case("layer", "span", "scores, ragged and all-padding rows")(
     lambda rng: head_fixture(rng, TINY_BERT, "span", mask=MASK)
 )
+case("layer", "mlm", "tied, narrow embeddings")(
+    lambda rng: head_fixture(rng, TINY_BERT.replace(embedding_size=4), "mlm", rows=[1, 4, 11])
+)
 case("layer", "pooler", "tanh")(
     lambda rng: layer_fixture(
         rng,
         pooler_parameters(TINY_BERT),
-        lambda engine, x, at, source: pooler(x, at),
-        lambda engine, dy, at, source: pooler_backward(dy, at),
+        lambda engine, x, scope: pooler(x, scope, TINY_BERT),
+        lambda engine, dy, scope: pooler_backward(dy, scope),
         (3, 6),
     )
 )
@@ -103,16 +111,16 @@ case("layer", "pooler", "tanh")(
 
 
 def loss_fixture(rng: Rng, head: Head, labels: Any, rows: int = 3) -> Fixture:
-    """The whole way of a head: pooling, scores, loss, and back."""
-    answers = head.prepare_labels(np.asarray(labels), (rows, 5))
+    """From hidden states through pooling and scores to the loss, and back."""
+    prepared = head.prepare_labels(np.asarray(labels), (rows, 5))
     mask = np.array((MASK + MASK)[:rows])
 
-    def forward(engine, x, at, source):
-        given = {k: (engine.integers if v.dtype.kind in "iu" else engine.array)(v) for k, v in answers.items()}
-        return head.answer(x, engine.integers(mask), given, at.inside("head"), source)
+    def forward(engine, x, scope):
+        targets = {k: (engine.integers if v.dtype.kind in "iu" else engine.array)(v) for k, v in prepared.items()}
+        return head_loss(head, x, batch_with(engine, mask), targets, scope.inside("head"))
 
-    def backward(engine, dloss, at, source):
-        return head.answer_backward(dloss, at.inside("head"))
+    def backward(engine, dloss, scope):
+        return head_loss_backward(head, dloss, scope.inside("head"))
 
     return layer_fixture(rng, parameters_of(head), forward, backward, (rows, 5, head.config.hidden_size), entries=2)
 

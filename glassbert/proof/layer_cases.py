@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import Layout
-from glassbert.layers import attention, basics, block, embeddings, feed_forward
-from glassbert.layers.attention import Sight
-from glassbert.layers.parameters import Parameter, linear_parameters, norm_parameters
-from glassbert.layers.scope import Cache, Scope
-from glassbert.models.config import BertConfig, EncoderConfig, ModernBertConfig
-from glassbert.ops import rotary_angles
+from glassbert.arrays import Array, Layout
+from glassbert.families.bert import BertConfig
+from glassbert.families.modernbert import ModernBertConfig
+from glassbert.layers import attention
+from glassbert.layers.attention import AttentionContext, SelfAttention
+from glassbert.layers.embeddings import Embeddings
+from glassbert.layers.registry import BLOCKS, EMBEDDINGS, FEED_FORWARDS, POSITIONS
+from glassbert.layers.scope import Cache, Parameter, Scope, linear_parameters, norm_parameters
+from glassbert.models.config import EncoderConfig
+from glassbert.models.encoder import Batch
+from glassbert.ops import AttentionPattern, rotary_angles
 from glassbert.proof.attention_cases import pattern_on, tiles
 from glassbert.proof.cases import Fixture, FrozenDropout, case, settings
 
@@ -41,7 +44,7 @@ SEGMENTS = [[1, 1, 2, 2, 2], [0, 0, 0, 0, 0], [1, 2, 2, 0, 0]]
 
 
 def random_parameters(rng: Rng, parameters: list[Parameter]) -> dict[str, np.ndarray]:
-    """Values of a size at which every gradient can be seen: gamma is not 1, no bias is 0."""
+    """Values of a size at which every gradient matters: gamma is not 1, no bias is 0."""
     values = {}
     for name, shape, initial in parameters:
         noise = rng.standard_normal(shape)
@@ -57,13 +60,13 @@ def random_parameters(rng: Rng, parameters: list[Parameter]) -> dict[str, np.nda
 def layer_fixture(
     rng: Rng,
     parameters: list[Parameter],
-    forward: Callable[[Any, Array, Scope, Any], Array],
-    backward: Callable[[Any, Array, Scope, Any], Array | None],
+    forward: Callable[[Any, Array, Scope], Array],
+    backward: Callable[[Any, Array, Scope], Array | None],
     shape: tuple[int, ...] | None = (3, 5, 6),
     dropout: bool = False,
     **options: Any,
 ) -> Fixture:
-    """forward(engine, x, at, source) and backward(engine, dy, at, source) with a scope around; shape None: no x."""
+    """forward(engine, x, scope) and backward(engine, dy, scope); shape None: there is no x."""
     inputs = random_parameters(rng, parameters)
     layout = Layout({name: values.shape for name, values in inputs.items()})
     if shape is not None:
@@ -72,14 +75,14 @@ def layer_fixture(
     def function(engine: Any, inputs: Mapping[str, Array]) -> Any:
         values = {name: value for name, value in inputs.items() if name != "x"}
         cache = Cache()
-        source = FrozenDropout(engine) if dropout else None
-        y = forward(engine, inputs.get("x"), Scope(values, cache), source)
+        masks = FrozenDropout(engine) if dropout else None
+        y = forward(engine, inputs.get("x"), Scope(engine.ops, values, cache, None, masks))
 
         def run_backward(dy: Array) -> dict[str, Array]:
             gradients = engine.gradients(layout)
-            dx = backward(engine, dy, Scope(values, cache, gradients), source)
+            dx = backward(engine, dy, Scope(engine.ops, values, cache, gradients, masks))
             if values:
-                gradients.finish()
+                gradients.fill_missing()
             return {**gradients, "x": dx}
 
         return y, run_backward
@@ -87,19 +90,15 @@ def layer_fixture(
     return Fixture(inputs, function, **{"entries": ENTRIES, **options})
 
 
-# ---- dense, norm, drop ---------------------------------------------------------------------------------------------
+# ---- the named operations of a scope -------------------------------------------------------------------------------
 
 
-def dense_fixture(rng: Rng, bias: bool) -> Fixture:
-    def forward(engine, x, at, source):
-        at.keep("x", x)
-        return basics.dense(x, at, "up")
-
+def linear_fixture(rng: Rng, bias: bool) -> Fixture:
     return layer_fixture(
         rng,
         linear_parameters("up", 6, 5, bias),
-        forward,
-        lambda engine, dy, at, source: basics.dense_backward(dy, at["x"], at, "up"),
+        lambda engine, x, scope: scope.linear(x, "up"),
+        lambda engine, dy, scope: scope.linear_backward(dy, "up"),
     )
 
 
@@ -107,47 +106,51 @@ def norm_fixture(rng: Rng, bias: bool) -> Fixture:
     return layer_fixture(
         rng,
         norm_parameters("norm", 6, bias),
-        lambda engine, x, at, source: basics.norm(x, at, "norm", 1e-5),
-        lambda engine, dy, at, source: basics.norm_backward(dy, at, "norm"),
+        lambda engine, x, scope: scope.norm(x, "norm", 1e-5),
+        lambda engine, dy, scope: scope.norm_backward(dy, "norm"),
     )
 
 
-def drop_fixture(rng: Rng, dropout: bool, rate: float = 0.4) -> Fixture:
+def dropout_fixture(rng: Rng, dropout: bool, rate: float = 0.4) -> Fixture:
     return layer_fixture(
         rng,
         [],
-        lambda engine, x, at, source: basics.drop(x, at, "dropout", rate, source),
-        lambda engine, dy, at, source: basics.drop_backward(dy, at, "dropout", rate),
+        lambda engine, x, scope: scope.dropout(x, "dropout", rate),
+        lambda engine, dy, scope: scope.dropout_backward(dy, "dropout"),
         dropout=dropout,
     )
 
 
-case("layer", "dense", "bias")(lambda rng: dense_fixture(rng, True))
-case("layer", "dense", "no bias")(lambda rng: dense_fixture(rng, False))
-case("layer", "norm", "bias")(lambda rng: norm_fixture(rng, True))
-case("layer", "norm", "no bias")(lambda rng: norm_fixture(rng, False))
-case("layer", "drop", "frozen mask")(lambda rng: drop_fixture(rng, True))
-case("layer", "drop", "evaluation")(lambda rng: drop_fixture(rng, False))
+case("layer", "scope.linear", "bias")(lambda rng: linear_fixture(rng, True))
+case("layer", "scope.linear", "no bias")(lambda rng: linear_fixture(rng, False))
+case("layer", "scope.norm", "bias")(lambda rng: norm_fixture(rng, True))
+case("layer", "scope.norm", "no bias")(lambda rng: norm_fixture(rng, False))
+case("layer", "scope.dropout", "frozen mask")(lambda rng: dropout_fixture(rng, True))
+case("layer", "scope.dropout", "evaluation")(lambda rng: dropout_fixture(rng, False))
 
 
 # ---- embeddings ----------------------------------------------------------------------------------------------------
 
 
+def embeddings_of(config: EncoderConfig) -> Embeddings:
+    return EMBEDDINGS[config.embeddings](config, POSITIONS[config.positions](config))
+
+
 def embeddings_fixture(
     rng: Rng, config: EncoderConfig, types: Any = None, positions: Any = None, dropout: bool = False
 ) -> Fixture:
-    places = np.arange(5)[None] if positions is None else np.asarray(positions)
+    layer = embeddings_of(config)
 
-    def forward(engine, x, at, source):
+    def batch(engine):
+        given = np.arange(5)[None] if positions is None else np.asarray(positions)
         kinds = None if types is None else engine.integers(np.asarray(types))
-        ids = engine.integers(np.asarray(IDS))
-        return embeddings.embeddings(ids, engine.integers(places), kinds, at, config, source)
+        return Batch(engine.integers(given), engine.integers(np.asarray(IDS)), kinds)
 
     return layer_fixture(
         rng,
-        embeddings.embeddings_parameters(config),
-        forward,
-        lambda engine, dy, at, source: embeddings.embeddings_backward(dy, at, config),
+        layer.parameters(),
+        lambda engine, x, scope: layer.forward(batch(engine), scope),
+        lambda engine, dy, scope: layer.backward(dy, batch(engine), scope),
         shape=None,
         dropout=dropout,
     )
@@ -163,15 +166,22 @@ case("layer", "embeddings", "positions of packed documents, dropout")(
 case("layer", "embeddings", "no norm, no token types")(
     lambda rng: embeddings_fixture(rng, TINY_BERT.replace(type_vocab_size=0, embedding_norm=False))
 )
+case("layer", "embeddings", "no positions")(
+    lambda rng: embeddings_fixture(rng, TINY_BERT.replace(positions="none"), TYPES)
+)
 case("layer", "embeddings", "rotary: tokens alone")(lambda rng: embeddings_fixture(rng, TINY_MODERN))
+case("layer", "embeddings", "narrower than the layers, dropout")(
+    lambda rng: embeddings_fixture(rng, TINY_BERT.replace(embedding_size=4, **DROPOUT), TYPES, dropout=True)
+)
 
 
 def after_sum_fixture(rng: Rng, config: EncoderConfig, dropout: bool = False) -> Fixture:
+    layer = embeddings_of(config)
     return layer_fixture(
         rng,
         norm_parameters("norm", config.hidden_size, config.norm_bias) if config.embedding_norm else [],
-        lambda engine, x, at, source: embeddings.after_sum(x, at, config, source),
-        lambda engine, dy, at, source: embeddings.after_sum_backward(dy, at, config),
+        lambda engine, x, scope: layer.after_sum(x, scope),
+        lambda engine, dy, scope: layer.after_sum_backward(dy, scope),
         shape=(3, 5, config.hidden_size),
         dropout=dropout,
     )
@@ -186,36 +196,85 @@ case("layer", "after_sum", "no norm")(lambda rng: after_sum_fixture(rng, TINY_BE
 # ---- attention, feed-forward, block --------------------------------------------------------------------------------
 
 
-def sight_on(engine: Any, config: EncoderConfig, who: Mapping[str, Any], length: int) -> Sight:
-    pattern = pattern_on(engine, **who)
+def context_on(engine: Any, config: EncoderConfig, pattern: Mapping[str, Any], length: int) -> AttentionContext:
+    given = pattern_on(engine, **pattern)
     if config.positions != "rotary":
-        return Sight(pattern)
+        return AttentionContext(given)
     dtype = np.dtype("float64" if engine.dtype_name == "float64" else "float32")
-    angles = rotary_angles(np.arange(length)[None], config.head_size, 100.0, dtype)
-    return Sight(pattern, *map(engine.array, angles))
+    cos, sin = rotary_angles(np.arange(length)[None], config.head_size, 100.0, dtype)
+    return AttentionContext(given, (engine.array(cos), engine.array(sin)))
 
 
 def tiny_tiles() -> contextlib.ExitStack:
-    """Several tiles in a row of five tokens, and no row short enough to keep its weights."""
+    """Several tiles in a row of five tokens, and no row short enough for dense attention."""
     stack = contextlib.ExitStack()
     stack.enter_context(settings(tiles, QUERY_TILE=2, KEY_TILE=3))
     stack.enter_context(settings(attention, DENSE_LENGTH=0))
     return stack
 
 
-def attention_layer_fixture(rng: Rng, config: EncoderConfig, who: Mapping[str, Any], **options: Any) -> Fixture:
+def attention_layer_fixture(rng: Rng, config: EncoderConfig, pattern: Mapping[str, Any], **options: Any) -> Fixture:
+    layer = SelfAttention(config)
     return layer_fixture(
         rng,
-        attention.attention_parameters(config),
-        lambda engine, x, at, source: attention.self_attention(x, at, config, sight_on(engine, config, who, 5), source),
-        lambda engine, dy, at, source: attention.self_attention_backward(
-            dy, at, config, sight_on(engine, config, who, 5), source
-        ),
+        layer.parameters(),
+        lambda engine, x, scope: layer.forward(x, scope, context_on(engine, config, pattern, 5)),
+        lambda engine, dy, scope: layer.backward(dy, scope, context_on(engine, config, pattern, 5)),
         (3, 5, config.hidden_size),
         **options,
     )
 
 
+def biased_attention_fixture(rng: Rng, config: EncoderConfig, **options: Any) -> Fixture:
+    """A bias of the scores as a parameter, whose gradient is accumulated under a name."""
+    layer = SelfAttention(config)
+
+    def context(engine, scope):
+        given = pattern_on(engine, keys=MASK)
+        return AttentionContext(given, None, scope.parameter("bias"), "positions.d_bias")
+
+    def backward(engine, dy, scope):
+        scope.cache.stored.pop("positions.d_bias", None)
+        dx = layer.backward(dy, scope, context(engine, scope))
+        scope.add("bias", scope.cache["positions.d_bias"])
+        return dx
+
+    return layer_fixture(
+        rng,
+        [*layer.parameters(), Parameter("bias", (1, config.num_attention_heads, 5, 5), "weight")],
+        lambda engine, x, scope: layer.forward(x, scope, context(engine, scope)),
+        backward,
+        (3, 5, config.hidden_size),
+        **options,
+    )
+
+
+def memory_fixture(rng: Rng, config: EncoderConfig) -> Fixture:
+    """Keys and values of three earlier tokens, which are constants."""
+    layer = SelfAttention(config)
+    memory = rng.standard_normal((2, 3, config.num_attention_heads, 3, config.head_size))
+
+    def context(engine):
+        past = engine.array(memory[0]), engine.array(memory[1])
+        return AttentionContext(AttentionPattern(causal=True, offset=3), memory=past)
+
+    return layer_fixture(
+        rng,
+        layer.parameters(),
+        lambda engine, x, scope: layer.forward(x, scope, context(engine)),
+        lambda engine, dy, scope: layer.backward(dy, scope, context(engine)),
+        (3, 5, config.hidden_size),
+    )
+
+
+case("layer", "self_attention", "bias of the scores, ragged")(lambda rng: biased_attention_fixture(rng, TINY_BERT))
+case("layer", "self_attention", "bias of the scores, tiled")(
+    lambda rng: biased_attention_fixture(rng, TINY_BERT, around=tiny_tiles)
+)
+case("layer", "self_attention", "scale of its own")(
+    lambda rng: attention_layer_fixture(rng, TINY_BERT.replace(attention_scale=0.3), {"keys": MASK})
+)
+case("layer", "self_attention", "memory of earlier tokens, causal")(lambda rng: memory_fixture(rng, TINY_BERT))
 case("layer", "self_attention", "biases, ragged")(lambda rng: attention_layer_fixture(rng, TINY_BERT, {"keys": MASK}))
 case("layer", "self_attention", "rotary, no biases, local, packed")(
     lambda rng: attention_layer_fixture(rng, TINY_MODERN, {"segments": SEGMENTS, "window": 2})
@@ -234,11 +293,12 @@ case("layer", "self_attention", "tiled, dropout, packed")(
 
 
 def feed_forward_fixture(rng: Rng, config: EncoderConfig, **options: Any) -> Fixture:
+    layer = FEED_FORWARDS[config.feed_forward](config)
     return layer_fixture(
         rng,
-        feed_forward.feed_forward_parameters(config),
-        lambda engine, x, at, source: feed_forward.feed_forward(x, at, config, source),
-        lambda engine, dy, at, source: feed_forward.feed_forward_backward(dy, at, config),
+        layer.parameters(),
+        lambda engine, x, scope: layer.forward(x, scope),
+        lambda engine, dy, scope: layer.backward(dy, scope),
         (1, 3, config.hidden_size),
         **options,
     )
@@ -253,12 +313,13 @@ case("layer", "feed_forward", "geglu, dropout")(
 )
 
 
-def block_fixture(rng: Rng, config: EncoderConfig, index: int, who: Mapping[str, Any], **options: Any) -> Fixture:
+def block_fixture(rng: Rng, config: EncoderConfig, index: int, pattern: Mapping[str, Any], **options: Any) -> Fixture:
+    layer = BLOCKS[config.norm_position](config, index)
     return layer_fixture(
         rng,
-        block.block_parameters(config, index),
-        lambda engine, x, at, source: block.block(x, at, config, sight_on(engine, config, who, 5), source),
-        lambda engine, dy, at, source: block.block_backward(dy, at, config, sight_on(engine, config, who, 5), source),
+        layer.parameters(),
+        lambda engine, x, scope: layer.forward(x, scope, context_on(engine, config, pattern, 5)),
+        lambda engine, dy, scope: layer.backward(dy, scope, context_on(engine, config, pattern, 5)),
         (3, 5, config.hidden_size),
         **options,
     )

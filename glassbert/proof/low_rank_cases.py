@@ -1,4 +1,4 @@
-"""Cases of low-rank adaptation: the operation, and whole models of which only adapters and head learn."""
+"""Cases of low-rank adaptation: the operation, and models of which only adapters and head are trained."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from glassbert import ops
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
+from glassbert.engines.kernels import backward as run_backward
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.proof.cases import Fixture, case
 from glassbert.proof.layer_cases import DROPOUT, TINY_BERT, TINY_MODERN, random_parameters
-from glassbert.proof.model_cases import MLM_LABELS, PADDED, TINY_MINI, TOKEN_LABELS, Rng, Situation, model_fixture
+from glassbert.proof.model_cases import MLM_LABELS, PADDED, TINY_MINI, TOKEN_LABELS, ModelSetup, Rng, model_fixture
 
-SCALE = 1.75  # not 1, so that a forgotten one is seen
+SCALE = 1.75  # not 1, so that a missing factor is detected
 
 
 def low_rank_fixture(rng: Rng, outputs: int, inputs: int, rank: int) -> Fixture:
-    """The changed matrix as it is used: y = x W'ᵀ."""
+    """The product with an adapted matrix: y = x W'ᵀ."""
     weight, x = rng.standard_normal((outputs, inputs)), rng.standard_normal((3, inputs))
     values = {"a": rng.standard_normal((rank, inputs)), "b": rng.standard_normal((outputs, rank))}
 
     def function(engine: Any, given: Mapping[str, Array]) -> Any:
         rows = engine.array(x)
+        changed, state = engine.ops.low_rank(engine.array(weight), given["a"], given["b"], SCALE)
 
         def backward(dy: Array) -> dict[str, Array]:
-            da, db = ops.low_rank_backward(dy, rows, given["a"], given["b"], SCALE)
+            da, db = run_backward((dy, rows), state)
             return {"a": da, "b": db}
 
-        return rows @ ops.low_rank(engine.array(weight), given["a"], given["b"], SCALE).T, backward
+        return rows @ changed.T, backward
 
     return Fixture(values, function)
 
@@ -42,8 +43,8 @@ case("op", "low_rank", "all sizes equal")(lambda rng: low_rank_fixture(rng, 4, 4
 
 
 @dataclass
-class Adapted(Situation):
-    """A situation whose encoder stands still under adapters."""
+class Adapted(ModelSetup):
+    """A setup whose encoder is frozen and has adapters."""
 
     targets: tuple[str, ...] = ("query", "value")
 
@@ -56,8 +57,8 @@ class Adapted(Situation):
 
 def register(situation: str, config: EncoderConfig, head: str, **options: Any) -> None:
     threads = options.pop("threads", 1)
-    described = Adapted(config, head, inputs=PADDED, **options)
-    case("model", "low rank", situation)(lambda rng: model_fixture(rng, described, threads=threads))
+    setup = Adapted(config, head, inputs=PADDED, **options)
+    case("model", "low rank", situation)(lambda rng: model_fixture(rng, setup, threads=threads))
 
 
 register("bert, queries and values, pooler", TINY_BERT, "sequence", num_labels=3, labels=[2, -100, 0])

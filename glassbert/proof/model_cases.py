@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, EncoderConfig
+from glassbert.arrays import Array
+from glassbert.families.bert import LARGER_BERT_CONFIG, MINI_BERT_CONFIG
+from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import with_pooling
 from glassbert.models.model import Model
 from glassbert.proof.cases import Fixture, FrozenDropout, case
@@ -44,9 +46,16 @@ TINY_CAUSAL = TINY_BERT.replace(
 )
 
 
+def with_frozen_dropout(engine: Any) -> Any:
+    """A copy of the engine whose dropout masks are the same in every pass."""
+    frozen = copy.copy(engine)
+    frozen.dropout = lambda seed: FrozenDropout(frozen)
+    return frozen
+
+
 @dataclass
-class Situation:
-    """A model, what it is given, and how it runs. Without labels the output is differentiated, with them the loss."""
+class ModelSetup:
+    """A model, its inputs and its modes. The gradient is that of the loss, or of the output if there are no labels."""
 
     config: EncoderConfig
     head: str | None = None
@@ -61,6 +70,7 @@ class Situation:
     frozen_row: int | None = None
 
     def model(self, engine: Any) -> Model:
+        engine = with_frozen_dropout(engine)
         model = Model(
             self.config,
             self.head,
@@ -72,61 +82,61 @@ class Situation:
         )
         model.set_training(self.training)
         model.set_checkpointing(self.checkpointing)
-        engine.dropout = lambda seed: FrozenDropout(engine)
         return model
 
 
-def model_fixture(rng: Rng, situation: Situation, **options: Any) -> Fixture:
+def model_fixture(rng: Rng, setup: ModelSetup, **options: Any) -> Fixture:
     """A fixture over all parameters of a model. ReLU models get parameters that keep every unit off its kink."""
     from glassbert.engines import get_engine
 
-    specification = situation.model(get_engine("numpy", "float64", 1)).specification
-    models: dict[int, Model] = {}
+    specification = setup.model(get_engine("numpy", "float64", 1)).specification
+    models: dict[Any, Model] = {}  # by engine, which it keeps alive
     frozen: dict[str, np.ndarray] = {}
 
     def function(engine: Any, parameters: Mapping[str, Array]) -> tuple[Array, Callable[[Array], Mapping[str, Array]]]:
-        if id(engine) not in models:
-            models[id(engine)] = situation.model(engine)
-        model = models[id(engine)]
+        if engine not in models:
+            models[engine] = setup.model(engine)
+        model = models[engine]
         for name, value in parameters.items():
             model.parameters[name] = value
-        if situation.frozen_row is not None:  # the padding row is a constant by definition, so it must not move
+        if setup.frozen_row is not None:  # the padding row is a constant, so it must not change
             table = model.parameters["embeddings.token"]
-            table[situation.frozen_row] = engine.array(frozen["row"])
+            table[setup.frozen_row] = engine.array(frozen["row"])
             model.parameters["embeddings.token"] = table
-        if situation.labels is None:
-            output, cache = model.forward(situation.ids, **situation.inputs)
+        if setup.labels is None:
+            output, cache = model.forward(setup.ids, **setup.inputs)
         else:
-            output, cache = model.loss(situation.ids, situation.labels, **situation.inputs)
+            output, cache = model.loss(setup.ids, setup.labels, **setup.inputs)
         return output, lambda dy: model.backward(cache, dy)
 
     for _attempt in range(50):
         inputs = random_parameters(rng, specification)
-        if situation.frozen_row is not None:
-            frozen["row"] = inputs["embeddings.token"][situation.frozen_row].copy()
-        if situation.config.activation != "relu" or _distance_to_kink(situation, inputs, get_engine) > KINK_MARGIN:
+        if setup.frozen_row is not None:
+            frozen["row"] = inputs["embeddings.token"][setup.frozen_row].copy()
+        if setup.config.activation != "relu" or _distance_to_kink(setup, inputs, get_engine) > KINK_MARGIN:
             break
     return Fixture(inputs, function, entries=ENTRIES, **options)
 
 
-def _distance_to_kink(situation: Situation, parameters: Mapping[str, np.ndarray], get_engine: Any) -> float:
-    """How near to zero the input of any ReLU comes."""
-    model = situation.model(get_engine("numpy", "float64", 1))
+def _distance_to_kink(setup: ModelSetup, parameters: Mapping[str, np.ndarray], get_engine: Any) -> float:
+    """The smallest absolute input of any ReLU."""
+    model = setup.model(get_engine("numpy", "float64", 1))
     model.set_checkpointing(False)
     for name, value in parameters.items():
         model.parameters[name] = value
-    _, cache = model.forward(situation.ids, **situation.inputs)
+    _, cache = model.forward(setup.ids, trace=True, **setup.inputs)
     hidden = [name for name in cache if name.endswith((".ffn.hidden", "transform.hidden"))]
     return min(float(np.abs(cache[name]).min()) for name in hidden)
 
 
 def register(subject: str, situation: str, config: EncoderConfig, head: str | None = None, **options: Any) -> None:
-    """`options` go to the Situation where it has them, and to the Fixture otherwise."""
+    """Register a case; `options` are fields of `Fixture` or of `ModelSetup`."""
     fixture_options = {k: options.pop(k) for k in ("around", "threads", "engines_agree", "on_mlx") if k in options}
-    described = Situation(config, head, **options)
-    case("model", subject, situation)(lambda rng: model_fixture(rng, described, **fixture_options))
+    setup = ModelSetup(config, head, **options)
+    case("model", subject, situation)(lambda rng: model_fixture(rng, setup, **fixture_options))
 
 
+PAIRS = np.stack([np.tril(np.ones((5, 5), int)), np.zeros((5, 5), int), np.eye(5, dtype=int)[::-1]])
 PADDED = {"attention_mask": MASK}
 PACKED = {"segment_ids": SEGMENTS}
 MEAN = {"classifier_pooling": "mean", "pooler": False}
@@ -192,5 +202,17 @@ register("modernbert", "many labels, focal, max pooling", TINY_MODERN.replace(cl
          num_labels=3, loss="binary_cross_entropy", loss_options={"focal_gamma": 1.5},
          labels=[[1, 0, 1], [1, 1, 0], [0, -100, 0]], inputs=PADDED)  # fmt: skip
 register("modernbert", "token labels", TINY_MODERN, "token", num_labels=3, labels=TOKEN_LABELS, inputs=PADDED)
+SHARED = TINY_BERT.replace(layer_groups=1)
+register("bert", "mlm, shared layers, narrow embeddings, tied, two threads",
+         SHARED.replace(embedding_size=4, num_hidden_layers=3), "mlm", labels=MLM_LABELS, inputs=PADDED,
+         threads=2)  # fmt: skip
+register("bert", "mlm, two groups of shared layers, checkpointing", SHARED.replace(layer_groups=2, num_hidden_layers=4),
+         "mlm", labels=MLM_LABELS, inputs=PADDED, checkpointing=True)  # fmt: skip
+register("bert", "encoder, positions from an offset, padding before it",
+         TINY_BERT.replace(position_offset=2, pad_token_id=0, max_position_embeddings=9), ids=[[3, 1, 3, 3, 2], [0] * 5,
+         [9, 1, 1, 0, 0]], inputs=PADDED, frozen_row=0)  # fmt: skip
+register("bert", "encoder, a mask of pairs", TINY_BERT, inputs={"attention_mask": PAIRS})
+register("bert", "sequence, mean pooling, packed and padded", TINY_BERT.replace(**MEAN), "sequence", num_labels=3,
+         labels=[2, 1, 0], inputs=PACKED)  # fmt: skip
 register("causal", "encoder, ragged", TINY_CAUSAL, inputs=PADDED)
 register("causal", "mlm, packed, tiled, tied", TINY_CAUSAL, "mlm", labels=MLM_LABELS, inputs=PACKED, around=tiny_tiles)

@@ -1,43 +1,41 @@
-"""A zoo of wrong gradients. Each is a mistake that people make; the referee must notice every one of them.
+"""Planted faults (mutants): typical mistakes in gradients and in kernels. The cases must detect each of them.
 
-A mutant stands in for one backward operation (through `replaced`) or one function of a layer or model, and runs over
-the plain operations, whose caches it knows. `suspects` names the subjects, or the beginnings of the names, of the cases
-that are asked first; a mutant that they let pass has survived, and that fails the check.
+A mutant of an operation replaces its backward in the engine that runs a case (`Engine.with_operations`); one of a layer
+or model replaces one of its functions temporarily. Both run on the plain operations and are compared with finite
+differences. A mutant of a kernel replaces the kernel and is compared with the plain operation.
 
-`harmless` mutants are right gradients written in another way. Flagging one of them would be a mistake of the referee.
+`suspects` are the subjects, or the prefixes of the names, of the cases to run. If none of them detects the mutant, the
+check fails. `harmless` mutants are correct gradients written in another way; they must not be detected.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from glassbert.ops.registry import plain_operations, replaced
+from glassbert.engines import get_engine
 from glassbert.proof.cases import Case, all_cases, settings
-from glassbert.proof.referee import differences
+from glassbert.proof.referee import PLAIN, differences, kernel_fault
 
 Plant = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
 class Mutant(NamedTuple):
-    """A wrong gradient, how to plant it, and where it should be noticed."""
+    """A planted fault: how to plant it, and the cases that should detect it."""
 
     name: str
-    plant: Plant
     suspects: tuple[str, ...]
+    replaced: Mapping[str, Callable[..., Any]] = {}
+    plant: Plant = contextlib.nullcontext
     harmless: bool = False
-
-    @contextlib.contextmanager
-    def planted(self) -> Iterator[None]:
-        with plain_operations(), self.plant():
-            yield
+    kernels_of: str = ""  # the engine whose kernel is replaced; "": a fault over the plain operations
 
 
 class Verdict(NamedTuple):
-    """Whether a mutant was caught, and by which case; for a harmless one, whether anybody flagged it."""
+    """Whether a mutant was detected, and by which case."""
 
     name: str
     caught: bool
@@ -53,24 +51,36 @@ _MUTANTS: dict[str, Mutant] = {}
 
 
 def enter(mutant: Mutant) -> None:
+    """Add a mutant to the table."""
     if mutant.name in _MUTANTS:
-        raise ValueError(f"there is a mutant {mutant.name!r} already")
+        raise ValueError(f"there is already a mutant {mutant.name!r}")
     _MUTANTS[mutant.name] = mutant
 
 
 def wrong(operation: str, name: str, *suspects: str, harmless: bool = False) -> Callable[[Any], Any]:
-    """Enter a function that answers for `operation`, whose own cases are always suspects, after those named here."""
+    """Register a function that replaces `operation`. Its own cases are run after those of `suspects`."""
 
     def register(function: Any) -> Any:
         subjects = (*suspects, operation.removesuffix("_backward"))
-        enter(Mutant(name, functools.partial(replaced, operation, function), subjects, harmless))
+        enter(Mutant(name, subjects, {operation: function}, harmless=harmless))
+        return function
+
+    return register
+
+
+def wrong_kernel(engine: str, operation: str, name: str, *suspects: str) -> Callable[[Any], Any]:
+    """Register a function that replaces the kernel of `operation` on `engine`."""
+
+    def register(function: Any) -> Any:
+        subjects = (*suspects, operation.removesuffix("_backward"))
+        enter(Mutant(name, subjects, {operation: function}, kernels_of=engine))
         return function
 
     return register
 
 
 def wrong_in(places: dict[Any, str], name: str, *suspects: str, harmless: bool = False) -> Callable[[Any], Any]:
-    """Enter a function that stands in for the attribute of every module or class in `places`."""
+    """Register a function that replaces the attribute of every module or class in `places`."""
 
     def plant_function(function: Any) -> contextlib.ExitStack:
         stack = contextlib.ExitStack()
@@ -79,7 +89,7 @@ def wrong_in(places: dict[Any, str], name: str, *suspects: str, harmless: bool =
         return stack
 
     def register(function: Any) -> Any:
-        enter(Mutant(name, functools.partial(plant_function, function), suspects, harmless))
+        enter(Mutant(name, suspects, plant=functools.partial(plant_function, function), harmless=harmless))
         return function
 
     return register
@@ -87,23 +97,35 @@ def wrong_in(places: dict[Any, str], name: str, *suspects: str, harmless: bool =
 
 @functools.cache
 def all_mutants() -> dict[str, Mutant]:
-    for module in ("op_mutants", "loss_mutants", "layer_mutants", "series_mutants", "low_rank_mutants"):
+    for module in (
+        "op_mutants",
+        "loss_mutants",
+        "layer_mutants",
+        "model_mutants",
+        "kernel_mutants",
+    ):
         import_module(f"glassbert.proof.{module}")
     return dict(_MUTANTS)
 
 
 def suspected(mutant: Mutant) -> list[Case]:
-    """The cases that should notice a mutant, in the order of its suspects."""
+    """The cases that should detect a mutant, in the order of its suspects."""
     cases = all_cases().values()
     found = [c for s in mutant.suspects for c in cases if c.subject == s or (":" in s and c.name.startswith(s))]
     return list(dict.fromkeys(found))
 
 
 def judge(mutant: Mutant) -> Verdict:
-    """Plant the mutant and let the referee look at one case after another until it is caught."""
+    """Plant the mutant and run its cases until one detects it."""
     for case in suspected(mutant):
         fixture = case.build()
-        with mutant.planted(), fixture.around():
-            if not differences(fixture).ok:
-                return Verdict(mutant.name, True, case.name, mutant.harmless)
+        with mutant.plant(), fixture.around():
+            if mutant.kernels_of:
+                engine = get_engine(mutant.kernels_of, "float32", fixture.threads).with_operations(mutant.replaced)
+                caught = bool(kernel_fault(fixture, engine))
+            else:
+                engine = get_engine("numpy", "float64", fixture.threads, PLAIN).with_operations(mutant.replaced)
+                caught = not differences(fixture, engine=engine).ok
+        if caught:
+            return Verdict(mutant.name, True, case.name, mutant.harmless)
     return Verdict(mutant.name, False, None, mutant.harmless)

@@ -6,17 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from glassbert import ops
+from glassbert.engines.kernels import backward
 from glassbert.proof.cases import Fixture, case
 from glassbert.proof.op_cases import Rng, one_input
 
 
 def pooling_fixture(rng: Rng, name: str, mask: Any = None) -> Fixture:
-    forward, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
-
     def run(engine, x):
-        y, cache = forward(x, None if mask is None else engine.integers(np.asarray(mask)))
-        return y, lambda dy: backward(dy, x.shape, cache)
+        return getattr(engine.ops, name)(x, None if mask is None else engine.integers(np.asarray(mask)))
 
     return one_input(rng.standard_normal((3, 4, 5)), run)
 
@@ -49,13 +46,8 @@ def _(rng):
 def attention_pool_fixture(rng: Rng, mask: Any = None, method: str = "central") -> Fixture:
     def function(engine, inputs):
         real = None if mask is None else engine.integers(np.asarray(mask))
-        y, cache = ops.attention_pool(inputs["x"], real, inputs["query"])
-
-        def backward(dy):
-            dx, dquery = ops.attention_pool_backward(dy, cache, inputs["query"])
-            return {"x": dx, "query": dquery}
-
-        return y, backward
+        y, state = engine.ops.attention_pool(inputs["x"], real, inputs["query"])
+        return y, lambda dy: dict(zip(("x", "query"), backward(dy, state), strict=True))
 
     inputs = {"x": rng.standard_normal((3, 4, 5)), "query": 2.0 * rng.standard_normal(5)}
     return Fixture(inputs, function, method=method)

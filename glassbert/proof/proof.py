@@ -1,4 +1,4 @@
-"""The whole proof: choose cases and mutants, run them, sum up."""
+"""The whole check: choose cases and mutants, run them, and collect the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassbert.proof.referee import CaseResult, check_case
 
 @dataclass(frozen=True)
 class Proof:
-    """What was checked and what came of it. It holds if every case is right and no mutant survived."""
+    """The results of all cases and mutants. It is ok if every case passed and every mutant was caught."""
 
     cases: list[CaseResult]
     verdicts: list[Verdict]
@@ -48,7 +48,7 @@ class Proof:
 
 
 def mlx_in_words() -> str | None:
-    """The version of MLX and its device, or None where MLX is not installed or does not run."""
+    """The version of MLX and its device, or None if MLX is not installed or does not run."""
     try:
         import mlx.core as mx
 
@@ -57,9 +57,11 @@ def mlx_in_words() -> str | None:
         return None
 
 
-def choose(pattern: str | None, with_mutants: bool = True) -> tuple[list[Case], list[Mutant]]:
+def choose(pattern: str | None, with_mutants: bool = True, own_only: bool = False) -> tuple[list[Case], list[Mutant]]:
     """The cases whose kind or name contains `pattern` (* and ? may stand for anything), and the mutants they face."""
     cases = list(all_cases().values())
+    if own_only:
+        cases, with_mutants = own_cases(), False
     mutants = list(all_mutants().values()) if with_mutants else []
     if pattern is None:
         return cases, mutants
@@ -68,11 +70,21 @@ def choose(pattern: str | None, with_mutants: bool = True) -> tuple[list[Case], 
         return fnmatch.fnmatch(name.lower(), f"*{pattern.lower()}*")
 
     chosen = [case for case in cases if fits(case.name) or fits(case.kind)]
-    hunted = [m for m in mutants if fits(m.name) or any(case in chosen for case in suspected(m))]
-    if not chosen and not hunted:
+    chosen_mutants = [m for m in mutants if fits(m.name) or any(case in chosen for case in suspected(m))]
+    if not chosen and not chosen_mutants:
         subjects = ", ".join(dict.fromkeys(case.subject for case in cases))
-        raise InputError(f"no case and no mutant fits {pattern!r}; there are cases of {subjects}")
-    return chosen, hunted
+        raise InputError(f"no case and no mutant fits {pattern!r}; the cases are about {subjects}")
+    return chosen, chosen_mutants
+
+
+def own_cases() -> list[Case]:
+    """The cases of what extensions have registered."""
+    from glassbert.proof.extension_cases import extension_cases
+
+    found = extension_cases()
+    if not found:
+        raise InputError("the file given with --with registers nothing that has a gradient (docs/extending.md)")
+    return found
 
 
 def prove(
@@ -81,7 +93,7 @@ def prove(
     every_entry: bool = False,
     progress: Callable[[str], None] = lambda name: None,
 ) -> Proof:
-    """Check every case and hunt every mutant; `progress` hears the name of each before it is run."""
+    """Run every case and every mutant; `progress` is called with each name before it runs."""
     started = time.perf_counter()
     mlx = mlx_in_words()
     results, verdicts = [], []

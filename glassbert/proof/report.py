@@ -1,21 +1,21 @@
-"""What `gradient_check` found out: a verdict for every tensor, and sentences about what could not be judged."""
+"""The result of `gradient_check`: a verdict for every tensor, problems and notes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-APPROXIMATE = 1e-2  # a gradient this near is nearly right: an approximation, a kink, a lost digit
+APPROXIMATE = 1e-2  # relative error up to which a gradient is called approximate
 
 
 @dataclass(frozen=True)
 class TensorCheck:
-    """How one gradient compares with the numeric derivative.
+    """The comparison of one gradient with the numeric derivative.
 
-    error           |analytic - numeric| / (|analytic| + |numeric|), norms over everything that was compared
+    error           |analytic - numeric| / (|analytic| + |numeric|), norms over all compared numbers
     max_difference  the largest difference of a single number
-    worst           where that was; None where it was a random direction
-    problem         a sentence where there was nothing to compare: a missing gradient, a wrong shape, NaN
+    worst           the index of that number; None for a random direction
+    problem         why nothing could be compared: a missing gradient, a wrong shape, NaN; None otherwise
     """
 
     name: str
@@ -47,13 +47,13 @@ class TensorCheck:
         line = f"{self.verdict}, max difference {self.max_difference:.1e}, error {self.error:.1e} over {self.compared}"
         if self.ok:
             return line
-        place = "along a random direction" if self.worst is None else f"at {list(self.worst)}"
-        return f"{line}; worst {place}: analytic {self.analytic:.9g}, numeric {self.numeric:.9g}"
+        where = "along a random direction" if self.worst is None else f"at {list(self.worst)}"
+        return f"{line}; worst {where}: analytic {self.analytic:.9g}, numeric {self.numeric:.9g}"
 
 
 @dataclass(frozen=True)
 class GradientReport:
-    """The verdicts by name (`report["gamma"]`), and whether all is well (`report.ok`). Prints as a table."""
+    """The verdicts by name (`report["gamma"]`), and whether all are exact (`report.ok`). Prints as a table."""
 
     tensors: tuple[TensorCheck, ...]
     tolerance: float
@@ -68,14 +68,14 @@ class GradientReport:
 
     @property
     def error(self) -> float:
-        """The largest error of any tensor; infinite where something could not be compared at all."""
+        """The largest error of all tensors; infinite if something could not be compared."""
         if self.problems or any(tensor.problem is not None for tensor in self.tensors):
             return float("inf")
         return max((tensor.error for tensor in self.tensors), default=0.0)
 
     @property
     def worst(self) -> TensorCheck | None:
-        """The tensor that is furthest from right."""
+        """The tensor with the largest error."""
         return max(self.tensors, key=lambda t: (t.problem is not None, t.error), default=None)
 
     def __getitem__(self, name: str | int) -> TensorCheck:

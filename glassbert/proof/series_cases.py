@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.layers import values
 from glassbert.models.config import CHOICES, EncoderConfig
+from glassbert.models.encoder import Batch
 from glassbert.models.heads import make_head
+from glassbert.models.passes import head_loss, head_loss_backward
 from glassbert.models.series import SeriesConfig, with_series
 from glassbert.proof.cases import Fixture, case
 from glassbert.proof.head_cases import parameters_of
-from glassbert.proof.layer_cases import DROPOUT, TINY_BERT, TINY_MODERN, Rng, layer_fixture
+from glassbert.proof.layer_cases import DROPOUT, TINY_BERT, TINY_MODERN, Rng, embeddings_of, layer_fixture
 from glassbert.proof.loss_cases import loss_fixture
 from glassbert.proof.model_cases import TINY_MINI
 from glassbert.proof.model_cases import register as register_model
@@ -50,17 +51,18 @@ def windows(rows: int = 3) -> np.ndarray:
     return 20.0 + moving * (np.sin(1.7 * steps) + 0.4 * np.cos(0.3 * steps**2) + np.arange(rows)[:, None])
 
 
+def batch_of_windows(engine: Any, config: EncoderConfig) -> Batch:
+    positions = engine.integers(np.arange(config.series.tokens)[None])  # type: ignore[union-attr]
+    return Batch(positions, windows=engine.array((windows()[:, :WINDOW] - 20.0) / 5.0))
+
+
 def values_fixture(rng: Rng, config: EncoderConfig, dropout: bool = False) -> Fixture:
-    given, places = (windows()[:, :WINDOW] - 20.0) / 5.0, np.arange(config.series.tokens)[None]  # type: ignore[union-attr]
-
-    def forward(engine, x, at, source):
-        return values.values(engine.array(given), engine.integers(places), at, config, source)
-
+    layer = embeddings_of(config)
     return layer_fixture(
         rng,
-        values.values_parameters(config),
-        forward,
-        lambda engine, dy, at, source: values.values_backward(dy, at, config),
+        layer.parameters(),
+        lambda engine, x, scope: layer.forward(batch_of_windows(engine, config), scope),
+        lambda engine, dy, scope: layer.backward(dy, batch_of_windows(engine, config), scope),
         shape=None,
         dropout=dropout,
     )
@@ -72,14 +74,13 @@ def forecast_fixture(
     """From hidden states to the loss of a forecast, and back."""
     head = make_head("forecast", config, HORIZON, loss, options)
     targets = head.prepare_labels(windows()[:, WINDOW:], (3, 0))["targets"]
-    given = (windows()[:, :WINDOW] - 20.0) / 5.0
 
-    def forward(engine, x, at, source):
-        answers = {"targets": engine.array(targets)}
-        return head.answer(x, engine.array(given), answers, at.inside("head"), source)
+    def forward(engine, x, scope):
+        given = {"targets": engine.array(targets)}
+        return head_loss(head, x, batch_of_windows(engine, config), given, scope.inside("head"))
 
-    def backward(engine, dloss, at, source):
-        return head.answer_backward(dloss, at.inside("head"))
+    def backward(engine, dloss, scope):
+        return head_loss_backward(head, dloss, scope.inside("head"))
 
     assert config.series is not None
     shape = (3, config.series.tokens, config.hidden_size)

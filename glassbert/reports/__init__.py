@@ -1,4 +1,4 @@
-"""Reports: one look for every page the program writes.
+"""Reports as HTML pages with figures, in one style.
 
     from glassbert.reports import Page, figures
 
@@ -7,8 +7,8 @@
     page.figure(lambda: figures.lines({"loss": (steps, losses)}, xlabel="step"), "The loss falls.")
     page.write("report.html")
 
-A page is one file that needs neither a network nor a script, and reads well in light, in dark and in print. Pictures
-need matplotlib (`pip install "glassbert[plots]"`); a page without it says so and keeps its numbers.
+A page is one file without scripts or external resources, for light mode, dark mode and print. Figures need matplotlib
+(`pip install "glassbert[plots]"`); without it the page contains a note instead of the figures.
 """
 
 from glassbert.reports import figures

@@ -1,30 +1,72 @@
-"""How the house draws: matplotlib's settings, new figures, and their way into a page or a file.
+"""Style of pages and figures: colours, matplotlib settings, helpers for axes, export to SVG and PNG.
 
-A figure is drawn in the light palette. In its SVG each of those colours is replaced by the page's variable of that
-name, so the same picture turns dark with the page around it; the text stays text, in the page's own font.
+Figures are drawn with the LIGHT colours. In the SVG each colour is replaced by the page's CSS variable of that name, so
+the figure follows the page into dark mode. Text stays text, in the font of the page.
+
+The six series colours differ in hue and lightness, for readers with colour blindness. Text has a contrast of at least
+4.5 on paper and cards, lines of at least 3.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from glassbert.errors import GlassBertError
-from glassbert.files import replacing
-from glassbert.reports.palette import DARK, LIGHT, SERIES
+from glassbert.files import atomic_write
+from glassbert.reports.numbers import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+LIGHT = {
+    "paper": "#ffffff",
+    "card": "#f6f5f1",
+    "ink": "#1d1f24",
+    "muted": "#5b606a",
+    "grid": "#e4e1da",
+    "line": "#d5d1c7",
+    "series-1": "#0b5fa5",
+    "series-2": "#d9580d",
+    "series-3": "#0f8a66",
+    "series-4": "#b0478f",
+    "series-5": "#a37a00",
+    "series-6": "#45349b",
+    "problem": "#b3261e",
+    "warning": "#8a5300",
+    "note": "#0b5fa6",
+    "good": "#0a7354",
+}
+DARK = {
+    "paper": "#15171b",
+    "card": "#1e2126",
+    "ink": "#e9e7e2",
+    "muted": "#a4a8b0",
+    "grid": "#31353c",
+    "line": "#3a3e46",
+    "series-1": "#5fb2ee",
+    "series-2": "#ff9457",
+    "series-3": "#35b38c",
+    "series-4": "#ea86c3",
+    "series-5": "#e3bb4a",
+    "series-6": "#a9a6ff",
+    "problem": "#ff8a80",
+    "warning": "#f2b24c",
+    "note": "#5fb2ef",
+    "good": "#3cc79d",
+}
+SERIES = [name for name in LIGHT if name.startswith("series-")]
 MISSING = 'they need matplotlib. Run `pip install "glassbert[plots]"` and write the report again.'
-FONT = "DejaVu Sans"  # comes with matplotlib, so that a picture is laid out alike on every machine
+FONT = "DejaVu Sans"  # part of matplotlib, so the layout is the same on every machine
 SETTINGS: dict[Any, Any] = {
     "figure.facecolor": "none",
     "savefig.facecolor": "none",
@@ -66,15 +108,25 @@ SETTINGS: dict[Any, Any] = {
 }
 
 
+def css_variables() -> str:
+    """The colours as CSS variables: LIGHT for screen and print, DARK for screens in dark mode."""
+    light, dark = (" ".join(f"--{name}: {colour};" for name, colour in theme.items()) for theme in (LIGHT, DARK))
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
 def available() -> bool:
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 @contextmanager
-def house_style() -> Iterator[None]:
-    """Inside, matplotlib draws as we do; outside, the user's own settings stay as they were."""
+def plot_style() -> Iterator[None]:
+    """Context manager: matplotlib with the settings of this module; afterwards the user's settings are restored."""
     if not available():
-        raise GlassBertError(f"no pictures: {MISSING}")
+        raise GlassBertError(f"no figures: {MISSING}")
     import matplotlib
 
     with matplotlib.rc_context():
@@ -84,24 +136,97 @@ def house_style() -> Iterator[None]:
 
 
 def new(width: float = 7, height: float = 3.2) -> tuple[Figure, Axes]:
-    """An empty figure in the house style, in inches, and its one pair of axes."""
+    """An empty figure of this style, with sizes in inches, and its axes."""
     figure, axes = grid(1, 1, width, height)
     return figure, axes[0][0]
 
 
 def grid(rows: int, columns: int, width: float = 7, height: float = 3.2, **sharing: Any) -> tuple[Figure, Any]:
-    """A figure of rows x columns pictures; `sharex=True` and the like as matplotlib has them."""
-    with house_style():
+    """A figure with rows x columns axes; `sharing` goes to `Figure.subplots`, such as `sharex=True`."""
+    with plot_style():
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(width, height), layout="constrained")
         return figure, figure.subplots(rows, columns, squeeze=False, **sharing)
 
 
+# ---- axes ------------------------------------------------------------------------------------------------------------
+
+
+def colour(index: int) -> str:
+    """The colour of series `index`; they repeat after six."""
+    return LIGHT[SERIES[index % len(SERIES)]]
+
+
+def escape_math(text: str) -> str:
+    """Escape dollar signs, which matplotlib would read as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def figure_and_axes(axes: Axes | None, width: float, height: float) -> tuple[Figure, Axes]:
+    """The given axes with their figure, or a new figure."""
+    if axes is None:
+        return new(width, height)
+    return axes.get_figure(root=True), axes  # type: ignore[return-value]
+
+
+def set_labels(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
+    """Title and axis labels. The y label is written horizontally above the axis."""
+    axes.set_xlabel(escape_math(xlabel))
+    above = escape_math(ylabel)
+    if title:
+        axes.set_title(escape_math(title) + ("\n" if above else ""))
+    if above:
+        axes.annotate(above, (0, 1), xytext=(0, 5), xycoords="axes fraction", textcoords="offset points",
+                      fontsize=8.5, color=LIGHT["muted"])  # fmt: skip
+
+
+def set_scales(axes: Axes, log_x: bool, log_y: bool) -> None:
+    """Linear or logarithmic axes, with tick labels as numbers (10 k) instead of powers of ten."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    for axis, logarithmic in ((axes.xaxis, log_x), (axes.yaxis, log_y)):
+        if logarithmic:
+            (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
+            axis.set_minor_formatter(NullFormatter())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: short(round(value, 10))))
+
+
+def draw_marks(axes: Axes, marks: Mapping[str, float] | None) -> None:
+    """Vertical lines with their names at the top of the axes."""
+    if not marks:
+        return
+    if axes.get_yscale() == "linear":
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(bottom, top + 0.12 * (top - bottom))
+    for name, x in marks.items():
+        axes.axvline(x, color=LIGHT["ink"], linewidth=1, linestyle=(0, (2, 2)))
+        axes.annotate(escape_math(name), (x, 1), xycoords=("data", "axes fraction"), xytext=(4, -1),
+                      textcoords="offset points", va="top", fontsize=8.5)  # fmt: skip
+
+
+def label_ends(figure: Figure, axes: Axes, ends: list[tuple[float, float, str, str]], apart: float = 12) -> None:
+    """Names to the right of the axes at the end of each line, moved apart where they would overlap."""
+    figure.draw_without_rendering()
+    point = figure.dpi / 72
+    heights = [(axes.transData.transform((x, y))[1], name, ink) for x, y, name, ink in ends]
+    floor = -np.inf
+    box = axes.get_window_extent()
+    for height, name, ink in sorted(heights):
+        at = max(height, floor)
+        floor = at + apart * point
+        beside = (1, (at - box.y0) / box.height)
+        axes.annotate(escape_math(name), beside, xycoords="axes fraction", xytext=(6, 0), textcoords="offset points",
+                      va="center", fontsize=9, color=ink, annotation_clip=False)  # fmt: skip
+
+
+# ---- export ----------------------------------------------------------------------------------------------------------
+
+
 def to_svg(figure: Figure, alt: str = "", prefix: str = "") -> str:
-    """The figure as an SVG element to put into a page; `prefix` keeps its ids apart from those of other figures."""
+    """The figure as an SVG element for a page; `prefix` makes its ids unique within the page."""
     buffer = io.StringIO()
-    with house_style():
+    with plot_style():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :].strip()
@@ -110,26 +235,24 @@ def to_svg(figure: Figure, alt: str = "", prefix: str = "") -> str:
     svg = svg.replace(f"'{FONT}'", "var(--sans, sans-serif)")
     for name in ("paper", "ink", "muted", "grid", *SERIES):
         svg = svg.replace(LIGHT[name], f"var(--{name}, {LIGHT[name]})")
-    svg = _keep_used_ids(svg, prefix)
+    svg = _prefix_ids(svg, prefix)
     size = re.search(r'viewBox="[^"]*"', svg)
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {size.group()}'  # type: ignore[union-attr]
-    least = (
-        f"min-width: {5 * figure.get_figwidth():g}rem"  # on a narrow screen it scrolls instead of becoming illegible
-    )
-    return opening + f' style="{least}" role="img" aria-label="{escape(alt)}"' + svg[svg.index(">") :]
+    min_width = f"min-width: {5 * figure.get_figwidth():g}rem"  # on a narrow screen it scrolls and stays legible
+    return opening + f' style="{min_width}" role="img" aria-label="{escape(alt)}"' + svg[svg.index(">") :]
 
 
 def to_png(figure: Figure, path: str | Path, dark: bool = False, dpi: int = 160) -> Path:
-    """The figure as a PNG file on its own paper, for documents that cannot hold an SVG."""
+    """Write the figure as a PNG file with a background, for documents that cannot contain SVG."""
     path = Path(path)
     theme = DARK if dark else LIGHT
-    with house_style(), _recoloured(figure, theme), replacing(path, "wb") as file:
+    with plot_style(), _recoloured(figure, theme), atomic_write(path, "wb") as file:
         figure.savefig(file, format="png", dpi=dpi, facecolor=theme["paper"], metadata={"Software": None})
     return path
 
 
-def _keep_used_ids(svg: str, prefix: str) -> str:
-    """Only ids that something refers to stay, made unique by the prefix: a page holds many figures."""
+def _prefix_ids(svg: str, prefix: str) -> str:
+    """Remove ids without a reference and add the prefix to the others."""
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
     svg = re.sub(r' id="([^"]*)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in used else "", svg)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}", svg)
@@ -137,13 +260,13 @@ def _keep_used_ids(svg: str, prefix: str) -> str:
 
 @contextmanager
 def _recoloured(figure: Figure, theme: dict[str, str]) -> Iterator[None]:
-    """For a while, everything drawn in the light palette is drawn in another."""
-    there = {LIGHT[name]: theme[name] for name in LIGHT}
-    _swap_colours(figure, there)
+    """Context manager: replace the LIGHT colours of the figure by those of `theme`."""
+    mapping = {LIGHT[name]: theme[name] for name in LIGHT}
+    _swap_colours(figure, mapping)
     try:
         yield
     finally:
-        _swap_colours(figure, {new: old for old, new in there.items()})
+        _swap_colours(figure, {new: old for old, new in mapping.items()})
 
 
 def _swap_colours(figure: Figure, table: dict[str, str]) -> None:

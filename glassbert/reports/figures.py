@@ -1,7 +1,7 @@
-"""Figures: the few kinds of picture a report needs, drawn alike everywhere.
+"""Figures for reports: lines, histogram, bars, heat map and scatter plot, in one style.
 
-Every helper returns a matplotlib figure, or draws into `axes` if given some (see `grid`). Nothing here imports
-matplotlib before a picture is drawn.
+Every function returns a matplotlib figure. With `axes` (see `grid`) it draws into these. matplotlib is imported only
+when a figure is drawn.
 """
 
 from __future__ import annotations
@@ -13,10 +13,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.reports.axes import canvas, colour, draw_marks, label_ends, plain, scales, words
-from glassbert.reports.drawing import MISSING, available, grid, house_style, new, to_png, to_svg
+from glassbert.reports.drawing import (
+    LIGHT,
+    MISSING,
+    available,
+    colour,
+    draw_marks,
+    escape_math,
+    figure_and_axes,
+    grid,
+    label_ends,
+    new,
+    plot_style,
+    set_labels,
+    set_scales,
+    to_png,
+    to_svg,
+)
 from glassbert.reports.numbers import number
-from glassbert.reports.palette import LIGHT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,13 +38,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING", "Series", "available", "bars", "colour", "grid", "heatmap", "histogram", "lines"]
 __all__ += ["new", "scatter", "to_png", "to_svg"]
-# For heat maps: from orange over the bare paper to blue, of a lightness that shows on white and on black.
+# Colours of heat maps: from orange over transparent to blue, visible on white and on black.
 SIGNED = [(0.85, 0.40, 0.10, 1.0), (0.85, 0.40, 0.10, 0.0), (0.14, 0.47, 0.77, 0.0), (0.14, 0.47, 0.77, 1.0)]
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line: points and, if wanted, a band from `low` to `high`, dashes, or a faint stroke for raw values."""
+    """One line: points, optionally a band from `low` to `high`, dashed, or `faint` for raw values."""
 
     x: Sequence[float] | np.ndarray
     y: Sequence[float] | np.ndarray
@@ -54,25 +68,27 @@ def lines(
     width: float = 7,
     height: float = 3.2,
 ) -> Figure:
-    """Curves, each labelled at its right end. A name beginning with "_" gets no label; `marks` are vertical lines."""
-    figure, axes = canvas(axes, width, height)
+    """Lines, each labelled at its right end. A name beginning with "_" gets no label. `marks` are vertical lines."""
+    figure, axes = figure_and_axes(axes, width, height)
     ends: list[tuple[float, float, str, str]] = []
-    with house_style():
-        scales(axes, log_x, log_y)
+    with plot_style():
+        set_scales(axes, log_x, log_y)
         for index, (name, given) in enumerate(series.items()):
             line = given if isinstance(given, Series) else Series(*given)
             x, y = np.asarray(line.x, float), np.asarray(line.y, float)
             if x.shape != y.shape or x.ndim != 1:
-                raise InputError(f"the line {name!r} has {x.size} positions and {y.size} values; it needs one for one")
+                raise InputError(
+                    f"the line {name!r} has {x.size} positions and {y.size} values; they must be equal in number"
+                )
             ink = colour(index if line.colour is None else line.colour)
             if line.low is not None and line.high is not None:
                 axes.fill_between(x, np.asarray(line.low), np.asarray(line.high), color=ink, alpha=0.18, linewidth=0)
             style: dict[str, Any] = {"alpha": 0.35, "linewidth": 0.9} if line.faint else {}
             axes.plot(x, y, color=ink, linestyle=(0, (4, 2)) if line.dashed else "-", **style)
-            seen = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & ((y > 0) | (not log_y)))
-            if seen.size and not name.startswith("_"):
-                ends.append((x[seen[-1]], y[seen[-1]], name, ink))
-        words(axes, title, xlabel, ylabel)
+            visible = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & ((y > 0) | (not log_y)))
+            if visible.size and not name.startswith("_"):
+                ends.append((x[visible[-1]], y[visible[-1]], name, ink))
+        set_labels(axes, title, xlabel, ylabel)
         draw_marks(axes, marks)
         if len(series) > 1:
             label_ends(figure, axes, ends)
@@ -94,18 +110,18 @@ def histogram(
     width: float = 7,
     height: float = 2.8,
 ) -> Figure:
-    """Counts between edges, as `numpy.histogram` gives them; `marks` are vertical lines, a median say."""
+    """Counts and edges as from `numpy.histogram`; `marks` are vertical lines, such as the median."""
     counts, edges = np.asarray(counts, float), np.asarray(edges, float)
     if edges.size != counts.size + 1:
         raise InputError(f"{counts.size} counts need {counts.size + 1} edges, not {edges.size}")
-    figure, axes = canvas(axes, width, height)
-    with house_style():
-        scales(axes, log_x, log_y)
+    figure, axes = figure_and_axes(axes, width, height)
+    with plot_style():
+        set_scales(axes, log_x, log_y)
         ink = colour(series)
         axes.stairs(counts, edges, fill=True, color=ink, alpha=0.28, linewidth=0)
         axes.stairs(counts, edges, color=ink, linewidth=1.4)
         axes.grid(False, axis="x")
-        words(axes, title, xlabel, ylabel)
+        set_labels(axes, title, xlabel, ylabel)
         draw_marks(axes, marks)
     return figure
 
@@ -124,30 +140,30 @@ def bars(
     width: float = 7,
     height: float | None = None,
 ) -> Figure:
-    """Horizontal bars, the first on top, each with its value written at its end; `low` to `high` draw intervals."""
+    """Horizontal bars, the first at the top, each with its value at its end; `low` and `high` are intervals."""
     lengths = np.asarray(values, float)
     if len(names) != lengths.size:
-        raise InputError(f"{len(names)} names cannot label {lengths.size} bars")
-    figure, axes = canvas(axes, width, height or 0.7 + 0.27 * max(len(names), 1))
-    with house_style():
+        raise InputError(f"there are {len(names)} names for {lengths.size} bars")
+    figure, axes = figure_and_axes(axes, width, height or 0.7 + 0.27 * max(len(names), 1))
+    with plot_style():
         axes.xaxis.set_major_formatter(lambda value, _: write(value))
         inks = [colour(series if isinstance(series, int) else series[i]) for i in range(len(names))]
-        places = np.arange(len(names))
-        axes.barh(places, lengths, height=0.62, color=inks, linewidth=0, alpha=1 if low is None else 0.6)
+        positions = np.arange(len(names))
+        axes.barh(positions, lengths, height=0.62, color=inks, linewidth=0, alpha=1 if low is None else 0.6)
         tips = lengths
         if low is not None and high is not None:
-            axes.hlines(places, low, high, color=LIGHT["ink"], linewidth=1.2)
+            axes.hlines(positions, low, high, color=LIGHT["ink"], linewidth=1.2)
             tips = np.maximum(lengths, np.asarray(high, float))
-        for place, tip, value in zip(places, tips, lengths, strict=True):
-            axes.annotate(plain(write(value)), (max(tip, 0), place), xytext=(5, 0), textcoords="offset points",
+        for position, tip, value in zip(positions, tips, lengths, strict=True):
+            axes.annotate(escape_math(write(value)), (max(tip, 0), position), xytext=(5, 0), textcoords="offset points",
                           va="center", fontsize=8.5)  # fmt: skip
-        axes.set_yticks(places, [plain(name) for name in names])
+        axes.set_yticks(positions, [escape_math(name) for name in names])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.margins(x=0.12)
         axes.grid(False, axis="y")
         axes.spines["left"].set_visible(bool((lengths < 0).any()))
-        words(axes, title, xlabel, "")
+        set_labels(axes, title, xlabel, "")
     return figure
 
 
@@ -166,10 +182,10 @@ def heatmap(
     width: float = 5,
     height: float = 4.2,
 ) -> Figure:
-    """A matrix as colour. Zero is the paper itself; negative values, if any, get a second hue."""
+    """A matrix as colours. Zero is transparent; negative values have a second hue."""
     matrix = np.asarray(values, float)
-    figure, axes = canvas(axes, width, height)
-    with house_style():
+    figure, axes = figure_and_axes(axes, width, height)
+    with plot_style():
         from matplotlib.colors import LinearSegmentedColormap, Normalize
 
         top = float(np.nanmax(matrix)) if high is None else high
@@ -185,13 +201,13 @@ def heatmap(
         axes.spines[:].set_visible(True)
         axes.spines[:].set_color(LIGHT["grid"])
         if columns is not None:
-            axes.set_xticks(range(len(columns)), [plain(name) for name in columns])
+            axes.set_xticks(range(len(columns)), [escape_math(name) for name in columns])
             if max(map(len, columns), default=0) > 3:
                 axes.tick_params(axis="x", labelrotation=60)
         if rows is not None:
-            axes.set_yticks(range(len(rows)), [plain(name) for name in rows])
+            axes.set_yticks(range(len(rows)), [escape_math(name) for name in rows])
         axes.tick_params(length=0)
-        words(axes, title, xlabel, ylabel)
+        set_labels(axes, title, xlabel, ylabel)
         if scale:
             bar = figure.colorbar(image, ax=axes, fraction=0.04, pad=0.02)
             bar.outline.set_visible(False)  # type: ignore[operator]
@@ -212,16 +228,18 @@ def scatter(
     width: float = 7,
     height: float = 4.2,
 ) -> Figure:
-    """Points in groups, each with its colour and its sign; `labels` name single places."""
-    figure, axes = canvas(axes, width, height)
-    with house_style():
-        scales(axes, log_x, log_y)
+    """Groups of points, each with its colour and marker; `labels` are texts at given positions."""
+    figure, axes = figure_and_axes(axes, width, height)
+    with plot_style():
+        set_scales(axes, log_x, log_y)
         for index, (name, (x, y)) in enumerate(groups.items()):
-            sign = "osD^vP"[index % 6]
-            axes.scatter(x, y, s=18, marker=sign, color=colour(index), alpha=0.75, linewidths=0, label=plain(name))
-        for text, place in (labels or {}).items():
-            axes.annotate(plain(text), place, xytext=(5, 4), textcoords="offset points", fontsize=8.5)
-        words(axes, title, xlabel, ylabel)
+            marker = "osD^vP"[index % 6]
+            axes.scatter(
+                x, y, s=18, marker=marker, color=colour(index), alpha=0.75, linewidths=0, label=escape_math(name)
+            )
+        for text, position in (labels or {}).items():
+            axes.annotate(escape_math(text), position, xytext=(5, 4), textcoords="offset points", fontsize=8.5)
+        set_labels(axes, title, xlabel, ylabel)
         if len(groups) > 1:
             axes.legend(loc="best")
     return figure

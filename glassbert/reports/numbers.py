@@ -1,4 +1,4 @@
-"""Numbers as people read them: 1,234,567 in a table, 1.23 M on a card, 12.3 % for a share."""
+"""Number formats: 1,234,567 in tables, 1.23 M on cards, 12.3 % for shares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def number(value: Any) -> str:
-    """Whole numbers in groups of three, others with four digits that count."""
+    """Integers with thousands separators, other numbers with four significant digits."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -29,7 +29,7 @@ def number(value: Any) -> str:
 
 
 def short(value: float) -> str:
-    """Three digits and a unit: 53,164,000 becomes 53.2 M."""
+    """Three significant digits and a unit: 53,164,000 becomes 53.2 M."""
     for size, unit in UNITS:
         if abs(value) >= size * 0.9995:
             return f"{value / size:.3g} {unit}" if abs(value) < 999.5 * size else f"{value / size:,.0f} {unit}"
@@ -37,7 +37,7 @@ def short(value: float) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share as percent, with enough digits to tell small ones from nothing."""
+    """A share in percent, with more digits for small shares."""
     if value is None:
         return "–"
     percent = 100 * value

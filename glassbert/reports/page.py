@@ -1,4 +1,4 @@
-"""Page: a report as one HTML file, with its style and its pictures inside."""
+"""`Page`: a report as one HTML file, with its styles and figures included."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from glassbert.files import replacing
-from glassbert.reports.palette import variables
+from glassbert.files import atomic_write
+from glassbert.reports.drawing import css_variables
 from glassbert.reports.section import Section, inline
 
 TEMPLATE = """<!doctype html>
@@ -35,23 +35,24 @@ TEMPLATE = """<!doctype html>
 </body>
 </html>
 """
-CONTENTS_FROM = 4
+MIN_HEADINGS = 4  # for a table of contents
 
 
 class Page(Section):
-    """A report: fill it from top to bottom with the methods of `Section`, then `write` it."""
+    """A report: add content with the methods of `Section`, then `write` it."""
 
     def __init__(self, title: str, subtitle: str = "", footer: str = ""):
         super().__init__()
         self.title, self.subtitle, self.footer = title, subtitle, footer
 
     def render(self) -> str:
+        """The whole page as HTML."""
         from glassbert import __version__
 
         return TEMPLATE.format(
             version=__version__,
             tab=escape(self.title),
-            colours=variables(),
+            colours=css_variables(),
             style=files("glassbert.reports").joinpath("style.css").read_text(encoding="utf-8").strip(),
             title=inline(self.title),
             subtitle=f'<p class="subtitle">{inline(self.subtitle)}</p>\n' if self.subtitle else "",
@@ -61,14 +62,15 @@ class Page(Section):
         )
 
     def write(self, path: str | Path) -> Path:
+        """Write the page to a file and return its path."""
         path = Path(path)
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             file.write(self.render())
         return path
 
     def _contents(self) -> str:
-        entries = self._counter.contents
-        if len(entries) < CONTENTS_FROM:
+        entries = self._state.contents
+        if len(entries) < MIN_HEADINGS:
             return ""
         links = "".join(f'<a href="#{anchor}">{inline(text)}</a>' for anchor, text in entries)
         return f'<nav aria-label="Contents">{links}</nav>\n'

@@ -1,7 +1,7 @@
-"""Section: the pieces a page is made of, appended one after the other.
+"""`Section`: the elements of a page, appended one after the other.
 
-Whatever comes in as text is escaped, so that a corpus full of HTML cannot change the page that describes it. The one
-way around is `Html`, a string that says of itself that it is markup. In running text, `backticks` mean code.
+All text is escaped, so HTML in a corpus cannot change the page. Only `Html` strings are inserted as markup. In running
+text, `backticks` mark code.
 """
 
 from __future__ import annotations
@@ -20,40 +20,41 @@ from glassbert.reports.numbers import number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Each level has a word and a sign of its own: colour alone would not reach everyone.
+# Each level has a word and a symbol, because colour alone is not accessible to everyone.
 LEVELS = {"problem": ("✕", "Problem"), "warning": ("!", "Warning"), "note": ("i", "Note"), "good": ("✓", "Good")}
 NUMERIC = re.compile(r"[-+−±<>≈~ ]*\d[\d.,]*(e[-+]?\d+)?( ?[±–] ?[\d.,]+)?( ?(%|×|[kMGT]?B?|ms|s|min|h))?")
 
 
 class Html(str):
-    """Markup that goes into the page as it is. Never make one from a user's text."""
+    """Markup that is inserted without escaping. Never make one from user text."""
 
 
-class Counter:
-    """Numbers for what must be told apart in one file: figures and headings."""
+class PageState:
+    """State shared by the sections of a page: numbers of figures and headings, and the table of contents."""
 
     def __init__(self) -> None:
         self.figures = itertools.count(1)
         self.headings = itertools.count(1)
         self.contents: list[tuple[str, str]] = []
-        self.missing_plots_told = False
+        self.missing_plots_reported = False
 
 
 class Section:
-    """A part of a page; every method appends one piece to it."""
+    """A part of a page; every method appends one element."""
 
-    def __init__(self, counter: Counter | None = None):
+    def __init__(self, state: PageState | None = None):
         self._parts: list[str] = []
-        self._counter = counter or Counter()
+        self._state = state or PageState()
 
     def heading(self, text: str, level: int = 2) -> None:
-        """A heading; those of level 2 make up the table of contents."""
-        anchor = f"section-{next(self._counter.headings)}"
+        """A heading; those of level 2 are in the table of contents."""
+        anchor = f"section-{next(self._state.headings)}"
         if level == 2:
-            self._counter.contents.append((anchor, text))
+            self._state.contents.append((anchor, text))
         self._parts.append(f'<h{level} id="{anchor}">{inline(text)}</h{level}>')
 
     def text(self, paragraph: str) -> None:
+        """A paragraph."""
         self._parts.append(f"<p>{inline(paragraph)}</p>")
 
     def facts(self, facts: Iterable[Sequence[Any]]) -> None:
@@ -65,11 +66,11 @@ class Section:
         self._parts.append(f'<dl class="facts">{"".join(cards)}</dl>')
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> None:
-        """A table whose first column names its rows. Columns of numbers stand right-aligned."""
+        """A table whose first column names the rows. Columns of numbers are right-aligned."""
         rows = [list(row) for row in rows]
         for row in rows:
             if len(row) != len(headers):
-                raise InputError(f"a table with {len(headers)} headers cannot hold a row of {len(row)}: {row}")
+                raise InputError(f"a table with {len(headers)} headers got a row of {len(row)} cells: {row}")
         sides = [' class="number"' if is_numeric([row[i] for row in rows]) else "" for i in range(len(headers))]
         head = "".join(f'<th scope="col"{side}>{inline(text)}</th>' for text, side in zip(headers, sides, strict=True))
         body = []
@@ -84,13 +85,9 @@ class Section:
             f"<table>{title}<thead><tr>{head}</tr></thead>\n<tbody>{lines}</tbody></table></div>"
         )
 
-    def compare(self, names: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> None:
-        """Two or more things side by side: a row is (what, value of the first, value of the second, ...)."""
-        self.table(["", *names], rows, caption)
-
     def message(self, level: str, text: str, remedy: str = "", evidence: str = "", samples: Sequence[str] = ()) -> None:
-        """A finding: what is the matter, how we know (with samples of it), and what to do about it."""
-        sign, word = LEVELS[level]
+        """A finding: what is wrong, the evidence with samples, and the remedy."""
+        symbol, word = LEVELS[level]
         parts = [f'<p class="what"><b>{word}.</b> {inline(text)}</p>']
         if evidence:
             parts.append(f'<p class="evidence">{inline(evidence)}</p>')
@@ -98,7 +95,7 @@ class Section:
             parts.append(f"<ul>{''.join(f'<li><q>{escape(sample)}</q></li>' for sample in samples)}</ul>")
         if remedy:
             parts.append(f'<p class="remedy"><b>What to do:</b> {inline(remedy)}</p>')
-        mark = f'<span class="sign" aria-hidden="true">{sign}</span>'
+        mark = f'<span class="sign" aria-hidden="true">{symbol}</span>'
         self._parts.append(f'<div class="message {level}" role="note">{mark}<div>{"".join(parts)}</div></div>')
 
     def warning(self, text: str, remedy: str = "", evidence: str = "", samples: Sequence[str] = ()) -> None:
@@ -108,17 +105,17 @@ class Section:
         self.message("good", text)
 
     def figure(self, figure: Figure | Callable[[], Figure], caption: str, alt: str = "") -> None:
-        """A picture. Given as a function it is drawn here, and only if matplotlib is installed."""
+        """A figure. A function that returns one is called only if matplotlib is installed."""
         if not callable(figure):
             drawn = figure
         elif figures.available():
             drawn = figure()
         else:
-            if not self._counter.missing_plots_told:
-                self.message("note", f"The pictures are left out: {figures.MISSING}")
-                self._counter.missing_plots_told = True
+            if not self._state.missing_plots_reported:
+                self.message("note", f"The figures are left out: {figures.MISSING}")
+                self._state.missing_plots_reported = True
             return
-        svg = figures.to_svg(drawn, alt or caption, prefix=f"figure-{next(self._counter.figures)}-")
+        svg = figures.to_svg(drawn, alt or caption, prefix=f"figure-{next(self._state.figures)}-")
         self._parts.append(
             f'<figure><div class="picture">{svg}</div><figcaption>{inline(caption)}</figcaption></figure>'
         )
@@ -132,14 +129,15 @@ class Section:
         marked: int | None = None,
         largest: float = 0.0,
     ) -> None:
-        """A text whose tokens are shaded by their values, orange below zero, each written underneath by `write`.
+        """Tokens shaded by their values, orange below zero, with each value below its token as text from `write`.
 
-        Pieces such as "##ing" are joined to the piece before. `largest` is the value of the darkest shade, at least.
+        Pieces such as "##ing" are joined to the piece before. `marked` is the index of a token to highlight. The
+        darkest shade is the largest absolute value, or `largest` if that is larger.
         """
         top = max(largest, *(abs(value) for value in values)) or 1.0
         parts = []
-        for place, (token, value) in enumerate(zip(tokens, values, strict=True)):
-            classes = "token" + " joined" * token.startswith("##") + " marked" * (place == marked)
+        for index, (token, value) in enumerate(zip(tokens, values, strict=True)):
+            classes = "token" + " joined" * token.startswith("##") + " marked" * (index == marked)
             hue = "36, 120, 196" if value >= 0 else "217, 102, 26"
             below = f"<small>{escape(write(value))}</small>" if write else ""
             shade = f"background: rgba({hue}, {0.7 * abs(value) / top:.3f})"
@@ -149,28 +147,26 @@ class Section:
         self._parts.append(f'<p class="tokens">{"".join(parts)}</p>')
 
     def code(self, text: str) -> None:
+        """A block of code."""
         self._parts.append(f'<pre tabindex="0"><code>{escape(text)}</code></pre>')
-
-    def html(self, raw: str) -> None:
-        """Markup as it is; for text use anything else."""
-        self._parts.append(raw)
 
     @contextmanager
     def details(self, summary: str, open: bool = False) -> Iterator[Section]:
-        """A part that opens on a click."""
-        inside = Section(self._counter)
+        """Context manager: a part that the reader can open and close."""
+        inside = Section(self._state)
         yield inside
-        state = " open" if open else ""
-        self._parts.append(f"<details{state}><summary>{inline(summary)}</summary>{inside.body()}</details>")
+        attribute = " open" if open else ""
+        self._parts.append(f"<details{attribute}><summary>{inline(summary)}</summary>{inside.body()}</details>")
 
     @contextmanager
     def columns(self, count: int = 2) -> Iterator[list[Section]]:
-        """Parts side by side where the screen is wide enough, below each other where it is not."""
-        parts = [Section(self._counter) for _ in range(count)]
+        """Context manager: parts side by side on a wide screen, below each other on a narrow one."""
+        parts = [Section(self._state) for _ in range(count)]
         yield parts
         self._parts.append(f'<div class="columns">{"".join(f"<div>{part.body()}</div>" for part in parts)}</div>')
 
     def body(self) -> str:
+        """The HTML of this section."""
         return "\n".join(self._parts)
 
 
@@ -182,12 +178,13 @@ def inline(text: str) -> str:
 
 
 def cell(value: Any) -> str:
+    """A table cell: text escaped, numbers formatted by `number`."""
     if isinstance(value, Html):
         return value
     return escape(value if isinstance(value, str) else number(value))
 
 
 def is_numeric(column: Sequence[Any]) -> bool:
-    """Whether a column holds numbers, written out or not."""
+    """Whether all values of a column are numbers or strings that look like numbers."""
     words = [value for value in column if isinstance(value, str) and value not in ("", "–")]
     return len(column) > 0 and all(not isinstance(word, Html) and NUMERIC.fullmatch(word) for word in words)

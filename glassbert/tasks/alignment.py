@@ -1,12 +1,12 @@
-"""Words and pieces: tags are given to words, models see pieces.
+"""Alignment of words and tokens (pieces): tags belong to words, models take pieces.
 
     words     Jennifer   lives
     pieces    jen ##ni ##fer   lives
-    labels    B   -100 -100    O          a word's tag on its first piece; -100 asks nothing
+    labels    B   -100 -100    O          a word's tag is on its first piece; -100 is ignored by the loss
 
-The text is the words with spaces between them. A piece belongs to the word in which it ends, by its place in that text,
-which holds for WordPiece and for byte-level pieces that begin with the space. A word of which a tokenizer leaves
-nothing, a stray control character for instance, has no piece: it is counted, and gets a tag all the same.
+The text is the words joined by spaces. A piece belongs to the word that contains its last character. This also holds
+for byte-level pieces that begin with the space. A word for which the tokenizer gives no piece, such as a control
+character, is listed in `lost`; `to_words` gives it a default value.
 """
 
 from __future__ import annotations
@@ -17,49 +17,48 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.ops import IGNORED
 from glassbert.tasks.windows import Windows, cut_windows
 from glassbert.text.tokenizer import Tokenizer
-
-NOT_ASKED = -100
 
 
 @dataclass(frozen=True)
 class WordPieces:
-    """Sentences as windows of pieces. `firsts[w]` are the words that begin in window w: rows of (word, piece)."""
+    """Sentences as windows of pieces. `firsts[w]` has a row (word, piece) for each word that begins in window w."""
 
     windows: Windows
     firsts: list[np.ndarray]
-    words: np.ndarray  # how many words each sentence has
+    words: np.ndarray  # the number of words of each sentence
 
     @property
     def lost(self) -> list[tuple[int, int]]:
-        """(sentence, word) of words without a piece."""
-        return [(row, int(word)) for row in range(len(self.words)) for word in np.flatnonzero(~self._seen(row))]
+        """(sentence, word) of each word without a piece."""
+        return [(row, int(word)) for row in range(len(self.words)) for word in np.flatnonzero(~self._has_piece(row))]
 
     def labels(self, tags: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """For every window the labels of its pieces, int32: tags on first pieces, -100 elsewhere.
+        """The labels of each window's pieces, int32: the word's tag on its first piece, -100 elsewhere.
 
-        In the overlap of windows a word is asked in each of them.
+        A word in the overlap of windows has its label in each of them.
         """
         if len(tags) != len(self.words):
-            raise InputError(f"there are {len(self.words)} sentences and tags for {len(tags)}")
+            raise InputError(f"there are {len(self.words)} sentences, but tags for {len(tags)}")
         found = []
         for encoding, owner, firsts in zip(self.windows.encodings, self.windows.owners, self.firsts, strict=True):
             if len(tags[owner]) != self.words[owner]:
                 raise InputError(f"sentence {owner} has {self.words[owner]} words and {len(tags[owner])} tags")
-            labels = np.full(len(encoding), NOT_ASKED, np.int32)
+            labels = np.full(len(encoding), IGNORED, np.int32)
             labels[firsts[:, 1]] = np.asarray(tags[owner])[firsts[:, 0]]
             found.append(labels)
         return found
 
     def to_words(self, values: Sequence[np.ndarray], lost: float = 0) -> list[np.ndarray]:
-        """Values of pieces, [pieces, ...] for every window, as values of words, [words, ...] for every sentence.
+        """Values of pieces, [pieces, ...] per window -> values of words, [words, ...] per sentence.
 
-        A word in several windows takes the value of the one in which it stands farthest from an edge. Words without a
+        A word in several windows takes the value of the window in which it is farthest from an edge. Words without a
         piece get `lost`.
         """
         if len(values) != len(self.windows):
-            raise InputError(f"there are {len(self.windows)} windows, and values for {len(values)}")
+            raise InputError(f"there are {len(self.windows)} windows, but values for {len(values)}")
         shape = np.asarray(values[0]).shape[1:] if len(values) else ()
         kind = np.asarray(values[0]).dtype if len(values) else np.dtype(np.float64)
         words = [np.full((count, *shape), lost, kind) for count in self.words]
@@ -72,30 +71,30 @@ class WordPieces:
             depth[owner][word[better]] = deep[better]
         return words
 
-    def _seen(self, row: int) -> np.ndarray:
-        seen = np.zeros(self.words[row], bool)
+    def _has_piece(self, row: int) -> np.ndarray:
+        found = np.zeros(self.words[row], bool)
         for window in range(*np.searchsorted(self.windows.owners, [row, row + 1])):
-            seen[self.firsts[window][:, 0]] = True
-        return seen
+            found[self.firsts[window][:, 0]] = True
+        return found
 
 
 def align_words(
     tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], *, length: int, stride: int | None = None
 ) -> WordPieces:
-    """Pieces for sentences of words; sentences longer than `length` pieces are cut into windows that overlap."""
+    """Tokenise sentences of words; sentences longer than `length` are cut into overlapping windows."""
     windows = cut_windows(tokenizer, [" ".join(words) for words in sentences], length=length, stride=stride)
-    begins = [_begins(words) for words in sentences]
+    word_starts = [_word_starts(words) for words in sentences]
     firsts = []
-    before: tuple[int, int] = (-1, -1)  # sentence and start of the window before
+    before: tuple[int, int] = (-1, -1)  # sentence and start of the previous window
     words_before = np.zeros(0, np.int64)
     for encoding, owner, start in zip(windows.encodings, windows.owners.tolist(), windows.starts.tolist(), strict=True):
         ends = np.array([end for _, end in encoding.offsets], np.int64)
         own = np.flatnonzero(ends > np.array([begin for begin, _ in encoding.offsets], np.int64))  # no special tokens
-        word = np.searchsorted(begins[owner], ends[own] - 1, side="right") - 1
+        word = np.searchsorted(word_starts[owner], ends[own] - 1, side="right") - 1
         new = np.ones(len(word), bool)
         new[1:] = word[1:] != word[:-1]
         if len(word) and start and before[0] == owner:
-            # The first piece of a window continues a word if the piece before it, in the last window, is of that word.
+            # The first piece continues a word if the piece before it, in the previous window, belongs to that word.
             previous = start - 1 - before[1]
             new[0] = words_before[previous] != word[0]
         firsts.append(np.stack([word[new], own[new]], 1))
@@ -103,7 +102,7 @@ def align_words(
     return WordPieces(windows, firsts, np.array([len(words) for words in sentences], np.int64))
 
 
-def _begins(words: Sequence[str]) -> np.ndarray:
-    """Where each word begins in the text, a space between two."""
+def _word_starts(words: Sequence[str]) -> np.ndarray:
+    """The character at which each word begins in the joined text."""
     lengths = np.array([len(word) + 1 for word in words], np.int64)
     return np.cumsum(lengths) - lengths

@@ -1,7 +1,7 @@
-"""Words with annotations, one a line, sentences between blank lines: CoNLL and CoNLL-U. One sentence is one row.
+"""Readers for CoNLL and CoNLL-U: one word with its annotations a line, blank lines between sentences.
 
-A line that holds nothing but white space is blank: some files end sentences in a lone tab. In tweets a word may begin
-with "#", so there a line is a comment only if it has another number of columns than the words have.
+One sentence is one row of the table. A line of white space is blank: some files end sentences with a single tab. In
+CoNLL a word may begin with "#" (tweets), so a line is a comment only if its number of columns differs from the words'.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import TextError
-from glassbert.tasks.plain_text import read_lines
-from glassbert.tasks.table import Table
+from glassbert.tasks.table import Table, read_lines
 
-UNIVERSAL = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 DOCUMENT_START = "-DOCSTART-"
 Sentence = list[tuple[int, list[str]]]  # line number and columns of every word
 
 
 def read_conll(path: str | Path, columns: Sequence[str] | None = None) -> Table:
-    """Lists of words and tags. Without `columns` the first one is called "words" and the last one "tags"."""
+    """Lists of words and tags. Without `columns` the first column is called "words" and the last one "tags"."""
     lines = read_lines(path)
     separator = "\t" if any("\t" in line.strip() for line in lines) else None
-    width = len(columns) if columns else _width(lines, separator)
-    names = list(columns or ["words", *(f"column {place}" for place in range(2, width)), "tags"][:width])
+    width = len(columns) if columns else _column_count(lines, separator)
+    names = list(columns or ["words", *(f"column {number}" for number in range(2, width)), "tags"][:width])
     sentences = []
     for sentence in _sentences(lines):
         words: Sentence = []
@@ -42,7 +41,7 @@ def read_conll(path: str | Path, columns: Sequence[str] | None = None) -> Table:
         if words and words[0][1][0] != DOCUMENT_START:
             sentences.append(words)
     if not sentences:
-        raise TextError(f"{path} holds no sentence")
+        raise TextError(f"{path} contains no sentence")
     table = {name: [[cells[i] for _, cells in words] for words in sentences] for i, name in enumerate(names)}
     return Table(table, str(path), [words[0][0] for words in sentences])
 
@@ -51,21 +50,21 @@ def read_conllu(path: str | Path) -> Table:
     """Lists of "words", "lemma", "upos", "xpos", "feats", "head" (numbers), "deprel"; "text" and "sent_id" of comments.
 
     Annotations belong to syntactic words. A multi-word token such as "don't" is kept in "multiwords" as (first, last,
-    form), counted from 0; empty nodes, which stand for words that nobody wrote, are left out.
+    form), counted from 0. Empty nodes (ids such as 3.1) are left out.
     """
     rows: list[dict[str, Any]] = []
     starts = []
     for sentence in _sentences(read_lines(path)):
-        row = _universal(sentence, str(path))
+        row = _parse_conllu(sentence, str(path))
         if row["words"]:
             rows.append(row)
             starts.append(next(number for number, line in sentence if not line.startswith("#")))
     if not rows:
-        raise TextError(f"{path} holds no sentence")
+        raise TextError(f"{path} contains no sentence")
     return Table({name: [row[name] for row in rows] for name in rows[0]}, str(path), starts)
 
 
-def _universal(sentence: list[tuple[int, str]], source: str) -> dict[str, Any]:
+def _parse_conllu(sentence: list[tuple[int, str]], source: str) -> dict[str, Any]:
     comments: dict[str, str] = {}
     words: Sentence = []
     multiwords = []
@@ -77,23 +76,23 @@ def _universal(sentence: list[tuple[int, str]], source: str) -> dict[str, Any]:
             continue
         cells = line.split("\t")
         where = f"{source}, line {number:,}"
-        if len(cells) != len(UNIVERSAL):
-            raise TextError(f"{where}: {len(cells)} columns where CoNLL-U has {len(UNIVERSAL)}, separated by tabs")
+        if len(cells) != len(CONLLU_COLUMNS):
+            raise TextError(f"{where}: {len(cells)} columns where CoNLL-U has {len(CONLLU_COLUMNS)}, separated by tabs")
         first, dash, last = cells[0].partition("-")
         if dash and first.isdecimal() and last.isdecimal():
             multiwords.append((int(first) - 1, int(last) - 1, cells[1]))
         elif "." not in cells[0]:
             if cells[0] != str(len(words) + 1):
-                raise TextError(f"{where}: the word has the number {cells[0]!r} where {len(words) + 1} comes next")
+                raise TextError(f"{where}: the word has the number {cells[0]!r} where {len(words) + 1} is expected")
             words.append((number, cells))
     heads = [_head(cells[6], len(words), f"{source}, line {number:,}") for number, cells in words]
-    kept = {name: [cells[place] for _, cells in words] for place, name in enumerate(UNIVERSAL)}
-    forms = kept["form"]
+    columns = {name: [cells[index] for _, cells in words] for index, name in enumerate(CONLLU_COLUMNS)}
+    forms = columns["form"]
     return {
         "words": forms,
-        **{name: kept[name] for name in ("lemma", "upos", "xpos", "feats")},
+        **{name: columns[name] for name in ("lemma", "upos", "xpos", "feats")},
         "head": heads,
-        "deprel": kept["deprel"],
+        "deprel": columns["deprel"],
         "multiwords": multiwords,
         "text": comments.get("text", " ".join(forms)),
         "sent_id": comments.get("sent_id", ""),
@@ -101,7 +100,7 @@ def _universal(sentence: list[tuple[int, str]], source: str) -> dict[str, Any]:
 
 
 def _head(cell: str, words: int, where: str) -> int | None:
-    """The number of the head from 1, 0 for the root; None where nobody annotated it."""
+    """The number of the head from 1, 0 for the root; None if it is not annotated."""
     if cell == "_":
         return None
     if not cell.isdecimal() or int(cell) > words:
@@ -110,6 +109,7 @@ def _head(cell: str, words: int, where: str) -> int | None:
 
 
 def _sentences(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+    """Groups of (line number, line) between blank lines."""
     sentence: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -121,8 +121,8 @@ def _sentences(lines: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
         yield sentence
 
 
-def _width(lines: Sequence[str], separator: str | None) -> int:
-    """The number of columns of the first line that is surely a word."""
+def _column_count(lines: Sequence[str], separator: str | None) -> int:
+    """The number of columns of the first line that is certainly a word."""
     for line in lines:
         if line.strip() and not line.startswith(("#", DOCUMENT_START)):
             return len(line.split(separator))

@@ -1,4 +1,4 @@
-"""Examples of a task: texts (or words, or pairs of texts) with their targets, and where each came from.
+"""`TaskData`: the examples of a task (texts, pairs or words) with their targets and the line each came from.
 
 data = TaskData.of("reviews.csv", text="review", target="stars")
 data = TaskData.of([("good film", 1), ("bad film", 0)], text="column 1", target="column 2")
@@ -15,22 +15,22 @@ from glassbert.errors import InputError
 from glassbert.tasks.labels import LabelMap
 from glassbert.tasks.reading import read_table
 from glassbert.tasks.table import Table, is_missing
-from glassbert.tasks.targets import Kind, Recognised, Targets, encode_targets, recognise, split_labels
+from glassbert.tasks.targets import InferredKind, Kind, Targets, encode_targets, infer_kind, split_labels
 from glassbert.tasks.template import Template, auto_template, parse_template
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """N examples. `words` is there for token tasks, where `texts` are the words with spaces between them."""
+    """N examples. Token tasks have `words`; their `texts` are the words joined by spaces."""
 
     texts: list[str]
     table: Table
     pairs: list[str] | None = None
     words: list[list[str]] | None = None
     targets: list[Any] | None = None
-    recognised: Recognised | None = None
+    inferred: InferredKind | None = None
     template: Template | None = None
-    names: dict[str, str] = field(default_factory=dict)  # which column became the text, the pair, the target
+    names: dict[str, str] = field(default_factory=dict)  # role (text, pair, words, target) -> column
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -50,12 +50,12 @@ class TaskData:
         format: str | None = None,
         **options: Any,
     ) -> TaskData:
-        """Read, choose columns, recognise the target. `options` go to the reader of the file's format.
+        """Read a table, choose the columns, infer the kind of target. `options` go to the reader of the format.
 
-        template      "auto", a string with {column} in it, or the template a model was trained with
-        drop_missing  leave out rows without a target instead of refusing them
-        separator     between the labels of one cell (multilabel)
-        label_prefix  taken off every label, as in "__label__4"
+        template      "auto", a string with {column} in it, or a stored `Template`
+        drop_missing  leave out rows without a target; otherwise they are an error
+        separator     between the labels in one cell (multilabel)
+        label_prefix  removed from every label, as in "__label__4"
         """
         table = read_table(given, format, **options)
         notes = list(table.notes)
@@ -64,23 +64,23 @@ class TaskData:
             if len(known) < len(table):
                 notes.append(f"{len(table) - len(known):,} rows without a target were left out")
             table = table.select(known)
-        found, values = _read_targets(table, target, kind, separator, label_prefix, tokens=words is not None)
+        inferred, values = _read_targets(table, target, kind, separator, label_prefix, tokens=words is not None)
         if template is not None:
-            made = _make_template(table, target, template)
-            texts = made.apply(table)
+            used = _make_template(table, target, template)
+            texts = used.apply(table)
         elif words is not None:
-            made, texts = None, [" ".join(sentence) for sentence in table.column(words)]
+            used, texts = None, [" ".join(sentence) for sentence in table.column(words)]
         else:
             text = text or text_column(table, target)
-            made, texts = None, _texts(table, text)
+            used, texts = None, _column_texts(table, text)
         data = cls(
             texts,
             table,
-            _texts(table, pair) if pair else None,
+            _column_texts(table, pair) if pair else None,
             table.column(words) if words else None,
             values,
-            found,
-            made,
+            inferred,
+            used,
             {
                 role: name
                 for role, name in (("text", text), ("pair", pair), ("words", words), ("target", target))
@@ -96,17 +96,20 @@ class TaskData:
 
     @property
     def source(self) -> str:
+        """The file, for messages."""
         return self.table.source
 
     @property
     def kind(self) -> Kind | None:
-        return self.recognised.kind if self.recognised else None
+        """The kind of target."""
+        return self.inferred.kind if self.inferred else None
 
     def where(self, row: int) -> str:
+        """File and line of an example, for messages."""
         return self.table.where(row)
 
     def select(self, rows: Iterable[int]) -> TaskData:
-        """Some of the examples, in the order given."""
+        """The given examples, in the given order."""
         rows = [int(row) for row in rows]
         some: dict[str, Any] = {
             name: [values[row] for row in rows]
@@ -116,10 +119,10 @@ class TaskData:
         return replace(self, table=self.table.select(rows), **some)
 
     def encoded(self, labels: LabelMap | None = None) -> Targets:
-        """The targets as numbers; `labels` are those of training."""
-        if self.targets is None or self.recognised is None:
-            raise InputError(f"{self.source}: there are no targets; say which column holds them")
-        return encode_targets(self.targets, self.recognised.kind, self.where, labels)
+        """The targets as numbers. For validation data pass the `labels` of the training data."""
+        if self.targets is None or self.inferred is None:
+            raise InputError(f"{self.source}: there are no targets; name their column with target=...")
+        return encode_targets(self.targets, self.inferred.kind, self.where, labels)
 
     def _check_words(self) -> None:
         if self.words is None or self.targets is None:
@@ -129,13 +132,13 @@ class TaskData:
                 raise InputError(f"{self.where(row)}: {len(sentence)} words and {len(tags)} tags")
 
 
-def _texts(table: Table, name: str) -> list[str]:
-    """A cell that is missing is an empty text; `check_data` tells how many there are."""
+def _column_texts(table: Table, name: str) -> list[str]:
+    """A column as texts. None becomes an empty text, which `check_data` reports."""
     return ["" if value is None else str(value) for value in table.column(name)]
 
 
 def text_column(table: Table, target: str | None) -> str:
-    """The only column that is left, or the one with the longest texts of a table that has a text at all."""
+    """The text column: the only column besides the target, or the only one with 3 words or more on average."""
     names = [name for name in table.columns if name != target]
     if len(names) == 1:
         return names[0]
@@ -145,8 +148,8 @@ def text_column(table: Table, target: str | None) -> str:
         return long[0]
     listed = ", ".join(map(repr, names))
     raise InputError(
-        f"{table.source}: say which column holds the text, text=..., one of {listed}; "
-        "or make a text of all columns with template='auto'"
+        f"{table.source}: name the text column with text=..., one of {listed}; "
+        "or use all columns as the text with template='auto'"
     )
 
 
@@ -158,16 +161,16 @@ def _make_template(table: Table, target: str | None, template: str | Template) -
 
 def _read_targets(
     table: Table, target: str | None, kind: Kind | None, separator: str | None, prefix: str, tokens: bool
-) -> tuple[Recognised | None, list[Any] | None]:
+) -> tuple[InferredKind | None, list[Any] | None]:
     if target is None:
         return None, None
     values = table.column(target)
     if prefix:
         values = [value.strip().removeprefix(prefix) if isinstance(value, str) else value for value in values]
     if tokens:
-        return Recognised("tokens", f"every word of {target!r} has a tag of its own"), values
-    found = Recognised(kind, "as you said", separator) if kind else recognise(values, target)
-    separator = separator or found.separator
-    if found.kind == "multilabel":
+        return InferredKind("tokens", f"{target!r} has one tag for every word"), values
+    inferred = InferredKind(kind, "it was given", separator) if kind else infer_kind(values, target)
+    separator = separator or inferred.separator
+    if inferred.kind == "multilabel":
         values = [split_labels(value, separator or ",") for value in values]
-    return found, values
+    return inferred, values

@@ -1,18 +1,26 @@
-"""Tables with a delimiter: CSV, TSV and their relatives, with or without quotes, with or without a header."""
+"""Reader for tables with a delimiter: CSV, TSV and similar, with or without quotes and header.
+
+Delimiter, quoting and header are guessed from the first rows unless given. Each guess is in the table's notes.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 from glassbert.errors import TextError
-from glassbert.tasks.plain_text import lines_of, read_text
-from glassbert.tasks.sniffing import DELIMITERS, guess_delimiter, guess_header, guess_quoting, long_cells
-from glassbert.tasks.table import Table
+from glassbert.tasks.table import Table, as_number, read_text, split_lines
 
+DELIMITERS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}
+SAMPLE_ROWS = 200
+MIN_AGREEMENT = 0.5  # share of lines with as many columns as the first line
+MAX_CELL = 1 << 27  # characters
+COLUMN_NAME = re.compile(r"[\w\-./()%#° ]{1,40}")
 Ragged = Literal["error", "cut", "skip"]
 Row = tuple[int, list[str]]  # the line it begins on, and its cells
 
@@ -26,14 +34,14 @@ def read_delimited(
     columns: Sequence[str] | None = None,
     ragged: Ragged = "error",
 ) -> Table:
-    """What is not said is guessed from the file's beginning and told in the table's notes.
+    """Read a delimited file. `columns` names the columns of a file without a header, or renames them.
 
-    `columns` names the columns of a file without a header, or renames them. Rows of another length are an error;
-    `ragged="cut"` drops what is beyond the last column, `"skip"` leaves such rows out and counts them.
+    Rows with another number of columns are an error. `ragged="cut"` drops the extra cells of long rows; `"skip"`
+    leaves such rows out and counts them in a note.
     """
     name = str(path)
     text = read_text(path)
-    lines = lines_of(text)
+    lines = split_lines(text)
     notes = []
     if delimiter is None:
         delimiter = guess_delimiter([line for line in lines if line])
@@ -41,7 +49,7 @@ def read_delimited(
         notes.append(f"columns are separated by {DELIMITERS[delimiter]}" if delimiter else single)
     if quoting is None:
         quoting = guess_quoting(lines, delimiter)
-    rows = _quoted(text, delimiter, name) if quoting else _plain(lines, delimiter)
+    rows = _parse_quoted(text, delimiter, name) if quoting else _parse_unquoted(lines, delimiter)
     if not rows:
         raise TextError(f"{name} has no rows")
     if header is None:
@@ -50,8 +58,8 @@ def read_delimited(
     titles = [cell.strip() for cell in rows.pop(0)[1]] if header else []
     if not rows:
         raise TextError(f"{name} has a header and no rows below it")
-    names = _names(titles, columns, rows, name, cut=ragged == "cut")
-    rows, uneven = _evened(rows, len(names), name, ragged)
+    names = _column_names(titles, columns, rows, name, cut=ragged == "cut")
+    rows, uneven = _fix_ragged(rows, len(names), name, ragged)
     if uneven:
         notes.append(
             f"{uneven:,} rows had another number of columns and were {'left out' if ragged == 'skip' else 'cut'}"
@@ -63,16 +71,19 @@ def read_delimited(
     return Table(table, name, [line for line, _ in rows], "line", tuple(notes))
 
 
-def _plain(lines: Sequence[str], delimiter: str | None) -> list[Row]:
+# ---- parsing ---------------------------------------------------------------------------------------------------------
+
+
+def _parse_unquoted(lines: Sequence[str], delimiter: str | None) -> list[Row]:
     return [(number, line.split(delimiter) if delimiter else [line]) for number, line in enumerate(lines, 1) if line]
 
 
-def _quoted(text: str, delimiter: str | None, source: str) -> list[Row]:
+def _parse_quoted(text: str, delimiter: str | None, source: str) -> list[Row]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or ",", strict=True)
     rows: list[Row] = []
     start = 1
     try:
-        with long_cells():
+        with _long_cells_allowed():
             for row in reader:
                 if row:
                     rows.append((start, row))
@@ -84,22 +95,22 @@ def _quoted(text: str, delimiter: str | None, source: str) -> list[Row]:
     return rows
 
 
-def _names(titles: list[str], given: Sequence[str] | None, rows: list[Row], source: str, cut: bool) -> list[str]:
+def _column_names(titles: list[str], given: Sequence[str] | None, rows: list[Row], source: str, cut: bool) -> list[str]:
     width = len(titles) or (min(len(cells) for _, cells in rows) if cut else len(rows[0][1]))
     if given is not None:
         if len(given) != width and not (cut and len(given) < width):
             raise TextError(f"{source} has {width} columns, and {len(given)} names were given: {', '.join(given)}")
         names = list(given)
     else:
-        names = [title or f"column {place}" for place, title in enumerate(titles or [""] * width, 1)]
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-    if twice is not None:
-        raise TextError(f"{source} has two columns called {twice!r}; give names with columns=[...]")
+        names = [title or f"column {number}" for number, title in enumerate(titles or [""] * width, 1)]
+    duplicate = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if duplicate is not None:
+        raise TextError(f"{source} has two columns called {duplicate!r}; give names with columns=[...]")
     return names
 
 
-def _evened(rows: list[Row], width: int, source: str, ragged: Ragged) -> tuple[list[Row], int]:
-    """Rows of the right width, and how many were not."""
+def _fix_ragged(rows: list[Row], width: int, source: str, ragged: Ragged) -> tuple[list[Row], int]:
+    """Rows of the right width, and how many had another one."""
     uneven = [row for row in rows if len(row[1]) != width]
     if not uneven:
         return rows, 0
@@ -113,3 +124,69 @@ def _evened(rows: list[Row], width: int, source: str, ragged: Ragged) -> tuple[l
     if ragged == "cut":
         return [(line, cells[:width]) for line, cells in rows], len(uneven)
     return [row for row in rows if len(row[1]) == width], len(uneven)
+
+
+@contextmanager
+def _long_cells_allowed() -> Iterator[None]:
+    """Raise the csv module's global limit of 131,072 characters a cell, and restore it."""
+    before = csv.field_size_limit(MAX_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+# ---- guesses ---------------------------------------------------------------------------------------------------------
+
+
+def guess_delimiter(lines: Sequence[str]) -> str | None:
+    """The delimiter that splits most lines into as many columns as the first line; None if there is none."""
+    best: tuple[float, int, str] | None = None
+    for delimiter in DELIMITERS:
+        widths = [len(row) for row in _split_sample(lines[:SAMPLE_ROWS], delimiter) if row]
+        columns = widths[0] if widths else 1
+        share = widths.count(columns) / max(1, len(widths))
+        if columns > 1 and share >= MIN_AGREEMENT and (best is None or (share, columns) > best[:2]):
+            best = share, columns, delimiter
+    return best[2] if best else None
+
+
+def guess_quoting(lines: Sequence[str], delimiter: str | None) -> bool:
+    """With tabs or a single column, quotes are part of the text unless the first line is quoted."""
+    return delimiter not in ("\t", None) or (lines[0].startswith('"') and lines[0].rstrip().endswith('"'))
+
+
+def guess_header(rows: Sequence[Sequence[str]]) -> tuple[bool, str]:
+    """Whether the first row holds the column names, and the reason."""
+    if not rows:
+        return False, "there are no rows"
+    first, rest = rows[0], rows[1 : SAMPLE_ROWS + 1]
+    if any(as_number(cell) is not None for cell in first):
+        return False, "its first row holds numbers"
+    if not rest:
+        return len(first) > 1, "there is a single row"
+    below = [[row[index] for row in rest if index < len(row)] for index in range(len(first))]
+    if any(map(_is_numeric, below)):
+        return True, "there are numbers below words"
+    if len(set(first)) < len(first):
+        return False, "its first row holds the same value twice"
+    if any(cell in set(cells) for cell, cells in zip(first, below, strict=True)):
+        return False, "values of its first row occur again below"
+    if all(COLUMN_NAME.fullmatch(cell) and len(cell.split()) <= 4 for cell in first):
+        return True, "its first row looks like names"
+    return False, "its first row looks like text"
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    known = [cell for cell in cells if cell.strip()]
+    return bool(known) and all(as_number(cell) is not None for cell in known)
+
+
+def _split_sample(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    if delimiter == "\t":
+        return [line.split("\t") for line in lines]
+    try:
+        with _long_cells_allowed():
+            return list(csv.reader([f"{line}\n" for line in lines], delimiter=delimiter))
+    except csv.Error:
+        return []

@@ -1,4 +1,4 @@
-"""What is in a column of a table? A number, a category, a text, or something a model should not see."""
+"""The kind of a table column: number, category, text, or something a model should not use, such as an id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ID_NAME = re.compile(r"(?i)(^|[_ ])id$|^id|(?<=[a-z])Id$|^index$|^unnamed|^row(_
 
 @dataclass(frozen=True)
 class Profile:
-    """A column's kind, why, and how much of it is missing."""
+    """A column's kind, the reason, and the share of missing values."""
 
     name: str
     kind: ColumnKind
@@ -27,11 +27,12 @@ class Profile:
 
 
 def profile(name: str, values: Sequence[Any]) -> Profile:
+    """The profile of the column `name`."""
     known = [value for value in values if not is_missing(value)]
     missing = 1.0 - len(known) / max(1, len(values))
     kind, reason = _kind(name, known)
     if kind == "constant" and missing:
-        kind, reason = "category", f"{str(known[0])!r} or nothing"
+        kind, reason = "category", f"{str(known[0])!r} or missing"
     return Profile(name, kind, reason, missing)
 
 
@@ -41,28 +42,28 @@ def _kind(name: str, known: list[Any]) -> tuple[ColumnKind, str]:
     words = [str(value).strip() for value in known]
     distinct = set(words)
     if len(distinct) == 1:
-        return "constant", f"every row says {words[0]!r}"
+        return "constant", f"every row has {words[0]!r}"
     lowered = {word.lower() for word in distinct}
     if all(isinstance(value, bool) for value in known) or lowered <= set(BOOLEANS):
         return "boolean", "yes or no"
     numbers = [as_number(value) for value in known]
     if all(number is not None for number in numbers):
-        return _of_numbers(name, np.array(numbers, np.float64), len(distinct))
+        return _numeric_kind(name, np.array(numbers, np.float64), len(distinct))
     unique = len(distinct) / len(words)
     length = sum(len(word.split()) for word in words) / len(words)
-    digits = sum(any(sign.isdigit() for sign in word) for word in words) / len(words)
+    digits = sum(any(character.isdigit() for character in word) for word in words) / len(words)
     if unique > 0.5 and length < 2.5 and (digits > 0.5 or ID_NAME.search(name)) and len(words) > 5:
-        return "code", f"{unique:.0%} of its values are different, and they look like numbers of tickets or rooms"
+        return "code", f"{unique:.0%} of its values are different, and they look like ticket or cabin numbers"
     if length >= 2.5 and unique > 0.3:
         return "text", f"{length:.0f} words on average"
     if unique > 0.95 and len(words) > 20:
-        return "id", "nearly every row has its own value"
+        return "id", "nearly every row has a different value"
     return "category", f"{len(distinct)} different values"
 
 
-def _of_numbers(name: str, numbers: np.ndarray, distinct: int) -> tuple[ColumnKind, str]:
+def _numeric_kind(name: str, numbers: np.ndarray, distinct: int) -> tuple[ColumnKind, str]:
     whole = (numbers == np.round(numbers)).all()
     counting = whole and len(numbers) > 2 and distinct == len(numbers)
     if counting and (ID_NAME.search(name) or (np.diff(numbers) == 1).all()):
-        return "id", "whole numbers, each once: it counts rows"
+        return "id", "whole numbers without repetition: it numbers the rows"
     return "number", f"numbers from {numbers.min():g} to {numbers.max():g}"

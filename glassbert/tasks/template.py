@@ -1,18 +1,18 @@
-"""A row of a table as a sentence: "pclass is 3, sex is female, age is 38".
+"""`Template`: a table row as a sentence, "pclass is 3, sex is female, age is 38".
 
-`auto_template` looks at every column of the training table and decides:
+`auto_template` classifies every column of the training table:
 
-    id, constant, empty    left out: they tell nothing about a new row
-    code                   left out, since no code comes twice; if it is often missing: "cabin is known" or "is unknown"
+    id, constant, empty    left out: no information about a new row
+    code                   left out, because values do not repeat; if often missing: "cabin is known" or "is unknown"
     boolean                "alone is yes"
-    number                 rounded to a hundredth of its middle half, so that no row is a number of its own
+    number                 rounded to a hundredth of its interquartile range, so that rows share values
     category               as it is, with spaces for underscores
-    text                   last, after a colon, so that a cut for length takes nothing else
+    text                   last, after a colon, so that truncation affects only the text
 
-A missing value is written "age is unknown" where at least one training row in twenty lacks it: then that it is missing
-may mean something, and the model has seen it often enough to learn what. Rarer gaps are left out of the sentence.
+A missing value is written "age is unknown" if it is missing in at least 5 % of the training rows: then the model can
+learn from it. A value that is missing less often is left out of the sentence.
 
-A template is stored with the model as JSON and makes the same sentence of the same row ever after.
+A template is stored with the model as JSON. The same row always gives the same sentence.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from glassbert.tasks.table import Table, as_number, is_missing
 
 OFTEN_MISSING = 0.05
 UNKNOWN = "unknown"
-FIELD = re.compile(r"\{([^{}]+)\}")  # no format strings: in those a column "a.b" would mean something else
+FIELD = re.compile(r"\{([^{}]+)\}")  # not str.format, where "a.b" would be an attribute
 Numbers = Literal["round", "buckets", "both"]
 BUCKETS = ("very low", "low", "medium", "high", "very high")
 
 
 @dataclass(frozen=True)
 class Part:
-    """How one column is written. `kind` is a column kind of `profile.py`; `reason` is for the reader."""
+    """How one column is written. `kind` is a column kind of `profile.py`; `reason` explains it to the user."""
 
     column: str
     kind: str
     name: str
     say_unknown: bool = False
-    decimals: int | None = None  # numbers: digits after the point; None writes no number
-    edges: tuple[float, ...] = ()  # numbers: where one bucket ends and the next begins
+    decimals: int | None = None  # numbers: digits after the point; None: no number
+    edges: tuple[float, ...] = ()  # numbers: the boundaries of the buckets
     reason: str = ""
 
     def value(self, cell: Any) -> str | None:
-        """The words for a cell; None where it is missing or this column is left out."""
+        """The text of a cell; None if it is missing or the column is left out."""
         if self.kind in ("id", "constant", "empty") or (self.kind == "code" and not self.say_unknown):
             return None
         if is_missing(cell):
@@ -59,16 +59,17 @@ class Part:
             return "yes" if BOOLEANS.get(str(cell).strip().lower(), cell is True) else "no"
         number = as_number(cell) if self.kind == "number" else None
         if number is not None:
-            return self._number(number)
+            return self._number_text(number)
         return " ".join(str(cell).replace("_", " ").split())
 
     def phrase(self, cell: Any) -> str | None:
+        """ "name is value" for a cell; None if nothing is written."""
         value = self.value(cell)
         if value is None:
             return f"{self.name} is {UNKNOWN}" if self.say_unknown else None
         return f"{self.name}: {value}" if self.kind == "text" else f"{self.name} is {value}"
 
-    def _number(self, number: float) -> str:
+    def _number_text(self, number: float) -> str:
         words = []
         if self.decimals is not None:
             rounded = f"{number:.{self.decimals}f}"
@@ -81,34 +82,36 @@ class Part:
 
 @dataclass(frozen=True)
 class Template:
-    """Columns as phrases, or a sentence of the user's own with {column} in it."""
+    """One phrase per column; or, with `pattern`, a sentence with {column} in it."""
 
     parts: tuple[Part, ...]
     pattern: str | None = None
 
     @property
     def columns(self) -> list[str]:
-        """Those that a table must have."""
-        return [part.column for part in self.parts if self.pattern is not None or _written(part)]
+        """The columns that a table must have."""
+        return [part.column for part in self.parts if self.pattern is not None or _is_written(part)]
 
     def apply(self, table: Table) -> list[str]:
+        """The sentence of every row."""
         columns = {name: table.column(name) for name in self.columns}
         return [self.sentence({name: values[row] for name, values in columns.items()}) for row in range(len(table))]
 
     def sentence(self, row: Mapping[str, Any]) -> str:
+        """The sentence of one row, given as column -> cell."""
         if self.pattern is not None:
             values = {part.column: part.value(row.get(part.column)) or UNKNOWN for part in self.parts}
             return FIELD.sub(lambda match: values[match[1]], self.pattern)
-        ordered = sorted(self.parts, key=lambda part: part.kind == "text")  # stable: texts last
-        phrases = (part.phrase(row.get(part.column)) for part in ordered if _written(part))
+        ordered = sorted(self.parts, key=lambda part: part.kind == "text")  # stable sort: texts last
+        phrases = (part.phrase(row.get(part.column)) for part in ordered if _is_written(part))
         return ", ".join(phrase for phrase in phrases if phrase)
 
     def rows(self, table: Table) -> list[tuple[str, str, str, str]]:
-        """Column, kind, what it became in the first row that has it, why: to be shown."""
+        """(column, kind, example phrase, reason) of every column, for display."""
         shown = []
         for part in self.parts:
             cells = (cell for cell in table.columns.get(part.column, []) if not is_missing(cell))
-            phrase = next((part.phrase(cell) for cell in cells), None) if _written(part) else None
+            phrase = next((part.phrase(cell) for cell in cells), None) if _is_written(part) else None
             shown.append((part.column, part.kind, phrase or "left out", part.reason))
         return shown
 
@@ -121,45 +124,45 @@ class Template:
             parts = [Part(**{**part, "edges": tuple(part.get("edges", ()))}) for part in content["parts"]]
             return cls(tuple(parts), content["pattern"])
         except (KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"this is no stored template: {error}") from error
+            raise ConfigError(f"not a stored template: {error}") from error
 
 
 def auto_template(
     table: Table, target: str | None = None, drop: Sequence[str] = (), numbers: Numbers = "round"
 ) -> Template:
-    """Made from the training table; `drop` leaves out columns that you know better about."""
+    """A template for the training table; the columns in `drop` are left out."""
     for name in drop:
         table.column(name)
     names = [name for name in table.columns if name != target and name not in drop]
-    parts = tuple(_part(profile(name, table.columns[name]), table.columns[name], numbers) for name in names)
-    if not any(map(_written, parts)):
-        reasons = "; ".join(f"{part.column}: {part.reason}" for part in parts) or "there is no column but the target"
-        raise InputError(f"{table.source}: no column is worth a sentence ({reasons})")
+    parts = tuple(_make_part(profile(name, table.columns[name]), table.columns[name], numbers) for name in names)
+    if not any(map(_is_written, parts)):
+        reasons = "; ".join(f"{part.column}: {part.reason}" for part in parts) or "the target is the only column"
+        raise InputError(f"{table.source}: no column can be used as text ({reasons})")
     return Template(parts)
 
 
 def parse_template(pattern: str, table: Table) -> Template:
-    """A sentence with {column} in it; a missing value is written "unknown"."""
+    """A template from a sentence with {column} in it; a missing value is written "unknown"."""
     names = list(dict.fromkeys(FIELD.findall(pattern)))
     if not names:
         example = next(iter(table.columns), "column")
         raise ConfigError(f"the template {pattern!r} names no column; write them in braces: {{{example}}}")
-    parts = [_part(profile(name, table.column(name)), table.column(name), "round") for name in names]
-    # Who names a column wants to see it, even one that tells nothing.
-    kept = [
+    parts = [_make_part(profile(name, table.column(name)), table.column(name), "round") for name in names]
+    # A column that the user names is always written, even an id or a constant.
+    named = [
         Part(p.column, p.kind if p.kind in ("number", "boolean") else "category", p.name, True, p.decimals)
         for p in parts
     ]
-    return Template(tuple(kept), pattern)
+    return Template(tuple(named), pattern)
 
 
 def readable_name(column: str) -> str:
-    """ "PassengerClass", "passenger_class" and "passenger.class" as "passenger class"."""
+    """A column name as words: "PassengerClass", "passenger_class", "passenger.class" -> "passenger class"."""
     spaced = re.sub(r"(?<=[a-z0-9]{2})(?=[A-Z][a-z])", " ", column)
     return " ".join(re.sub(r"[_.\-]+", " ", spaced).lower().split())
 
 
-def _part(found: Profile, values: Sequence[Any], numbers: Numbers) -> Part:
+def _make_part(found: Profile, values: Sequence[Any], numbers: Numbers) -> Part:
     decimals, edges = None, ()
     if found.kind == "number":
         known = np.array([as_number(value) for value in values if not is_missing(value)], np.float64)
@@ -171,6 +174,7 @@ def _part(found: Profile, values: Sequence[Any], numbers: Numbers) -> Part:
 
 
 def _decimals(numbers: np.ndarray) -> int:
+    """Digits after the point for a resolution of a hundredth of the interquartile range."""
     low, quarter, three_quarters, high = np.quantile(numbers, [0.0, 0.25, 0.75, 1.0])
     spread = float(three_quarters - quarter) or float(high - low)
     if spread == 0 or (numbers == np.round(numbers)).all():
@@ -178,5 +182,5 @@ def _decimals(numbers: np.ndarray) -> int:
     return int(np.clip(np.ceil(-np.log10(spread / 100)), 0, 8))
 
 
-def _written(part: Part) -> bool:
+def _is_written(part: Part) -> bool:
     return part.kind not in ("id", "constant", "empty") and (part.kind != "code" or part.say_unknown)

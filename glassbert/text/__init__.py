@@ -1,8 +1,8 @@
-"""Text: from raw files to masked batches.
+"""Tokenizers, corpora and pretraining batches.
 
     from glassbert.text import WordPieceTokenizer, load_tokenizer, Corpus, MLMDataGenerator
 
-A name is imported when it is first asked for, so that the room costs nothing to enter.
+Names are imported at first use, so importing this package is cheap.
 """
 
 from importlib import import_module
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from glassbert.text.tokenizer import Tokenizer as Tokenizer
     from glassbert.text.wordpiece_tokenizer import WordPieceTokenizer as WordPieceTokenizer
 
-HOMES = {
+MODULES = {
     "Batch": "batches",
     "Corpus": "corpus",
     "Encoding": "encoding",
@@ -36,10 +36,10 @@ HOMES = {
     "load_tokenizer": "fast",
     "mask_tokens": "masking",
 }
-__all__ = sorted(HOMES)
+__all__ = sorted(MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    if name not in MODULES:
         raise AttributeError(f"glassbert.text has no {name!r}")
-    return getattr(import_module(f"glassbert.text.{HOMES[name]}"), name)
+    return getattr(import_module(f"glassbert.text.{MODULES[name]}"), name)

@@ -1,8 +1,8 @@
-"""Batches by length, for fine-tuning: texts of about the same length together, so that little is padded.
+"""Batches of texts of similar length, for fine-tuning, with little padding.
 
-A batch costs its rows times its longest text, and that product is kept below a token budget: many short texts or few
-long ones. To have the order random all the same, the texts are shuffled, dealt into pools of many batches, sorted by
-length only within their pool, cut into batches, and the batches of all pools shuffled again.
+The cost of a batch is its number of rows times its longest text; a token budget limits this product. To keep the order
+random, the texts are shuffled and divided into pools of many batches. Each pool is sorted by length and cut into
+batches, and the batches of all pools are shuffled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from glassbert.errors import ConfigError, InputError
 from glassbert.text.random_numbers import permutation
 
-POOL = 64  # batches sorted together: more pad less, fewer mix more
+POOL = 64  # batches per pool: a larger pool has less padding, a smaller pool mixes better
 
 
 def batches_by_length(
@@ -24,22 +24,22 @@ def batches_by_length(
     seed: int = 0,
     epoch: int = 0,
 ) -> list[np.ndarray]:
-    """The numbers of the texts in each batch of an epoch; every text comes once.
+    """The text indices of each batch of an epoch; every text occurs once.
 
-    `lengths` [texts] counts tokens with their special ones; a batch has at most `max_rows` texts, and its texts
-    times the longest of them are at most `token_budget`. The same (seed, epoch) gives the same batches.
+    `lengths` [texts] counts tokens including special tokens. A batch has at most `max_rows` texts, and its number of
+    texts times its longest text is at most `token_budget`. The same (seed, epoch) gives the same batches.
     """
     lengths = np.asarray(lengths)
     if lengths.ndim != 1 or (lengths.size and (lengths.dtype.kind not in "iu" or lengths.min() < 1)):
         raise InputError("lengths must be a list of whole numbers, each at least 1")
     if max_rows is not None and max_rows < 1:
-        raise ConfigError(f"a batch has at least one row, got max_rows {max_rows}")
+        raise ConfigError(f"max_rows must be at least 1, got {max_rows}")
     if not lengths.size:
         return []
     if lengths.max() > token_budget:
         raise ConfigError(
-            f"text {int(lengths.argmax())} has {int(lengths.max())} tokens, more than the {token_budget} of a whole "
-            "batch: raise token_budget, or truncate the texts"
+            f"text {int(lengths.argmax())} has {int(lengths.max())} tokens, more than token_budget ({token_budget}): "
+            "increase token_budget, or truncate the texts"
         )
     order = permutation(seed, "texts", epoch, len(lengths)).astype(np.int64)
     rows = max(1, int(token_budget // lengths.mean()))
@@ -57,7 +57,7 @@ def batches_by_length(
 
 
 def padding_share(lengths: Sequence[int] | np.ndarray, batches: Sequence[np.ndarray]) -> float:
-    """The share of positions in `batches` that is padding."""
+    """The share of the positions in `batches` that are padding."""
     lengths = np.asarray(lengths)
     positions = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
     return 1 - sum(int(lengths[batch].sum()) for batch in batches) / max(positions, 1)

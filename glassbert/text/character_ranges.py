@@ -1,8 +1,7 @@
-"""Which characters belong to which class, as `tokenizers` counts them: Unicode 8 for most, frozen.
+"""The character classes of `tokenizers` as ranges of hexadecimal code points (mostly Unicode 8).
 
-Python's own `unicodedata` grows with every version of Python, and a tokenizer must not: the same text has to give the
-same tokens next year. So the classes are written down here, in hexadecimal ranges. What they mean is told in
-`characters.py`.
+`unicodedata` changes with the version of Python, but a tokenizer must always give the same tokens. So the classes are
+stored here. `characters.py` explains them.
 """
 
 CONTROLS = """
@@ -50,7 +49,7 @@ aac1 aaec-aaed aaf6 abe5 abe8 abed fb1e fe00-fe0f fe20-fe2f 101fd 102e0 10376-10
 1d1aa-1d1ad 1d242-1d244 1da00-1da36 1da3b-1da6c 1da75 1da84 1da9b-1da9f 1daa1-1daaf 1e8d0-1e8d6 e0100-e01ef
 """
 
-# Marks that stay in the text although they combine with the letter before them; they take part in the sorting of marks.
+# Combining marks that accent stripping keeps in the text, but that are sorted together with the other marks.
 SPACING_MARKS = """
 8d4-8e1 1b44 1baa 1bf2-1bf3 1dfb 302e-302f a953 a9c0 111c0 11235 1134d 11442 11446 116b6 11c3f 1d165-1d166
 1d16d-1d172 1e000-1e006 1e008-1e018 1e01b-1e021 1e023-1e024 1e026-1e02a 1e944-1e94a
@@ -58,11 +57,11 @@ SPACING_MARKS = """
 
 CJK = "3400-4dbf 4e00-9fff f900-faff 20000-2a6df 2a700-2b81f 2b920-2ceaf 2f800-2fa1f"
 
-# Characters that were given a decomposition after these tables were made.
+# Characters whose decomposition was added to Unicode after these tables.
 NEVER_DECOMPOSED = "105c9 105e4 11383 11385 1138e 11391 113c5 113c7-113c8 11938 16121-16128 16d68-16d6a"
 
-# (first capital, last capital, its small letter): letters that older Pythons do not know how to lower.
-YOUNG_CAPITALS = (
+# (first capital, last capital, lower case of the first): capitals that older Python versions do not lower-case.
+NEW_CAPITALS = (
     (0x1C89, 0x1C89, 0x1C8A),
     (0xA7CB, 0xA7CB, 0x0264),
     (0xA7CC, 0xA7CC, 0xA7CD),

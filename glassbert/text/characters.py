@@ -1,10 +1,10 @@
-"""Characters by kind: what the normaliser removes, separates, strips or lowers.
+"""The character classes that the normaliser uses.
 
 control       removed: Unicode's Cc, Cf and Co, and U+FFFD. Tab, line feed and carriage return are white space instead.
 white space   separates words.
-punctuation   a word of its own: Unicode's P, and every printable ASCII sign that is neither letter nor digit.
-CJK           ideographs are written without spaces between words, so each one counts as a word.
-mark          an accent that sits on the letter before it (Mn); stripped where accents are.
+punctuation   a word of its own: Unicode's P, and every printable ASCII character that is neither letter nor digit.
+CJK           ideographs have no spaces between words, so each one is a word.
+mark          an accent on the preceding letter (Mn); removed if accents are stripped.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def character_class(text: str) -> str:
 
 CONTROLS = code_points(ranges.CONTROLS)
 WHITESPACE = code_points(ranges.WHITESPACE)
-PUNCTUATION = code_points(ranges.PUNCTUATION)
+
 MARKS = code_points(ranges.MARKS)
 SPACING_MARKS = code_points(ranges.SPACING_MARKS)
 CJK = code_points(ranges.CJK)
 NEVER_DECOMPOSED = code_points(ranges.NEVER_DECOMPOSED)
 SMALL_LETTERS = {
-    chr(first + i): chr(small + i) for first, last, small in ranges.YOUNG_CAPITALS for i in range(last - first + 1)
+    chr(first + i): chr(small + i) for first, last, small in ranges.NEW_CAPITALS for i in range(last - first + 1)
 }
 
 
@@ -58,10 +58,6 @@ def is_mark(character: str) -> bool:
     return ord(character) in MARKS
 
 
-def is_punctuation(character: str) -> bool:
-    return ord(character) in PUNCTUATION
-
-
 @lru_cache(4096)
 def decompose(character: str) -> str:
     """'é' as 'e' and an acute accent: Unicode's canonical decomposition (NFD) of one character."""
@@ -69,11 +65,11 @@ def decompose(character: str) -> str:
 
 
 def combining_class(character: str) -> int:
-    """0 for what begins something new; marks on one letter are sorted by this number."""
+    """The canonical combining class: 0 for base characters; the marks on one letter are sorted by it."""
     code = ord(character)
     return unicodedata.combining(character) if code in MARKS or code in SPACING_MARKS else 0
 
 
 def lower(character: str) -> str:
-    """The small letter, whatever its neighbours: a capital sigma never becomes the one that ends a word."""
+    """The lower case of one character, independent of context: a capital sigma never becomes a final sigma."""
     return SMALL_LETTERS.get(character) or character.lower()

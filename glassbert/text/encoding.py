@@ -1,7 +1,7 @@
-"""An encoding: what a tokenizer gives for a text, ready for a model.
+"""`Encoding`: the result of tokenizing a text or a pair of texts.
 
-[CLS] a [SEP]               types 0 0 0
-[CLS] a [SEP] b [SEP]       types 0 0 0 1 1
+[CLS] a [SEP]               type_ids 0 0 0
+[CLS] a [SEP] b [SEP]       type_ids 0 0 0 1 1
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from glassbert.errors import TextError
 
 @dataclass(frozen=True)
 class Encoding:
-    """Tokens in a row; all lists have the same length.
+    """A sequence of tokens; all lists have the same length.
 
-    offsets              text[start:end] is what the token stands for; (0, 0) for what a text does not contain
+    offsets              (start, end): the token covers text[start:end]; (0, 0) for added tokens
     type_ids             0 in the first text, 1 in the second
     attention_mask       0 on padding
-    special_tokens_mask  1 on [CLS], [SEP] and padding that were added; 0 on a "[MASK]" that stands in the text
-    word_ids             the how-manieth word of its text a token belongs to; None for what was added
+    special_tokens_mask  1 on added [CLS], [SEP] and padding; 0 on a "[MASK]" that is part of the text
+    word_ids             the index of the token's word in its text; None for added tokens
     """
 
     ids: list[int] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Encoding:
         return len(self.ids)
 
     def append(self, token: str, id: int, offsets: tuple[int, int], word: int | None) -> None:
-        """One more token of a text."""
+        """Append a token of the text."""
         self.ids.append(id)
         self.tokens.append(token)
         self.offsets.append(offsets)
@@ -47,6 +47,7 @@ class Encoding:
         return Encoding(*(mine + theirs for mine, theirs in zip(self._columns, other._columns, strict=True)))
 
     def first(self, length: int) -> Encoding:
+        """The first `length` tokens."""
         return Encoding(*(column[:length] for column in self._columns))
 
     def with_type(self, type_id: int) -> Encoding:
@@ -54,7 +55,7 @@ class Encoding:
         return Encoding(ids, tokens, offsets, [type_id] * len(self), *rest)
 
     def padded(self, length: int, token: str, id: int) -> Encoding:
-        """With padding on the right up to `length`; a longer one stays as it is."""
+        """Pad on the right to `length`; a longer encoding is returned unchanged."""
         missing = max(0, length - len(self))
         return self + Encoding(
             [id] * missing,
@@ -80,22 +81,22 @@ class Encoding:
 
 
 def added_token(token: str, id: int) -> Encoding:
-    """A token that stands for nothing in the text."""
+    """An encoding of one token that is not part of the text, such as [CLS]."""
     return Encoding([id], [token], [(0, 0)], [0], [1], [1], [None])
 
 
-def truncated(first: Encoding, second: Encoding | None, room: int) -> tuple[Encoding, Encoding | None]:
-    """Both texts within `room` tokens: the longer one gives way first, then both, half the room each."""
-    if room < 0:
-        raise TextError("max_length leaves no room for the special tokens; 3 is the least that holds a token of text")
+def truncated(first: Encoding, second: Encoding | None, limit: int) -> tuple[Encoding, Encoding | None]:
+    """Truncate both texts to `limit` tokens together: the longer one first, then both to half of the limit each."""
+    if limit < 0:
+        raise TextError("max_length is too small for the special tokens; use at least 3, or 5 for a pair")
     if second is None:
-        return first.first(room), None
+        return first.first(limit), None
     shorter, longer = sorted((len(first), len(second)))
-    if shorter + longer > room:
-        longer = max(shorter, room - shorter)
-        if shorter + longer > room:
-            shorter, longer = room // 2, room - room // 2
-    # Which one is the longer is decided by strict comparison: of two equals the second gets the odd token.
+    if shorter + longer > limit:
+        longer = max(shorter, limit - shorter)
+        if shorter + longer > limit:
+            shorter, longer = limit // 2, limit - limit // 2
+    # The comparison is strict: if both have the same length, the second gets the odd token.
     if len(first) > len(second):
         return first.first(longer), second.first(shorter)
     return first.first(shorter), second.first(longer)

@@ -1,7 +1,7 @@
-"""`FastTokenizer`: the same interface over Hugging Face's `tokenizers`, for real work and for every kind of tokenizer.
+"""`FastTokenizer`: the `Tokenizer` interface implemented with Hugging Face's `tokenizers`.
 
-It opens WordPiece, byte-level BPE and Unigram alike. Of a WordPiece tokenizer it writes the files that
-`WordPieceTokenizer` writes, and has the same fingerprint.
+It loads WordPiece, byte-level BPE and Unigram tokenizers. For WordPiece it writes the same files and has the same
+fingerprint as `WordPieceTokenizer`.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ import tokenizers
 from glassbert.errors import TextError
 from glassbert.files import write_json
 from glassbert.text import wordpiece_files as files
-from glassbert.text.bulk import PartIds
+from glassbert.text.bulk_encoding import ChunkIds
 from glassbert.text.encoding import Encoding
 from glassbert.text.normalise import Normaliser
-from glassbert.text.tokenizer import SPECIAL_TOKENS, Progress, Tokenizer, checked
-from glassbert.text.wordpiece import CONTINUES, WordPiece
+from glassbert.text.tokenizer import SPECIAL_TOKENS, Progress, Tokenizer, check_texts
+from glassbert.text.wordpiece import CONTINUATION_PREFIX, WordPiece
 from glassbert.text.wordpiece_files import Description
 
-# What the five special tokens are called where no file says it, in the order of `ROLES`.
+# Names of the five special tokens to try if no file gives them, in the order of `ROLES`.
 USUAL_NAMES = (("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"))
-# How a token says that a space stands before it.
+# The character with which a token marks a space before it.
 SPACE_MARKS = {"ByteLevel": "Ġ", "Metaspace": "▁"}
 
 
 def load_tokenizer(path: str | Path) -> FastTokenizer:
-    """The tokenizer in a folder (ours or Hugging Face's), or in a tokenizer.json or vocab.txt."""
+    """Load the tokenizer of a folder (from GlassBERT or Hugging Face), of a tokenizer.json or of a vocab.txt."""
     return FastTokenizer.load(path)
 
 
 class FastTokenizer(Tokenizer):
     def __init__(self, content: dict[str, Any], names: Sequence[str] = SPECIAL_TOKENS, where: str = "the tokenizer"):
-        """`content` is that of a tokenizer.json; `names` are the special tokens in the order of `ROLES`."""
+        """`content` is a parsed tokenizer.json; `names` are the special tokens in the order of `ROLES`."""
         self._content = {**content, "truncation": None, "padding": None}
         try:
             self._rust = tokenizers.Tokenizer.from_str(json.dumps(self._content))
-        except Exception as error:  # the library raises nothing more special
-            raise TextError(f"{where} cannot be opened: {error}") from error
-        self._lock = threading.Lock()  # truncation is a setting of the library's object, not of a call
+        except Exception as error:  # the library raises plain Exception
+            raise TextError(f"{where} cannot be loaded: {error}") from error
+        self._lock = threading.Lock()  # truncation is state of the library's object, not an argument of a call
         self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
         missing = [name for name in names if name not in self.vocabulary]
         if missing:
             raise TextError(
                 f"{where}: the vocabulary of {len(self.vocabulary):,} entries has no {' '.join(missing)}; "
-                "a tokenizer for BERT needs tokens for padding, unknown words, beginning, end and mask"
+                "a BERT tokenizer needs tokens for padding, unknown words, start, end and mask"
             )
         pad, unknown, cls, sep, mask = names
         self.special_names = (pad, unknown, cls, sep, mask)
@@ -71,8 +71,8 @@ class FastTokenizer(Tokenizer):
         min_frequency: int = 2,
         progress: Progress | None = None,
     ) -> Self:
-        """As `WordPieceTokenizer.train`, by the trainer of `tokenizers`: quicker, but not the same on every run."""
-        from glassbert.text.learning import alphabet_limit, check_size, too_large
+        """As `WordPieceTokenizer.train`, with the trainer of `tokenizers`: faster, but not deterministic."""
+        from glassbert.text.vocabulary_training import character_limit, check_size, too_large_message
 
         check_size(vocab_size, min_frequency)
         normaliser = Normaliser(lowercase=lowercase)
@@ -81,24 +81,24 @@ class FastTokenizer(Tokenizer):
             vocab_size=vocab_size,
             min_frequency=min_frequency,
             special_tokens=list(SPECIAL_TOKENS),
-            limit_alphabet=alphabet_limit(vocab_size),
+            limit_alphabet=character_limit(vocab_size),
             show_progress=False,
         )
 
-        def told() -> Iterable[str]:
+        def with_progress() -> Iterable[str]:
             done = 0
             for text in texts:
-                checked([text])
+                check_texts([text])
                 yield text
                 done += len(text)
                 if progress:
                     progress("counting words", done, 0)
 
-        empty._rust.train_from_iterator(told(), trainer)
+        empty._rust.train_from_iterator(with_progress(), trainer)
         vocabulary = empty._rust.get_vocab()
         tokens = tuple(sorted(vocabulary, key=vocabulary.__getitem__))
         if len(tokens) < vocab_size:
-            raise TextError(too_large(vocab_size, len(tokens), min_frequency))
+            raise TextError(too_large_message(vocab_size, len(tokens), min_frequency))
         return cls(files.as_json(Description(tokens, normaliser)))
 
     @classmethod
@@ -130,11 +130,11 @@ class FastTokenizer(Tokenizer):
         special_tokens: bool = True,
         padding: bool | int = False,
     ) -> list[Encoding]:
-        checked(texts, pairs)
+        check_texts(texts, pairs)
         if max_length is not None:
             added = self._rust.num_special_tokens_to_add(pairs is not None) if special_tokens else 0
             if max_length < added:
-                raise TextError(f"max_length {max_length} leaves no room for the {added} special tokens")
+                raise TextError(f"max_length {max_length} is too small for the {added} special tokens")
         inputs: list[Any] = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
         with self._lock:
             if max_length is None:
@@ -152,9 +152,9 @@ class FastTokenizer(Tokenizer):
         return [row.padded(length, self.special_names[0], self.pad_id) for row in rows]
 
     def encode_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        if self._part_ids is not None:
-            return self._part_ids.encode(texts)
-        checked(texts)
+        if self._chunk_ids is not None:
+            return self._chunk_ids.encode(texts)
+        check_texts(texts)
         with self._lock:
             self._rust.no_truncation()
             rows = [e.ids for e in self._rust.encode_batch_fast(list(texts), add_special_tokens=False)]
@@ -175,7 +175,7 @@ class FastTokenizer(Tokenizer):
 
     @cached_property
     def description(self) -> Description | None:
-        """What a WordPiece tokenizer as BERT has it consists of; None for any other kind."""
+        """The description of a BERT WordPiece tokenizer; None for any other kind."""
         try:
             return files.from_json(self._content, Path("tokenizer.json"))
         except TextError:
@@ -185,8 +185,8 @@ class FastTokenizer(Tokenizer):
     def fingerprint(self) -> str:
         if self.description is not None:
             return self.description.fingerprint
-        told = json.dumps([self._content, self.special_names], ensure_ascii=True, sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()
+        content = json.dumps([self._content, self.special_names], ensure_ascii=True, sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @cached_property
     def kind(self) -> str:
@@ -195,7 +195,7 @@ class FastTokenizer(Tokenizer):
 
     @cached_property
     def space_mark(self) -> str | None:
-        """How a token says that a space stands before it; None where continuations are marked instead, as with ##."""
+        """The character that marks a space before a token; None if continuations are marked instead, as with ##."""
         parts = json.dumps([self._content.get(part) for part in ("pre_tokenizer", "decoder")])
         return next((mark for kind, mark in SPACE_MARKS.items() if f'"{kind}"' in parts), None)
 
@@ -204,32 +204,32 @@ class FastTokenizer(Tokenizer):
         mark = self.space_mark
         continues = np.zeros(self.vocab_size, bool)
         for token, id in self.vocabulary.items():
-            continues[id] = token.startswith(CONTINUES) if mark is None else not token.startswith(mark)
+            continues[id] = token.startswith(CONTINUATION_PREFIX) if mark is None else not token.startswith(mark)
         continues[list(self.special_ids)] = False
         return continues
 
     @cached_property
-    def _part_ids(self) -> PartIds | None:
+    def _chunk_ids(self) -> ChunkIds | None:
         if self.description is None:
             return None
         wordpiece = WordPiece(self.vocabulary, "[UNK]", self.description.longest_word)
-        return PartIds(wordpiece, self.description.normaliser)
+        return ChunkIds(wordpiece, self.description.normaliser)
 
 
 def special_names(file: Path, content: dict[str, Any]) -> list[str]:
-    """The five special tokens, as the files beside tokenizer.json name them, or as they are usually called."""
-    said: dict[str, Any] = {}
+    """The five special tokens, from the config files next to tokenizer.json, or the usual names."""
+    configured: dict[str, Any] = {}
     for name in (files.SPECIAL_FILE, files.CONFIG_FILE):
-        beside = file.with_name(name)
-        if beside.is_file():
-            said.update({key: value for key, value in files.read_json(beside).items() if value})
+        config_file = file.with_name(name)
+        if config_file.is_file():
+            configured.update({key: value for key, value in files.read_json(config_file).items() if value})
     model = content.get("model")
     entries = model.get("vocab", ()) if isinstance(model, dict) else ()
     known = {entry if isinstance(entry, str) else entry[0] for entry in entries}
     known |= {token.get("content") for token in content.get("added_tokens", ())}
     names = []
     for key, usual in zip(files.TOKEN_KEYS, USUAL_NAMES, strict=True):
-        value = said.get(key)
-        told = value.get("content") if isinstance(value, dict) else value
-        names.append(told if isinstance(told, str) else next((u for u in usual if u in known), usual[0]))
+        value = configured.get(key)
+        token = value.get("content") if isinstance(value, dict) else value
+        names.append(token if isinstance(token, str) else next((u for u in usual if u in known), usual[0]))
     return names

@@ -1,9 +1,9 @@
-"""Normalisation: the same word in one spelling, and for every character of it the place it came from.
+"""BERT's text normalisation, with the origin of every character.
 
-    "Ｃ\\x00afé 中" -> clean -> CJK apart -> accents off -> lower case -> "ｃafe  中 "
+    "Ｃ\\x00afé 中" -> clean -> separate CJK -> strip accents -> lower case -> "ｃafe  中 "
 
-BERT's rules, in BERT's order. Characters are removed, inserted and replaced on the way, so each one carries the index
-of the character of the original text that it stands for; a token can then always say which stretch of it it covers.
+The steps remove, insert and replace characters. So each character carries the index of the original character that it
+came from, and the offsets of tokens refer to the original text.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from functools import lru_cache
 
 from glassbert.text.characters import combining_class, decompose, is_cjk, is_control, is_mark, is_whitespace, lower
 
-Placed = tuple[str, int]  # a character and the index of the one it came from
+CharacterWithOrigin = tuple[str, int]  # a character and the index of the original character
 
-# In plain ASCII nothing but the case can change, and no mark reaches back over it: it takes a short cut.
+# Printable ASCII changes only its case, and marks do not move across it. It is handled separately, for speed.
 PLAIN_OR_NOT = re.compile("(?P<plain>[ -~]+)|[^ -~]+")
 
 
 @dataclass(frozen=True)
 class Normalised:
-    """Normalised text; `origins[i]` is the index in the original text of what became character i."""
+    """Normalised text; `origins[i]` is the index in the original text of character i."""
 
     text: str
     origins: list[int]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The stretch of the original text from which text[start:end] came."""
+        """The (start, end) in the original text of text[start:end]."""
         return self.origins[start], self.origins[end - 1] + 1
 
 
 @dataclass(frozen=True)
 class Normaliser:
-    """The four switches of BERT's normalisation; `strip_accents` None means: if and only if in lower case."""
+    """BERT's normalisation with its four options. `strip_accents` None means: the same as `lowercase`."""
 
     clean_text: bool = True
     handle_chinese_chars: bool = True
@@ -47,49 +47,49 @@ class Normaliser:
         return self.lowercase if self.strip_accents is None else self.strip_accents
 
     def text(self, text: str) -> str:
-        """Only the normalised text, where nobody asks what came from where; many times quicker."""
+        """The normalised text without origins; many times faster than calling the normaliser."""
         if text.isascii() and text.isprintable():
             return text.lower() if self.lowercase else text
         try:
             return text.translate(_table(self))
-        except _NeedsNeighboursError:
+        except _NeedsContextError:
             return self(text).text
 
     def __call__(self, text: str) -> Normalised:
         normalised: list[str] = []
         origins: list[int] = []
-        for stretch in PLAIN_OR_NOT.finditer(text):
-            places = range(*stretch.span())
-            if stretch["plain"]:
-                normalised.append(stretch["plain"].lower() if self.lowercase else stretch["plain"])
-                origins.extend(places)
+        for match in PLAIN_OR_NOT.finditer(text):
+            indices = range(*match.span())
+            if match["plain"]:
+                normalised.append(match["plain"].lower() if self.lowercase else match["plain"])
+                origins.extend(indices)
                 continue
-            for character, origin in self.steps(zip(stretch[0], places, strict=True)):
+            for character, origin in self.steps(zip(match[0], indices, strict=True)):
                 normalised.append(character)
                 origins.append(origin)
         return Normalised("".join(normalised), origins)
 
-    def steps(self, placed: Iterable[Placed]) -> Iterable[Placed]:
-        """All that is switched on, in BERT's order."""
+    def steps(self, characters: Iterable[CharacterWithOrigin]) -> Iterable[CharacterWithOrigin]:
+        """The enabled steps, in BERT's order."""
         if self.clean_text:
-            placed = clean(placed)
+            characters = clean(characters)
         if self.handle_chinese_chars:
-            placed = set_cjk_apart(placed)
+            characters = separate_cjk(characters)
         if self.strips_accents:
-            placed = strip_accents(placed)
+            characters = strip_accents(characters)
         if self.lowercase:
-            placed = in_lower_case(placed)
-        return placed
+            characters = lower_case(characters)
+        return characters
 
 
-class _NeedsNeighboursError(Exception):
-    """A character that cannot be normalised by itself."""
+class _NeedsContextError(Exception):
+    """The normal form of a character depends on its neighbours."""
 
 
 class _Table(dict[int, str]):
-    """What becomes of a character, worked out when it is first met.
+    """Cache for str.translate: code point -> normalised text.
 
-    Only marks that survive and have to be sorted depend on their neighbours; they are left to the long way.
+    Marks that are kept must be sorted with their neighbours; for these the table raises _NeedsContextError.
     """
 
     def __init__(self, normaliser: Normaliser):
@@ -99,7 +99,7 @@ class _Table(dict[int, str]):
     def __missing__(self, code: int) -> str:
         text = self.normaliser(chr(code)).text
         if self.normaliser.strips_accents and any(map(combining_class, text)):
-            raise _NeedsNeighboursError
+            raise _NeedsContextError
         self[code] = text
         return text
 
@@ -109,49 +109,49 @@ def _table(normaliser: Normaliser) -> _Table:
     return _Table(normaliser)
 
 
-def clean(placed: Iterable[Placed]) -> Iterator[Placed]:
-    """Without control characters; every kind of white space as a plain space."""
-    for character, origin in placed:
+def clean(characters: Iterable[CharacterWithOrigin]) -> Iterator[CharacterWithOrigin]:
+    """Remove control characters and replace white space by a space."""
+    for character, origin in characters:
         if not is_control(character):
             yield (" " if is_whitespace(character) else character), origin
 
 
-def set_cjk_apart(placed: Iterable[Placed]) -> Iterator[Placed]:
-    """A space on either side of every ideograph."""
-    for character, origin in placed:
+def separate_cjk(characters: Iterable[CharacterWithOrigin]) -> Iterator[CharacterWithOrigin]:
+    """Insert a space before and after every ideograph."""
+    for character, origin in characters:
         if is_cjk(character):
             yield from ((" ", origin), (character, origin), (" ", origin))
         else:
             yield character, origin
 
 
-def strip_accents(placed: Iterable[Placed]) -> Iterator[Placed]:
-    """Letters taken apart into letter and marks, the marks dropped."""
-    return ((character, origin) for character, origin in decomposed(placed) if not is_mark(character))
+def strip_accents(characters: Iterable[CharacterWithOrigin]) -> Iterator[CharacterWithOrigin]:
+    """Decompose letters and remove their marks."""
+    return ((character, origin) for character, origin in decomposed(characters) if not is_mark(character))
 
 
-def decomposed(placed: Iterable[Placed]) -> Iterator[Placed]:
-    """Unicode's NFD: letters taken apart, and the marks on one letter sorted by their combining class.
+def decomposed(characters: Iterable[CharacterWithOrigin]) -> Iterator[CharacterWithOrigin]:
+    """Unicode's NFD: decompose letters, and sort the marks on one letter by combining class.
 
-    The trap is in the sorting: characters change places and origins do not. The first part of a letter takes the next
-    origin in line, whichever letter it is; every further part shares the origin taken last.
+    The trap: sorting moves characters but not origins, as in `tokenizers`. The first part of a character takes the
+    next origin in the original order; further parts repeat the last origin taken.
     """
     marks: list[tuple[str, bool]] = []
     origins: list[int] = []
 
-    def in_order() -> Iterator[Placed]:
+    def sorted_marks() -> Iterator[CharacterWithOrigin]:
         marks.sort(key=lambda mark: combining_class(mark[0]))
-        line = iter(origins)
+        remaining = iter(origins)
         origin = taken
         for character, is_first in marks:
             if is_first:
-                origin = next(line)
+                origin = next(remaining)
             yield character, origin
         marks.clear()
         origins.clear()
 
     taken = 0
-    for character, origin in placed:
+    for character, origin in characters:
         for i, part in enumerate(decompose(character)):
             if combining_class(part):
                 marks.append((part, i == 0))
@@ -160,14 +160,15 @@ def decomposed(placed: Iterable[Placed]) -> Iterator[Placed]:
                 continue
             if marks:
                 last = origins[-1] if origins else taken
-                yield from in_order()
+                yield from sorted_marks()
                 taken = last
             yield part, origin
             taken = origin
-    yield from in_order()
+    yield from sorted_marks()
 
 
-def in_lower_case(placed: Iterable[Placed]) -> Iterator[Placed]:
-    for character, origin in placed:
-        for small in lower(character):
-            yield small, origin
+def lower_case(characters: Iterable[CharacterWithOrigin]) -> Iterator[CharacterWithOrigin]:
+    """Lower-case every character; one character may become several."""
+    for character, origin in characters:
+        for lowered in lower(character):
+            yield lowered, origin

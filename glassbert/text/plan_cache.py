@@ -1,10 +1,10 @@
-"""Packing plans kept beside their corpus, so that the next run begins at once.
+"""Cache packing plans in the corpus folder, so that the next run starts faster.
 
     DIR/plans/train-128-sentences-1f0c....starts.npy    and .lengths.npy, .row_ends.npy: memory-mapped when read
-    DIR/plans/train-128-sentences-1f0c....json          what they are a plan of, and their checksums; written last
+    DIR/plans/train-128-sentences-1f0c....json          the key of the plan and the checksums; written last
 
-The name ends in a hash of everything that determines the plan. A plan that is damaged or belongs to other text is made
-anew without a word, and where the folder cannot be written the plan just stays in memory.
+The name ends with a hash of everything that determines the plan. A damaged plan is silently computed again. If the
+folder cannot be written, the plan is kept in memory only.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import GlassBertError
-from glassbert.files import replacing, sha256, write_json
+from glassbert.files import atomic_write, sha256, write_json
 from glassbert.text.corpus.reader import Corpus
-from glassbert.text.packing import ENOUGH, PackingPlan, plan_rows
+from glassbert.text.packing import TARGET_FILL, PackingPlan, plan_rows
 
-VERSION = 1  # goes up when `plan_rows` decides differently
+VERSION = 1  # increase it when the result of `plan_rows` changes
 FOLDER = "plans"
 ARRAYS = ("starts", "lengths", "row_ends")
 
@@ -36,13 +36,13 @@ def cached_plan(
     continues_word: np.ndarray | None = None,
     sources: Sequence[int] | None = None,
 ) -> PackingPlan:
-    """The plan of a split, read from the corpus folder or made and put there."""
+    """The plan of a split, read from the corpus folder, or computed and stored there."""
     facts = {
         "version": VERSION,
         "split": split,
         "length": length,
         "packing": packing,
-        "enough": ENOUGH,
+        "enough": TARGET_FILL,
         "sources": sources,
         "text": corpus.manifest["splits"][split] if split in corpus.splits else None,
         "tokenizer": corpus.manifest["tokenizer"]["fingerprint"] if continues_word is not None else None,
@@ -63,17 +63,17 @@ def _paths(stem: Path) -> dict[str, Path]:
 
 
 def _read(stem: Path, key: str, length: int) -> PackingPlan:
-    described: dict[str, Any] = json.loads(stem.with_name(f"{stem.name}.json").read_bytes())
+    stored: dict[str, Any] = json.loads(stem.with_name(f"{stem.name}.json").read_bytes())
     paths = _paths(stem)
-    if described["key"] != key or any(sha256(path) != described["sha256"][name] for name, path in paths.items()):
-        raise ValueError("another plan, or a damaged one")
+    if stored["key"] != key or any(sha256(path) != stored["sha256"][name] for name, path in paths.items()):
+        raise ValueError("a different or damaged plan")
     return PackingPlan(length, *(np.load(paths[name], mmap_mode="r", allow_pickle=False) for name in ARRAYS))
 
 
 def _write(plan: PackingPlan, stem: Path, key: str) -> None:
     paths = _paths(stem)
     for name, path in paths.items():
-        with replacing(path, "wb") as file:
+        with atomic_write(path, "wb") as file:
             np.save(file, getattr(plan, name), allow_pickle=False)
     checksums = {name: sha256(path) for name, path in paths.items()}
     write_json(stem.with_name(f"{stem.name}.json"), {"key": key, "sha256": checksums})

@@ -1,7 +1,7 @@
-"""What every tokenizer can do, whoever does the work.
+"""`Tokenizer`: the interface of all tokenizers.
 
-`WordPieceTokenizer` is written by hand and meant to be read; `FastTokenizer` hands the work to Hugging Face's
-`tokenizers`. They write the same files and give the same tokens, so a program can use either.
+`WordPieceTokenizer` is pure Python. `FastTokenizer` uses Hugging Face's `tokenizers`. Both write the same files and
+give the same tokens.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from glassbert.text.encoding import Encoding
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROLES = ("pad", "unknown", "cls", "sep", "mask")
 
-Progress = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much (0: not known)
+Progress = Callable[[str, int, int], None]  # the name of the stage, amount done, total amount (0: unknown)
 
 
 class Tokenizer(ABC):
-    """Text to ids and back. `special_names` holds the five special tokens in the order of `ROLES`."""
+    """Converts text to ids and back. `special_names` has the five special tokens in the order of `ROLES`."""
 
     special_names: tuple[str, str, str, str, str]
     vocabulary: dict[str, int]
     special_ids: tuple[int, ...]
 
-    # ---- making, opening, keeping ----
+    # ---- training, loading, saving ----
 
     @classmethod
     @abstractmethod
@@ -42,16 +42,16 @@ class Tokenizer(ABC):
         min_frequency: int = 2,
         progress: Progress | None = None,
     ) -> Self:
-        """A WordPiece tokenizer whose vocabulary of exactly `vocab_size` entries is learnt from `texts`."""
+        """Train a WordPiece tokenizer with exactly `vocab_size` entries on `texts`."""
 
     @classmethod
     @abstractmethod
     def load(cls, path: str | Path) -> Self:
-        """From a folder with a tokenizer.json or a vocab.txt, or from such a file."""
+        """Load a folder with a tokenizer.json or a vocab.txt, or one of these files."""
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:
-        """Write the files that `load` and Hugging Face's AutoTokenizer open."""
+        """Write the files that `load` and Hugging Face's AutoTokenizer read."""
 
     # ---- text to ids ----
 
@@ -65,17 +65,17 @@ class Tokenizer(ABC):
         special_tokens: bool = True,
         padding: bool | int = False,
     ) -> list[Encoding]:
-        """An encoding for every text, or every text with its partner of `pairs`.
+        """One encoding per text, or per pair (texts[i], pairs[i]).
 
-        `max_length` cuts what is longer, special tokens counted; of a pair the longer text is cut first. `padding`
-        fills up to the longest of the batch, or to a given length.
+        `max_length` includes the special tokens; of a pair the longer text is truncated first. `padding` pads to the
+        longest encoding of the batch (True) or to a given length.
         """
 
     @abstractmethod
     def encode_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all texts one after another (uint32), and how many each text has (int64).
+        """The ids of all texts, concatenated (uint32), and the number of ids of each text (int64).
 
-        The way for whole corpora: no special tokens added, no offsets, nothing but ids, as fast as can be.
+        The fast method for corpora: it adds no special tokens and computes no offsets.
         """
 
     def encode(
@@ -85,13 +85,13 @@ class Tokenizer(ABC):
         return self.encode_batch([text], pairs, max_length=max_length, special_tokens=special_tokens)[0]
 
     def tokenize(self, text: str) -> list[str]:
-        """The tokens of a text, without special ones around them."""
+        """The tokens of a text, without [CLS] and [SEP]."""
         return self.encode(text, special_tokens=False).tokens
 
     def batch(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int | None = None
     ) -> dict[str, np.ndarray]:
-        """input_ids, attention_mask and token_type_ids, [texts, longest], as a model takes them."""
+        """The model inputs input_ids, attention_mask and token_type_ids, each [texts, longest] int64."""
         rows = self.encode_batch(texts, pairs, max_length=max_length, padding=True)
         return {
             "input_ids": np.array([row.ids for row in rows], np.int64),
@@ -103,7 +103,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, ids: Sequence[int] | np.ndarray | Encoding, skip_special_tokens: bool = True) -> str:
-        """The text of ids: pieces joined to words again."""
+        """The text of ids, with word pieces joined to words."""
 
     # ---- the vocabulary ----
 
@@ -113,7 +113,7 @@ class Tokenizer(ABC):
 
     @property
     def vocab_size(self) -> int:
-        """How many rows the embedding of a model needs: one more than the largest id."""
+        """The largest id + 1: the number of rows of a model's token embedding."""
         return max(self._tokens) + 1
 
     def token_to_id(self, token: str) -> int | None:
@@ -123,7 +123,7 @@ class Tokenizer(ABC):
         try:
             return self._tokens[int(id)]
         except KeyError:
-            raise TextError(f"{id} is no id of this tokenizer, whose ids are 0 to {self.vocab_size - 1}") from None
+            raise TextError(f"{id} is not an id of this tokenizer; its ids are 0 to {self.vocab_size - 1}") from None
 
     @property
     def pad_id(self) -> int:
@@ -148,12 +148,12 @@ class Tokenizer(ABC):
     @property
     @abstractmethod
     def continues_word(self) -> np.ndarray:
-        """bool [vocab_size]: True where a token continues the word before it, as `##ing` does."""
+        """bool [vocab_size]: True for tokens that continue a word, such as `##ing`."""
 
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """A checksum of all that decides which ids a text gets; equal for the two twins of one tokenizer."""
+        """A checksum of everything that determines the ids; equal for both implementations of one tokenizer."""
 
     def __len__(self) -> int:
         return self.vocab_size
@@ -162,15 +162,15 @@ class Tokenizer(ABC):
         return f"{type(self).__name__}({self.vocab_size:,} entries, fingerprint {self.fingerprint[:12]})"
 
 
-def checked(texts: Sequence[str], pairs: Sequence[str] | None = None) -> None:
-    """Refuse what is no list of strings, and strings that are no text."""
+def check_texts(texts: Sequence[str], pairs: Sequence[str] | None = None) -> None:
+    """Raise TextError unless `texts` (and `pairs`) are lists of valid strings of the same length."""
     for name, given in (("texts", texts), ("pairs", pairs)):
         if isinstance(given, str):
-            raise TextError(f"{name} must be a list of strings, got one string; use encode for a single text")
+            raise TextError(f"{name} must be a list of strings, got one string; call encode() for one text")
         for i, text in enumerate(given or ()):
             check_text(text, f"{name}[{i}]")
     if pairs is not None and len(pairs) != len(texts):
-        raise TextError(f"there are {len(texts)} texts and {len(pairs)} partners for them")
+        raise TextError(f"texts and pairs must have the same length, got {len(texts)} and {len(pairs)}")
 
 
 def check_text(text: str, name: str = "the text") -> None:
@@ -182,6 +182,6 @@ def check_text(text: str, name: str = "the text") -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise TextError(
-            f"{name} has half a surrogate pair (U+{ord(text[error.start]):04X}) at character {error.start}: it is no "
-            "valid Unicode; decode its bytes with errors='replace'"
+            f"{name} has half a surrogate pair (U+{ord(text[error.start]):04X}) at character {error.start}: this is "
+            "not valid Unicode; decode the bytes with errors='replace'"
         ) from None

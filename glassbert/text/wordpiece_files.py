@@ -1,6 +1,6 @@
-"""The files of a WordPiece tokenizer: tokenizer.json, vocab.txt and what AutoTokenizer wants to know besides.
+"""Read and write the files of a WordPiece tokenizer: tokenizer.json, vocab.txt and the config files of AutoTokenizer.
 
-`Description` is what these files say; it is all a WordPiece tokenizer consists of.
+`Description` is the content of these files. It defines a WordPiece tokenizer completely.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import TextError
-from glassbert.files import replacing, write_json
+from glassbert.files import atomic_write, write_json
 from glassbert.text.normalise import Normaliser
 from glassbert.text.tokenizer import SPECIAL_TOKENS
-from glassbert.text.wordpiece import CONTINUES
+from glassbert.text.wordpiece import CONTINUATION_PREFIX
 
 FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
 JSON_FILE, VOCABULARY_FILE, CONFIG_FILE, SPECIAL_FILE = FILES
@@ -26,11 +26,11 @@ TOKEN_KEYS = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 @dataclass(frozen=True)
 class Description:
-    """tokens in the order of their ids; the longest word that is tried."""
+    """A BERT WordPiece tokenizer: vocabulary, normaliser and word limit."""
 
-    tokens: tuple[str, ...]
+    tokens: tuple[str, ...]  # in the order of their ids
     normaliser: Normaliser = field(default_factory=Normaliser)
-    longest_word: int = 100
+    longest_word: int = 100  # longer words become [UNK]
 
     def __post_init__(self) -> None:
         missing = [token for token in SPECIAL_TOKENS if token not in self.vocabulary]
@@ -46,18 +46,19 @@ class Description:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for tokenizers that give the same ids, different for all others."""
+        """A checksum that is equal exactly for tokenizers that give the same ids."""
         normaliser = {**asdict(self.normaliser), "strip_accents": self.normaliser.strips_accents}
-        told = ["WordPiece", self.tokens, normaliser, self.longest_word]
-        return hashlib.sha256(json.dumps(told, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
+        content = ["WordPiece", self.tokens, normaliser, self.longest_word]
+        return hashlib.sha256(json.dumps(content, ensure_ascii=True, sort_keys=True).encode()).hexdigest()
 
 
 # ---- writing ----
 
 
 def write(folder: str | Path, description: Description) -> None:
+    """Write the four FILES."""
     folder = Path(folder)
-    with replacing(folder / VOCABULARY_FILE) as file:
+    with atomic_write(folder / VOCABULARY_FILE) as file:
         file.writelines(f"{token}\n" for token in description.tokens)
     special = dict(zip(TOKEN_KEYS, SPECIAL_TOKENS, strict=True))
     write_json(folder / SPECIAL_FILE, special)
@@ -71,11 +72,11 @@ def write(folder: str | Path, description: Description) -> None:
         **special,
     }
     write_json(folder / CONFIG_FILE, config)
-    write_json(folder / JSON_FILE, as_json(description))  # last: whoever finds it finds the others
+    write_json(folder / JSON_FILE, as_json(description))  # last: if it exists, the other files exist
 
 
 def as_json(description: Description) -> dict[str, Any]:
-    """The content of tokenizer.json as Hugging Face defines it."""
+    """The content of tokenizer.json in Hugging Face's format."""
     vocabulary = description.vocabulary
     added = [_added(token, vocabulary[token]) for token in sorted(SPECIAL_TOKENS, key=vocabulary.__getitem__)]
     return {
@@ -93,11 +94,11 @@ def as_json(description: Description) -> dict[str, Any]:
                 token: {"id": token, "ids": [vocabulary[token]], "tokens": [token]} for token in ("[CLS]", "[SEP]")
             },
         },
-        "decoder": {"type": "WordPiece", "prefix": CONTINUES, "cleanup": True},
+        "decoder": {"type": "WordPiece", "prefix": CONTINUATION_PREFIX, "cleanup": True},
         "model": {
             "type": "WordPiece",
             "unk_token": "[UNK]",
-            "continuing_subword_prefix": CONTINUES,
+            "continuing_subword_prefix": CONTINUATION_PREFIX,
             "max_input_chars_per_word": description.longest_word,
             "vocab": vocabulary,
         },
@@ -105,12 +106,13 @@ def as_json(description: Description) -> dict[str, Any]:
 
 
 def _added(token: str, id: int) -> dict[str, Any]:
-    """A special token: found anywhere in a text, as it is written, before anything is normalised."""
+    """A special token that is matched anywhere in the text, before normalisation."""
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     return {"id": id, "content": token, **flags}
 
 
 def _template(text: str) -> list[dict[str, Any]]:
+    """'[CLS] A0 [SEP]' in the format of TemplateProcessing; a trailing digit is the type id."""
     parts: list[dict[str, Any]] = []
     for word in text.split():
         type_id = int(word[-1]) if word[-1].isdigit() else 0
@@ -123,7 +125,7 @@ def _template(text: str) -> list[dict[str, Any]]:
 
 
 def find(path: str | Path) -> Path:
-    """The tokenizer.json or vocab.txt that `path` is or holds."""
+    """The tokenizer.json or vocab.txt at `path`, which may be the file or its folder."""
     path = Path(path)
     if path.is_file():
         return path
@@ -131,12 +133,12 @@ def find(path: str | Path) -> Path:
         if (path / name).is_file():
             return path / name
     if path.is_dir():
-        raise TextError(f"there is no tokenizer in {path}: it has neither a {JSON_FILE} nor a {VOCABULARY_FILE}")
-    raise TextError(f"there is no tokenizer at {path}: no such file or folder")
+        raise TextError(f"{path} is not a tokenizer: it contains neither {JSON_FILE} nor {VOCABULARY_FILE}")
+    raise TextError(f"no tokenizer at {path}: no such file or folder")
 
 
 def read(path: str | Path) -> Description:
-    """What the files at `path` say, if it is a WordPiece tokenizer as BERT has it."""
+    """Read a BERT WordPiece tokenizer; any other kind raises TextError."""
     path = find(path)
     return from_json(read_json(path), path) if path.suffix == ".json" else from_vocabulary(path)
 
@@ -147,12 +149,12 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, OSError) as error:
         raise TextError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
-        raise TextError(f"{path} must hold a JSON object, not a {type(content).__name__}")
+        raise TextError(f"{path} must contain a JSON object, got {type(content).__name__}")
     return content
 
 
 def from_vocabulary(path: Path) -> Description:
-    """vocab.txt has a token a line; the switches are in the tokenizer_config.json beside it, or BERT's own."""
+    """Read vocab.txt (one token per line), and the options in tokenizer_config.json, if it exists."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (UnicodeDecodeError, OSError) as error:
@@ -163,7 +165,7 @@ def from_vocabulary(path: Path) -> Description:
     lines_of: dict[str, int] = {}
     for number, token in enumerate(tokens, 1):
         if token in lines_of:
-            raise TextError(f"{path} has {token!r} twice, in lines {lines_of[token]} and {number}")
+            raise TextError(f"{path} contains {token!r} twice, in lines {lines_of[token]} and {number}")
         lines_of[token] = number
     config_path = path.with_name(CONFIG_FILE)
     config = read_json(config_path) if config_path.is_file() else {}
@@ -176,7 +178,7 @@ def from_vocabulary(path: Path) -> Description:
 
 
 def from_json(content: Mapping[str, Any], path: Path) -> Description:
-    """tokenizer.json, if all its parts are those that the hand-written tokenizer knows."""
+    """The description in a tokenizer.json, if `WordPieceTokenizer` supports all its components."""
     expected = {
         "model": ("WordPiece",),
         "normalizer": ("BertNormalizer",),
@@ -187,19 +189,20 @@ def from_json(content: Mapping[str, Any], path: Path) -> Description:
         kind = (content.get(part) or {}).get("type")
         if kind not in kinds:
             raise TextError(
-                f"{path} has {kind or 'nothing'} as its {part}, where the hand-written WordPiece has {kinds[0]}; "
-                "open it with load_tokenizer"
+                f"the {part} of {path} is {kind or 'missing'}, but WordPieceTokenizer supports only {kinds[0]}; "
+                "load it with load_tokenizer"
             )
     model = content["model"]
-    if model.get("continuing_subword_prefix", CONTINUES) != CONTINUES or model.get("unk_token", "[UNK]") != "[UNK]":
-        raise TextError(f"{path} marks continued or unknown words otherwise than with ## and [UNK]; use load_tokenizer")
+    prefix, unknown = model.get("continuing_subword_prefix", CONTINUATION_PREFIX), model.get("unk_token", "[UNK]")
+    if (prefix, unknown) != (CONTINUATION_PREFIX, "[UNK]"):
+        raise TextError(f"{path} does not use ## for continuations and [UNK] for unknown words; use load_tokenizer")
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, dict) or sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        raise TextError(f"the ids in the vocabulary of {path} must run from 0 without gaps; use load_tokenizer")
+        raise TextError(f"the ids in the vocabulary of {path} must start at 0 without gaps; use load_tokenizer")
     added = {token["content"]: token for token in content.get("added_tokens", ())}
     for name in {*added, *SPECIAL_TOKENS} & {*vocabulary, *added}:
         if name not in SPECIAL_TOKENS or added.get(name) != _added(name, vocabulary.get(name, -1)):
-            raise TextError(f"{path} treats {name!r} otherwise than BERT treats its special tokens; use load_tokenizer")
+            raise TextError(f"{path} defines {name!r} differently from BERT's special tokens; use load_tokenizer")
     switches = {key: content["normalizer"][key] for key in asdict(Normaliser()) if key in content["normalizer"]}
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     return _described(path, tokens, Normaliser(**switches), model.get("max_input_chars_per_word", 100))

@@ -1,9 +1,9 @@
-"""`WordPieceTokenizer`: BERT's tokenizer by hand, from the text to the ids and back.
+"""`WordPieceTokenizer`: BERT's tokenizer in pure Python.
 
-    text -> special tokens found -> normalised -> words -> pieces -> [CLS] ... [SEP]
+    text -> find special tokens -> normalise -> words -> pieces -> [CLS] ... [SEP]
 
-It gives what Hugging Face's `tokenizers` gives, token for token and offset for offset. Read it first, then
-`normalise.py`, `words.py` and `wordpiece.py`; how a vocabulary is learnt is told in `learning.py`.
+Its tokens and offsets equal those of Hugging Face's `tokenizers`. The steps are in `normalise.py` and `wordpiece.py`;
+`vocabulary_training.py` trains the vocabulary.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from typing import Self
 import numpy as np
 
 from glassbert.text import wordpiece_files
-from glassbert.text.bulk import SPECIAL, PartIds
+from glassbert.text.bulk_encoding import SPECIAL, ChunkIds
 from glassbert.text.encoding import Encoding, added_token, truncated
 from glassbert.text.normalise import Normaliser
-from glassbert.text.tokenizer import SPECIAL_TOKENS, Progress, Tokenizer, checked
-from glassbert.text.wordpiece import CONTINUES, WordPiece
+from glassbert.text.tokenizer import SPECIAL_TOKENS, Progress, Tokenizer, check_texts
+from glassbert.text.wordpiece import CONTINUATION_PREFIX, WordPiece, split_words
 from glassbert.text.wordpiece_files import Description
-from glassbert.text.words import split_words
 
-# Punctuation that is written without a space before it.
-CLOSES_UP = (" .", " ?", " !", " ,")
+# Punctuation that `decode` writes without a space before it.
+NO_SPACE_BEFORE = (" .", " ?", " !", " ,")
 
 
 class WordPieceTokenizer(Tokenizer):
@@ -47,10 +46,10 @@ class WordPieceTokenizer(Tokenizer):
         min_frequency: int = 2,
         progress: Progress | None = None,
     ) -> Self:
-        from glassbert.text.learning import learn_vocabulary
+        from glassbert.text.vocabulary_training import train_vocabulary
 
         normaliser = Normaliser(lowercase=lowercase)
-        tokens = learn_vocabulary(texts, normaliser, vocab_size, min_frequency, progress)
+        tokens = train_vocabulary(texts, normaliser, vocab_size, min_frequency, progress)
         return cls(Description(tokens, normaliser))
 
     @classmethod
@@ -71,13 +70,11 @@ class WordPieceTokenizer(Tokenizer):
         special_tokens: bool = True,
         padding: bool | int = False,
     ) -> list[Encoding]:
-        checked(texts, pairs)
-        partners: Sequence[str | None] = [None] * len(texts) if pairs is None else pairs
+        check_texts(texts, pairs)
+        seconds: Sequence[str | None] = [None] * len(texts) if pairs is None else pairs
         rows = [
-            self._joined(
-                self._plain(text), None if partner is None else self._plain(partner), max_length, special_tokens
-            )
-            for text, partner in zip(texts, partners, strict=True)
+            self._joined(self._plain(text), None if second is None else self._plain(second), max_length, special_tokens)
+            for text, second in zip(texts, seconds, strict=True)
         ]
         if padding is False:
             return rows
@@ -85,25 +82,25 @@ class WordPieceTokenizer(Tokenizer):
         return [row.padded(length, "[PAD]", self.pad_id) for row in rows]
 
     def _plain(self, text: str) -> Encoding:
-        """The tokens of a text and nothing around them."""
+        """The tokens of a text, without [CLS] and [SEP]."""
         encoding = Encoding()
         start = word_number = 0
-        for stretch in SPECIAL.split(text):  # plain text and special tokens by turns
-            if stretch in SPECIAL_TOKENS:
-                encoding.append(stretch, self.vocabulary[stretch], (start, start + len(stretch)), word_number)
+        for part in SPECIAL.split(text):  # alternates between plain text and special tokens
+            if part in SPECIAL_TOKENS:
+                encoding.append(part, self.vocabulary[part], (start, start + len(part)), word_number)
                 word_number += 1
             else:
-                normalised = self.normaliser(stretch)
+                normalised = self.normaliser(part)
                 for word_start, word_end in split_words(normalised.text):
                     for piece in self.wordpiece.split(normalised.text[word_start:word_end]):
                         first, end = normalised.span(word_start + piece.start, word_start + piece.end)
                         encoding.append(piece.token, piece.id, (start + first, start + end), word_number)
                     word_number += 1
-            start += len(stretch)
+            start += len(part)
         return encoding
 
     def _joined(self, first: Encoding, second: Encoding | None, max_length: int | None, special: bool) -> Encoding:
-        """[CLS] first [SEP] second [SEP], cut to `max_length`."""
+        """[CLS] first [SEP] second [SEP], truncated to `max_length`."""
         if max_length is not None:
             added = (2 if second is None else 3) if special else 0
             first, second = truncated(first, second, max_length - added)
@@ -113,7 +110,7 @@ class WordPieceTokenizer(Tokenizer):
         return first if second is None else first + second.with_type(1)
 
     def encode_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return self._part_ids.encode(texts)
+        return self._chunk_ids.encode(texts)
 
     # ---- ids to text ----
 
@@ -125,10 +122,10 @@ class WordPieceTokenizer(Tokenizer):
 
     @staticmethod
     def _spelled(token: str, is_first: bool) -> str:
-        """A token with the space before it, if there is one."""
+        """A token as it is written in decoded text, with a space before it where one is needed."""
         if not is_first:
-            token = token[len(CONTINUES) :] if token.startswith(CONTINUES) else f" {token}"
-        for mark in CLOSES_UP:
+            token = token[len(CONTINUATION_PREFIX) :] if token.startswith(CONTINUATION_PREFIX) else f" {token}"
+        for mark in NO_SPACE_BEFORE:
             token = token.replace(mark, mark[1:])
         return token
 
@@ -140,8 +137,8 @@ class WordPieceTokenizer(Tokenizer):
 
     @cached_property
     def continues_word(self) -> np.ndarray:  # type: ignore[override]
-        return np.array([token.startswith(CONTINUES) for token in self.description.tokens])
+        return np.array([token.startswith(CONTINUATION_PREFIX) for token in self.description.tokens])
 
     @cached_property
-    def _part_ids(self) -> PartIds:
-        return PartIds(self.wordpiece, self.normaliser)
+    def _chunk_ids(self) -> ChunkIds:
+        return ChunkIds(self.wordpiece, self.normaliser)

@@ -1,1 +1,1 @@
-"""Training: objectives, optimizers and schedules, the step, the trainer and its runs, many workers."""
+"""Training: objectives, optimizers, schedules, the training step, the trainer, run folders, several workers."""

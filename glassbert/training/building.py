@@ -1,4 +1,4 @@
-"""What a run works with: the model, its optimizer and schedule, the step, and the arrays of all that."""
+"""The components of a run: model, optimizer, schedule, training step, moving average, and their saved state."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_rate
 from glassbert.errors import TrainingError
+from glassbert.families.bert import BertWithHead
 from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
-from glassbert.models.model import BertWithHead, Model
-from glassbert.training.costs import Costs
+from glassbert.models.model import Model
+from glassbert.training.budget import Costs
 from glassbert.training.data import TrainingData
 from glassbert.training.ema import EMA
 from glassbert.training.evaluate import Evaluation, evaluate
@@ -26,8 +27,8 @@ from glassbert.training.step import Prepared, TrainingStep
 from glassbert.training.workers import Workers
 
 
-class Machinery:
-    """Model, optimizer, schedule, step and moving average of a run."""
+class TrainingComponents:
+    """Model, optimizer, schedule, training step and moving average of a run, made from its settings."""
 
     def __init__(self, settings: TrainingSettings, data: TrainingData, workers: Workers | None = None):
         self.settings = settings
@@ -53,29 +54,29 @@ class Machinery:
         self.costs = Costs(data)
 
     def inputs(self, batch: Any) -> dict[str, Any]:
-        """A batch as the step takes it."""
+        """The arguments of the training step for a batch."""
         inputs = batch.as_inputs()
-        if self.model.config.positions == "rotary":  # sees distances only: where a piece begins to count is no matter
+        if self.model.config.positions == "rotary":  # depends on distances only, not on the start of each piece
             inputs.pop("position_ids", None)
         if "pair_labels" in self.objectives.needs:
             inputs["pair_labels"] = batch.pair_labels
         return inputs
 
     def prepare(self, batch: Any) -> tuple[dict[str, Any], Prepared]:
-        """The inputs of a batch, and what the step makes of them."""
+        """The inputs of a batch, and the same prepared for the step."""
         inputs = self.inputs(batch)
         return inputs, self.step.prepare(**inputs)
 
-    def rehearse(self, batch: Any) -> None:
-        """Make a step with and without a look inside, and take both back: an engine that compiles has then done so.
+    def compile_step(self, batch: Any) -> None:
+        """Run a step with and without `detailed`, so that the engine compiles both, and restore the previous state.
 
-        Without this, compiling would eat the warm-up of a run whose learning rate follows the clock.
+        Otherwise the time to compile would shorten the warm-up of a run with a budget in minutes.
         """
         model, optimizer, average, step = self.model, self.optimizer, self.average, self.step
         parameters, state, steps = model.parameters, optimizer.state, optimizer.steps
         attempts, seed = optimizer.attempts, model.dropout_seed
         averaged = average.parameters if average is not None else None
-        for step.watch in (True, False):
+        for step.detailed in (True, False):
             float(step(**self.inputs(batch)).loss)
         model.parameters, optimizer.state, optimizer.steps = parameters, state, steps
         optimizer.attempts, model.dropout_seed = attempts, seed
@@ -83,13 +84,13 @@ class Machinery:
             average.parameters = averaged
 
     def evaluate(self, batches: Iterable[Any]) -> Evaluation:
-        """Held-out loss and accuracy, of the moving average where there is one."""
+        """Held-out loss and accuracy, of the moving average if there is one."""
         inputs = (self.inputs(batch) for batch in batches)
         with nullcontext() if self.average is None else self.average.swapped(self.model):
             return evaluate(self.model, inputs, objective=self.objectives)
 
     def use_average(self) -> None:
-        """The averaged weights become the model's own, for good."""
+        """Replace the weights of the model by the moving average, permanently."""
         assert self.average is not None
         self.model.parameters, self.average = self.average.parameters, None
 
@@ -110,7 +111,8 @@ class Machinery:
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
         if numbers["optimizer"] != self.settings.optimizer:
             raise TrainingError(
-                f"the checkpoint was saved by {numbers['optimizer']}, and the run uses {self.settings.optimizer}"
+                f"the checkpoint was saved with optimizer {numbers['optimizer']}, but the run uses "
+                f"{self.settings.optimizer}"
             )
         own = {name.removeprefix("optimizer/"): a for name, a in arrays.items() if name.startswith("optimizer/")}
         self.optimizer.load_state_arrays(own)
@@ -119,14 +121,14 @@ class Machinery:
         self.load_numbers(numbers)
 
     def load_numbers(self, numbers: Mapping[str, Any]) -> None:
-        """The counters, as `state_numbers` gave them."""
+        """Restore the counters that `state_numbers` returned."""
         self.optimizer.load_state_numbers(numbers["counters"])
         self.model.dropout_seed = int(numbers["dropout_seed"])
         self.costs.seconds.update(numbers["costs"])
 
     @property
     def checkpoint_bytes(self) -> int:
-        """About how large a checkpoint is."""
+        """The approximate size of a checkpoint."""
         number = 8 if self.settings.precision == "float64" else 4
         copies = 1 + len(self.optimizer.state) + (self.average is not None)
         return self.model.get_parameter_count() * number * copies
@@ -134,7 +136,7 @@ class Machinery:
     # ---- speed ------------------------------------------------------------------------------------------------------
 
     def matmul_rate(self) -> float:
-        """Operations a second of this machine's matrix product, in the precision of the run."""
+        """Measured operations per second of a matrix product on this machine, in the precision of the run."""
         engine = self.model.engine
         if engine.name == "numpy":
             return 1e9 * measure_matmul_rate(engine.dtype_name, engine.threads, seconds=0.2)
@@ -142,16 +144,16 @@ class Machinery:
 
 
 def flops_per_token(config: EncoderConfig, settings: TrainingSettings) -> float:
-    """Of training, in rows of the full length."""
+    """Floating-point operations of training per token, with rows of the full length."""
     tokens = settings.batch * settings.length
-    scored = round(tokens * settings.mask_rate_at(0.5))  # the mean of a rate that moves
+    scored = round(tokens * settings.mask_rate_at(0.5))  # the mean rate of the run
     return training_flops(config, settings.batch, settings.length, scored_rows=scored) / tokens
 
 
 def build_model(
     settings: TrainingSettings, data: TrainingData, objectives: Objectives, threads: int | None = None
 ) -> Model:
-    """The model of a run, with fresh weights or those of `start_from`; `threads` where the settings say nothing."""
+    """The model of a run, with random weights or those of `start_from`; `threads` is used if the settings have none."""
     tokenizer = data.tokenizer
     config = config_for(settings, tokenizer.vocab_size, tokenizer.pad_id)
     options: dict[str, Any] = {
@@ -166,7 +168,7 @@ def build_model(
         bad = [n for n, a in model.parameters.items() if not np.isfinite(model.engine.to_numpy(a)).all()]
         if bad:
             raise TrainingError(
-                f"{settings.start_from} has numbers that are not finite, in {bad[0]}; nothing to build on"
+                f"{settings.start_from} has numbers that are not finite in {bad[0]}; give --start-from another model"
             )
     model.set_training(True)
     model.set_checkpointing(settings.gradient_checkpointing)

@@ -1,38 +1,81 @@
-"""Checkpoints of a run: the whole state, written aside and renamed into place.
+"""The saved state of a run: checkpoints to resume from, and snapshots of the weights to look at later.
 
-    step-00001200/config.json, model.safetensors    the model, as `glassbert.load` opens it
-    step-00001200/training.safetensors              optimizer buffers and the moving average
-    step-00001200/state.json                        counters, position in the data, clock, position in the log
+    checkpoints/step-00001200/config.json, model.safetensors   the model, as `glassbert.load` opens it
+    checkpoints/step-00001200/training.safetensors             optimizer buffers and the moving average
+    checkpoints/step-00001200/state.json                       counters, clock, positions in the data and in the log
+    snapshots/step-00000120/config.json, model.safetensors     the model only; snapshots are never removed
 
-A folder named step-... was complete on disk before it got that name, so whoever sees the name can read it: a process
-killed while it saves leaves a folder of another name, which the next save sweeps away.
+A folder is written under a temporary name (`.writing-...`) and renamed when it is complete. If a process is killed
+while saving, only the temporary folder is left over, and the next save removes it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import GlassBertError, TrainingError
-from glassbert.files import explained
-from glassbert.training.run_folder import WRITING, RunFolder
+from glassbert.files import explain_write_errors
+from glassbert.models.model import Model
+from glassbert.training.run_folder import STEP_FOLDER, WRITING, RunFolder
 
 STATE = "state.json"
 TRAINING = "training.safetensors"
+SNAPSHOTS = "snapshots"
 FORMAT = 1
 
 
+@dataclass
+class RunState:
+    """Counters of a run after `step` steps, as a checkpoint's state.json has them."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    begun: float | None = None  # seconds on the clock at the first step
+    taken: dict[int, int] = field(default_factory=dict)  # batches used so far by row length: the position in the data
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    best_loss: float | None = None
+    best_step: int | None = None
+    evaluations_without_gain: int = 0
+    log_position: int = 0
+
+    @property
+    def length(self) -> int | None:
+        """The row length of the last step; a curriculum trains short rows first."""
+        return max((length for length, count in self.taken.items() if count), default=None)
+
+    def reset_best(self) -> None:
+        self.best_loss = self.best_step = None
+        self.evaluations_without_gain = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        try:
+            state = cls(**{f.name: values[f.name] for f in dataclasses.fields(cls)})
+            state.taken = {int(length): int(count) for length, count in state.taken.items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise TrainingError(f"the {STATE} of a checkpoint is incomplete: {error}") from error
+        return state
+
+
 class Weights(Protocol):
-    """A model, or whatever else has weights in a folder."""
+    """A model, or another object that saves its weights to a folder and loads them from there."""
 
     def save(self, folder: Path) -> None: ...
 
@@ -40,7 +83,7 @@ class Weights(Protocol):
 
 
 class Saved(NamedTuple):
-    """What a checkpoint held besides the model's weights."""
+    """The content of a checkpoint without the model's weights."""
 
     arrays: dict[str, np.ndarray]
     state: dict[str, Any]
@@ -49,88 +92,127 @@ class Saved(NamedTuple):
 def write_checkpoint(
     run: RunFolder, step: int, model: Weights, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]
 ) -> Path:
-    """Save the state after `step`. If that fails the earlier checkpoints are as they were."""
-    place = run.checkpoint(step)
-    with explained(run.checkpoints):
+    """Save the state after `step` and return its folder. On failure earlier checkpoints are unchanged."""
+    folder = run.checkpoint(step)
+    with explain_write_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-        for cut_off in run.checkpoints.glob(WRITING + "*"):
-            shutil.rmtree(cut_off, ignore_errors=True)
-    aside = run.checkpoints / f"{WRITING}{place.name}"
+        for incomplete in run.checkpoints.glob(WRITING + "*"):
+            shutil.rmtree(incomplete, ignore_errors=True)
+    temporary = run.checkpoints / f"{WRITING}{folder.name}"
     try:
-        model.save(aside)
-        with explained(aside):
-            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, aside / TRAINING)
-            sizes = {path.name: path.stat().st_size for path in aside.iterdir() if path.is_file()}
+        model.save(temporary)
+        with explain_write_errors(temporary):
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / TRAINING)
+            sizes = {path.name: path.stat().st_size for path in temporary.iterdir() if path.is_file()}
             content = {"format": FORMAT, "step": step, "files": sizes, **state}
-            (aside / STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-            for path in (aside / TRAINING, aside / STATE, aside):
+            (temporary / STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            for path in (temporary / TRAINING, temporary / STATE, temporary):
                 flush(path)
-            if place.exists():  # the same step of the same run: a run that was resumed repeats itself exactly
-                shutil.rmtree(place)
-            os.replace(aside, place)
+            if folder.exists():  # a resumed run reaches the same step again, with the same content
+                shutil.rmtree(folder)
+            os.replace(temporary, folder)
             flush(run.checkpoints)
     except (GlassBertError, SafetensorError) as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        kept = f"the checkpoint of step {run.steps()[-1]} is whole" if run.steps() else "there is no earlier one"
+        shutil.rmtree(temporary, ignore_errors=True)
+        earlier = f"the checkpoint of step {run.steps()[-1]} is complete" if run.steps() else "there is no earlier one"
         raise TrainingError(
-            f"the checkpoint of step {step} could not be saved: {error}; {kept}. Make room or permit writing, "
-            f"then go on with: glassbert resume {run.path}"
+            f"the checkpoint of step {step} could not be saved: {error}; {earlier}. Free disk space or allow writing, "
+            f"then continue with: glassbert resume {run.path}"
         ) from error
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
-    return place
+    return folder
 
 
 def read_checkpoint(run: RunFolder, step: int, model: Weights) -> Saved:
-    """Give `model` the weights of a step, and return the rest."""
-    place = run.checkpoint(step)
-    state = read_state(place)
-    model.load_checkpoint(place)
+    """Load the weights of a step into `model` and return the rest of the checkpoint."""
+    folder = run.checkpoint(step)
+    state = read_state(folder)
+    model.load_checkpoint(folder)
     try:
-        return Saved(load_file(place / TRAINING), state)
+        return Saved(load_file(folder / TRAINING), state)
     except (OSError, SafetensorError) as error:
-        raise TrainingError(f"{place / TRAINING} cannot be read: {error}") from error
+        raise TrainingError(f"{folder / TRAINING} cannot be read: {error}") from error
 
 
-def read_state(place: Path) -> dict[str, Any]:
-    """The state of a checkpoint, once its files are found to be as long as they were written."""
+def read_state(folder: Path) -> dict[str, Any]:
+    """The state.json of a checkpoint, after checking that all files have the sizes it lists."""
     try:
-        state = json.loads((place / STATE).read_text(encoding="utf-8"))
+        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
         sizes = dict(state["files"])
         step = int(state["step"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrainingError(f"{place / STATE} cannot be used: {error}") from error
+        raise TrainingError(f"{folder / STATE} cannot be used: {error}") from error
     if state.get("format") != FORMAT:
-        raise TrainingError(f"{place} has format {state.get('format')!r}, and this GlassBERT reads {FORMAT}")
-    if place.name != f"step-{step:08d}":
-        raise TrainingError(f"{place} says that it is step {step}; it was renamed or belongs to another run")
+        raise TrainingError(f"{folder} has format {state.get('format')!r}, but this GlassBERT reads format {FORMAT}")
+    if folder.name != f"step-{step:08d}":
+        raise TrainingError(f"{folder} contains step {step}; it was renamed or belongs to another run")
     for name, size in sizes.items():
-        path = place / name
+        path = folder / name
         if not path.is_file() or path.stat().st_size != size:
             raise TrainingError(
-                f"{path} is not as it was written ({size:,} bytes); remove {place} to go on from an earlier checkpoint"
+                f"{path} is damaged or missing ({size:,} bytes were written); remove {folder} to resume from an "
+                f"earlier checkpoint"
             )
     return state
 
 
 def prune(run: RunFolder, keep: int, best: int | None) -> None:
-    """Remove all but the last `keep` checkpoints and the best one."""
+    """Remove all checkpoints except the last `keep` and the best one."""
     steps = run.steps()
     for step in steps[: max(0, len(steps) - keep)]:
         if step != best:
-            place = run.checkpoint(step)
-            doomed = run.checkpoints / f"{WRITING}old-{place.name}"
+            folder = run.checkpoint(step)
+            renamed = run.checkpoints / f"{WRITING}old-{folder.name}"
             with suppress(OSError):
-                os.replace(place, doomed)  # first the name, so that no half-removed folder has the name of a whole one
-                shutil.rmtree(doomed)
+                os.replace(folder, renamed)  # first, so that a partly removed folder never has a checkpoint's name
+                shutil.rmtree(renamed)
 
 
 def flush(path: Path) -> None:
-    """Ask the system to bring a file or folder to the disk. Not every file system lets folders be asked."""
+    """Sync a file or folder to disk; some file systems do not support this for folders."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+# ---- snapshots ------------------------------------------------------------------------------------------------------
+
+
+def snapshot_due(count: int, before: float, after: float) -> bool:
+    """Whether a step that moved the progress from `before` to `after` reached the progress of a snapshot.
+
+    Most changes happen early, so `count` snapshots are taken at 0, 1/2ⁿ⁻¹, ..., 1/4 and 1/2 of the run.
+    """
+    return any(before < 0.5**halvings <= after for halvings in range(1, count))
+
+
+def write_snapshot(run: RunFolder, step: int, model: Model) -> Path:
+    """Save the current model under a temporary name, then rename it."""
+    folder = run.path / SNAPSHOTS / f"step-{step:08d}"
+    temporary = folder.parent / f"{WRITING}{folder.name}"
+    with explain_write_errors(folder):
+        shutil.rmtree(temporary, ignore_errors=True)
+        model.save(temporary)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(temporary, folder)
+    return folder
+
+
+def find_snapshots(run: RunFolder) -> dict[int, Path]:
+    """The snapshots by step, in order."""
+    folder = run.path / SNAPSHOTS
+    found = [(STEP_FOLDER.fullmatch(path.name), path) for path in folder.iterdir()] if folder.is_dir() else []
+    return dict(sorted((int(name[1]), path) for name, path in found if name))
+
+
+def drop_later_snapshots(run: RunFolder, step: int) -> None:
+    """Remove snapshots after `step`: a run resumed from there takes them again."""
+    for taken, folder in find_snapshots(run).items():
+        if taken > step:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,9 @@
 """The training step on MLX: pure functions of arrays, compiled.
 
-A batch in one piece is one compiled function from the old parameters to the new. A batch in several pieces, or shared
-by several workers, is a compiled gradient for each piece, added up on the device, and a compiled update.
+A step with one micro-batch is one compiled function from the old parameters to the new ones. With several micro-batches
+or workers, a compiled function computes the gradient of each micro-batch, and another one the update from their sum.
 
-Nothing here waits for the device. Whether a step is to be skipped is decided there too (`Optimizer.step_arrays`).
+Nothing here synchronises with the device. The device also decides whether a step is skipped (`Optimizer.step_arrays`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 import numpy as np
 
-from glassbert.layers.scope import Cache, Scope
-from glassbert.models.encoder import Batch, encode, encode_backward
+from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
-from glassbert.training.curvature import drawing
-from glassbert.training.results import StepResult, Watched
-from glassbert.training.workers import Alone
+from glassbert.models.passes import Pass
+from glassbert.training.curvature import target_sampler
+from glassbert.training.step_results import ParameterNorms, StepResult
+from glassbert.training.workers import SingleWorker
 
 if TYPE_CHECKING:
-    from glassbert.training.step import Piece, TrainingStep
+    from glassbert.training.step import MicroBatch, TrainingStep
 
 Tree = dict[str, Any]
 
 
 class CompiledStep:
-    """What `TrainingStep` calls where the engine compiles."""
+    """Runs the steps of a `TrainingStep` whose engine compiles."""
 
     def __init__(self, step: TrainingStep):
         self.step = step
@@ -37,48 +37,51 @@ class CompiledStep:
         self.objectives, self.head = step.objectives, step.head
         self._compiled: dict[Any, Any] = {}
 
-    def __call__(self, pieces: list[Piece]) -> StepResult:
+    def __call__(self, micro_batches: list[MicroBatch]) -> StepResult:
         model, workers = self.model, self.step.workers
-        alone = isinstance(workers, Alone)
+        single = isinstance(workers, SingleWorker)
         model.dropout_seed += 1
-        first = workers.rank * len(pieces)
-        keys = [mx.random.key(model.dropout_seed + (first + i << 32)) for i in range(len(pieces))]
-        inputs = [self._arrays(piece) for piece in pieces]
-        asked = mx.array(np.maximum(np.sum([piece.asked for piece in pieces], 0), alone), mx.float32)
-        asked = asked if alone else mx.maximum(workers.sum_(asked), 1)
-        shares = [mx.array(piece.asked, mx.float32) / asked for piece in pieces]
+        first = workers.rank * len(micro_batches)
+        keys = [mx.random.key(model.dropout_seed + (first + i << 32)) for i in range(len(micro_batches))]
+        inputs = [self._arrays(one) for one in micro_batches]
+        counts = mx.array(np.maximum(np.sum([one.counts for one in micro_batches], 0), single), mx.float32)
+        counts = counts if single else mx.maximum(workers.all_reduce(counts), 1)
+        shares = [mx.array(one.counts, mx.float32) / counts for one in micro_batches]
         if self.step.wants_curvature():
-            scale = mx.sqrt(mx.array(self.objectives.weights, mx.float32) * asked)
-            gradients = self._add_up(inputs, shares, scale, keys, draw=True)["gradients"]
+            scale = mx.sqrt(mx.array(self.objectives.weights, mx.float32) * counts)
+            gradients = self._add_up(inputs, shares, scale, keys, sample=True)["gradients"]
             self._replace_state(self._observe, workers.sum_gradients(gradients))
-        if alone and len(pieces) == 1:
+        if single and len(micro_batches) == 1:
             found = self._replace_state(self._whole, inputs[0], keys[0])
         else:
             weights = mx.array(self.objectives.weights, mx.float32)
             added = self._add_up(inputs, shares, weights, keys)
-            losses, sums = workers.sum_(added["losses"]), {k: workers.sum_(v) for k, v in added["sums"].items()}
+            losses, sums = (
+                workers.all_reduce(added["losses"]),
+                {k: workers.all_reduce(v) for k, v in added["sums"].items()},
+            )
             found = self._replace_state(self._update, workers.sum_gradients(added["gradients"]), losses, sums)
-        of = dict(zip(self.objectives.names, asked, strict=True)) if found["sums"] else {}
+        of = dict(zip(self.objectives.names, counts, strict=True)) if found["sums"] else {}
         return StepResult(
             found["loss"],
             found["norm"],
             found["skipped"],
             {name: found["losses"][i] for i, name in enumerate(self.objectives.names)},
             {name: total / of[name.partition("_")[0]] for name, total in found["sums"].items()},
-            Watched(tuple(model.layout.shapes), **found["squares"]) if found["squares"] else None,
+            ParameterNorms(tuple(model.layout.shapes), **found["squares"]) if found["squares"] else None,
         )
 
-    def _arrays(self, piece: Piece) -> Tree:
-        batch = self.model.batch_of(piece.checked)
-        answers = {name: self.model.on_engine(pad_rows(prepared)) for name, prepared in piece.prepared.items()}
-        return {"answers": answers, **{name: value for name, value in vars(batch).items() if value is not None}}
+    def _arrays(self, one: MicroBatch) -> Tree:
+        batch = self.model.batch_of(one.checked)
+        targets = {name: self.model.on_engine(pad_rows(arrays)) for name, arrays in one.targets.items()}
+        return {"targets": targets, **{name: value for name, value in vars(batch).items() if value is not None}}
 
     # ---- running compiled functions -------------------------------------------------------------------------------
 
     def _compile(self, function: Callable[..., Any], *fixed: Any) -> Any:
-        """What is compiled has these settings inside; with others it must be compiled anew."""
+        """The compiled function; it is compiled again when one of these settings changes."""
         model, step = self.model, self.step
-        settings = (model.training, model.checkpointing, step.watch, *self.optimizer.compiled_with)
+        settings = (model.training, model.checkpointing, step.detailed, *self.optimizer.compiled_with)
         key = (function.__name__, *fixed, *settings)
         if key not in self._compiled:
             self._compiled[key] = mx.compile(partial(function, *fixed))
@@ -87,7 +90,7 @@ class CompiledStep:
     def _replace_state(self, function: Callable[..., Any], *inputs: Any) -> Tree:
         """Call function(state, *inputs) -> (new state, results) with the only reference to the old arrays.
 
-        So their memory may be overwritten. Where the call fails, everything is put back.
+        Then MLX can reuse their memory. If the call fails, the old state is restored.
         """
         model, optimizer, ema = self.model, self.optimizer, self.ema
         compiled = self._compile(function)
@@ -95,43 +98,45 @@ class CompiledStep:
         state = {"parameters": model.parameters, "buffers": optimizer.state, "steps": optimizer._steps, "ema": average}
         del average
         rates = mx.array(optimizer.learning_rates)
-        self._hand_out({"parameters": {}, "buffers": {}, "steps": None, "ema": {}})
+        self._set_state({"parameters": {}, "buffers": {}, "steps": None, "ema": {}})
         try:
             new, results = compiled(state, rates, *inputs)
         except BaseException:
-            self._hand_out(state)
+            self._set_state(state)
             raise
         del state
-        self._hand_out(new)
+        self._set_state(new)
         mx.async_eval(new, results)
         return results
 
-    def _hand_out(self, state: Tree) -> None:
+    def _set_state(self, state: Tree) -> None:
         self.model.parameters, self.optimizer.state = state["parameters"], state["buffers"]
         self.optimizer._steps = state["steps"]
         if self.ema is not None:
             self.ema.parameters = state["ema"]
 
-    def _add_up(self, inputs: list[Tree], shares: list[Any], weights: Any, keys: list[Any], draw: bool = False) -> Tree:
-        """Gradients, losses and sums over all pieces."""
+    def _add_up(
+        self, inputs: list[Tree], shares: list[Any], weights: Any, keys: list[Any], sample: bool = False
+    ) -> Tree:
+        """Gradients, losses and sums over all micro-batches."""
         total: Tree = {}
         for arrays, share, key in zip(inputs, shares, keys, strict=True):
-            compiled = self._compile(self._piece, draw, bool(total))
+            compiled = self._compile(self._micro_batch, sample, bool(total))
             total = compiled(self.model.parameters, arrays, share, weights, key, total)
-            mx.async_eval(total)  # begin, and free what the piece kept, before the next one is prepared
+            mx.async_eval(total)  # start computing, to free its memory before the next micro-batch
         return total
 
-    # ---- what is compiled -----------------------------------------------------------------------------------------
+    # ---- the functions that are compiled -----------------------------------------------------------------------
 
     def _whole(self, state: Tree, rates: Any, arrays: Tree, key: Any) -> tuple[Tree, Tree]:
         weights = [mx.array(weight, mx.float32) for weight in self.objectives.weights.tolist()]
         gradients, losses, sums = self._gradients(state["parameters"], arrays, weights, key, False)
         return self._update(state, rates, gradients, mx.stack(losses), sums)
 
-    def _piece(
-        self, draw: bool, more: bool, parameters: Tree, arrays: Tree, share: Any, weights: Any, key: Any, before: Tree
+    def _micro_batch(
+        self, sample: bool, more: bool, parameters: Tree, arrays: Tree, share: Any, weights: Any, key: Any, before: Tree
     ) -> Tree:
-        gradients, losses, sums = self._gradients(parameters, arrays, list(weights * share), key, draw)
+        gradients, losses, sums = self._gradients(parameters, arrays, list(weights * share), key, sample)
         found: Tree = {
             "gradients": {name: g.astype(mx.float32) for name, g in gradients.items()},
             "losses": share * mx.stack(losses),
@@ -144,28 +149,24 @@ class CompiledStep:
         return {"gradients": added, "losses": before["losses"] + found["losses"], "sums": sums}
 
     def _gradients(
-        self, parameters: Tree, arrays: Tree, dlosses: list[Any], key: Any, draw: bool
+        self, parameters: Tree, arrays: Tree, dlosses: list[Any], key: Any, sample: bool
     ) -> tuple[Any, list[Any], Tree]:
-        """Forward and backward: the gradient of Σ dlossesₜ · lossₜ, the losses, and what is measured."""
-        model, engine, config = self.model, self.model.engine, self.model.config
-        source = engine.dropout(key) if model.training else None
-        computing = model.computing(parameters)
-        batch = Batch(**{name: value for name, value in arrays.items() if name != "answers"})
-        cache, gradients = Cache(), model.new_gradients()
-        gradients.learn_only(self.optimizer.learning)
-        hidden = encode(computing, config, batch, cache, source, model.checkpointing)
-        at = Scope(computing, cache, gradients).inside("head")
-        told = getattr(batch, self.head.told)
-        drawn = drawing(engine, mx.random.split(key)[1]) if draw else None
-        answered = self.objectives.loss(
-            self.head, hidden, told, arrays["answers"], at, source=source, measure=self.step.watch, draw=drawn
-        )
-        dhidden = self.objectives.backward(self.head, dlosses, at).reshape(hidden.shape)
-        encode_backward(dhidden, computing, config, batch, cache, gradients, source, model.checkpointing)
-        gradients.finish()
-        named = zip(self.objectives.names, answered, strict=True)
+        """Forward and backward: the gradient of Σ dlossesₜ · lossₜ, the losses, and the metric sums."""
+        model, engine = self.model, self.model.engine
+        batch = Batch(**{name: value for name, value in arrays.items() if name != "targets"})
+        gradients = model.new_gradients()
+        gradients.train_only(self.optimizer.trainable)
+        run = Pass(
+            model.network, batch, model.computing(parameters), checkpointing=model.checkpointing,
+            dropout=engine.dropout(key) if model.training else None,
+        )  # fmt: skip
+        sampler = target_sampler(engine, mx.random.split(key)[1]) if sample else None
+        results = run.loss(self.objectives, arrays["targets"], measure=self.step.detailed, sample=sampler)
+        run.backward(gradients, dlosses)
+        gradients.fill_missing()
+        named = zip(self.objectives.names, results, strict=True)
         sums = {f"{name}_{what}": total for name, one in named for what, total in one.sums.items()}
-        return dict(gradients), [one.loss.astype(mx.float32) for one in answered], sums
+        return dict(gradients), [one.loss.astype(mx.float32) for one in results], sums
 
     def _update(self, state: Tree, rates: Any, gradients: Tree, losses: Any, sums: Tree) -> tuple[Tree, Tree]:
         parameters, count = state["parameters"], state["steps"] + 1
@@ -177,7 +178,7 @@ class CompiledStep:
         )
         new: Tree = {"parameters": moved, "buffers": buffers, "steps": mx.where(fine, count, state["steps"])}
         new["ema"] = self.ema.moved(state["ema"], moved, step, fine) if self.ema is not None else {}
-        squares = self._squares(parameters, gradients, moved) if self.step.watch else {}
+        squares = self._squares(parameters, gradients, moved) if self.step.detailed else {}
         results = {
             "loss": loss, "norm": norm, "skipped": mx.logical_not(fine), "losses": losses, "sums": sums,
             "squares": squares,

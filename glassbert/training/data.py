@@ -1,4 +1,4 @@
-"""The text of a run: rows to train on for every length of the curriculum, and rows that are never trained on."""
+"""The data of a run: training batches for each row length of the curriculum, and held-out batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassbert.training.feed import Source
 from glassbert.training.settings import TrainingSettings
 
 HELD_OUT_BATCH = 64  # rows of the full length
-MOST_SOURCES = 16  # that are evaluated one by one
+MAX_SOURCES = 16  # evaluated separately, if there are no more
 PAIRS = {"nsp": "next", "sop": "order"}
 MASKINGS: dict[str, dict[str, Any]] = {
     "tokens": {},
@@ -28,15 +28,15 @@ MASKINGS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class TrainingData:
-    """Sources of batches by length, held-out batches, and what a receipt says about them.
+    """Training and held-out batches by row length, and their description for settings.json.
 
-    Held-out rows are counted as rows of the full length.
+    Held-out rows are counted in rows of the full length.
     """
 
     tokenizer: Any
-    sources: Mapping[int, Source]  # by length; the longest is the run's own
-    rows: Mapping[int, int]  # of a logical batch, by length
-    validation: Mapping[int, Source]  # by length too; a batch of short rows has as many tokens as one of long rows
+    sources: Mapping[int, Source]  # by row length; the longest is `settings.length`
+    rows: Mapping[int, int]  # rows of a logical batch, by row length
+    validation: Mapping[int, Source]  # by row length; batches of short rows have as many tokens as batches of long rows
     fingerprint: str
     description: dict[str, Any] = field(default_factory=dict)
     short_share: float = 0.0
@@ -45,41 +45,43 @@ class TrainingData:
     validation_by_source: Mapping[str, Source] = field(default_factory=dict)
 
     def length_at(self, progress: float) -> int:
-        """The curriculum: short rows first."""
+        """The row length at this progress: short rows first, where there is a curriculum."""
         return min(self.sources) if progress < self.short_share else max(self.sources)
 
     def tokens_of(self, length: int) -> int:
-        """Positions of a logical batch, padding included."""
+        """The number of positions of a logical batch, with padding."""
         return self.rows[length] * length
 
     def rows_for(self, workers: Any) -> dict[int, slice | None]:
-        """The rows of every batch that this worker computes."""
+        """The rows of every batch that this worker computes, by row length; None means all."""
         if workers is None or workers.size == 1:
             return dict.fromkeys(self.sources)
         shares: dict[int, slice | None] = {}
         for length, rows in self.rows.items():
             if rows % workers.size:
-                raise TrainingError(f"a batch of {rows} rows cannot be shared evenly by {workers.size} workers")
+                raise TrainingError(
+                    f"{workers.size} workers cannot share a batch of {rows} rows evenly; choose --batch as a multiple"
+                )
             share = rows // workers.size
             shares[length] = slice(workers.rank * share, (workers.rank + 1) * share)
         return shares
 
     def held_out(self, rows: int, source: str | None = None, length: int | None = None) -> Iterator[Any]:
-        """The first `rows` held-out rows, of all sources or of one, in batches, always with the same masks."""
-        validation = self._held_out_of(source, length)
+        """The first `rows` held-out rows of all sources or of one, in batches; the masks are always the same."""
+        validation = self._held_out_source(source, length)
         for index in range(min(-(-rows // self.validation_rows), len(validation))):
             yield validation.batch(0, index)
 
     def held_out_rows(self, source: str | None = None) -> int:
-        """How many there are, in whole batches."""
-        return len(self._held_out_of(source)) * self.validation_rows
+        """The number of held-out rows, in whole batches."""
+        return len(self._held_out_source(source)) * self.validation_rows
 
-    def _held_out_of(self, source: str | None = None, length: int | None = None) -> Source:
+    def _held_out_source(self, source: str | None = None, length: int | None = None) -> Source:
         return self.validation[length or max(self.validation)] if source is None else self.validation_by_source[source]
 
 
 def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
-    """The text of a run, ready to be read."""
+    """The training data of a run; builds the corpus if the settings name text files."""
     from glassbert.text.masking import Masking
 
     corpus, seconds = open_or_build(settings, run)
@@ -91,7 +93,7 @@ def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
         corpus.tokenizer,
         {length: batches_of(length, rows[length], seed=settings.data_seed, masking=masking) for length in lengths},
         rows,
-        # Held-out rows have the plain masks of every other run, whatever this one trains with.
+        # Held-out rows have default masks whatever the settings are, so that runs can be compared.
         {
             length: batches_of(length, HELD_OUT_BATCH * settings.length // length, split="validation")
             for length in lengths
@@ -100,22 +102,22 @@ def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
         description=describe(corpus),
         short_share=settings.short_share if settings.short_length is not None else 0.0,
         seconds_to_build=seconds,
-        validation_by_source=by_source(corpus, partial(batches_of, settings.length, HELD_OUT_BATCH)),
+        validation_by_source=batches_by_source(corpus, partial(batches_of, settings.length, HELD_OUT_BATCH)),
     )
 
 
-def by_source(corpus: Any, batches_of: Callable[..., Source]) -> dict[str, Source]:
-    """Held-out rows of every source that has some, where there are several."""
+def batches_by_source(corpus: Any, batches_of: Callable[..., Source]) -> dict[str, Source]:
+    """Held-out batches of each source, if there are 2 to 16; sources without held-out documents are left out."""
     names = [Path(source["name"]).name for source in corpus.manifest.get("sources", [])]
     found = {}
-    for number, name in enumerate(names if 1 < len(names) <= MOST_SOURCES else ()):
-        with suppress(TextError):  # no document of this source is held out
+    for number, name in enumerate(names if 1 < len(names) <= MAX_SOURCES else ()):
+        with suppress(TextError):  # no held-out document in this source
             found[name] = batches_of(split="validation", sources=[number])
     return found
 
 
 def generator_for(settings: TrainingSettings) -> Callable[..., Source]:
-    """Packed rows, or pairs of sentences where the objective asks about pairs."""
+    """The class of batches: packed rows, or sentence pairs if the objective contains nsp or sop."""
     from glassbert.text.generator import MLMDataGenerator
     from glassbert.text.pairs import PairDataGenerator
     from glassbert.training.objectives import Objectives
@@ -123,17 +125,17 @@ def generator_for(settings: TrainingSettings) -> Callable[..., Source]:
     names = Objectives.parse(settings.objective).names
     tasks = [PAIRS[name] for name in names if name in PAIRS]
     if len(tasks) > 1:
-        raise TrainingError(
-            f"the objective {settings.objective!r} asks two questions about one pair; choose nsp or sop"
-        )
+        raise TrainingError(f"the objective {settings.objective!r} contains both nsp and sop; choose one of them")
     if tasks:
         return partial(PairDataGenerator, task=tasks[0])
     return partial(MLMDataGenerator, packing=settings.packing)
 
 
 def open_or_build(settings: TrainingSettings, run: Path) -> tuple[Any, float]:
-    """The corpus in the folder that the settings name; or one built of the text files they name, inside the run's
-    folder; or one of the built-in texts, beside the runs, where the next run finds it again. And how long that took.
+    """The corpus of a run, and the seconds it took to build.
+
+    It is opened if the settings name a corpus folder. It is built from text files in RUN/corpus, or from the built-in
+    texts in a folder beside the run, where later runs find it.
     """
     from glassbert.text.corpus import Corpus
 
@@ -145,14 +147,15 @@ def open_or_build(settings: TrainingSettings, run: Path) -> tuple[Any, float]:
 
             corpus.check_tokenizer(load_tokenizer(settings.tokenizer))
         return corpus, 0.0
-    place = run / "corpus" if paths else run.parent / "corpora" / f"built-in-{settings.vocabulary}"
-    if (place / "manifest.json").exists():
-        return Corpus.open(place), 0.0
+    folder = run / "corpus" if paths else run.parent / "corpora" / f"built-in-{settings.vocabulary}"
+    if (folder / "manifest.json").exists():
+        return Corpus.open(folder), 0.0
     began = time.monotonic()
-    return build(settings, place), time.monotonic() - began
+    return build(settings, folder), time.monotonic() - began
 
 
-def build(settings: TrainingSettings, place: Path) -> Any:
+def build(settings: TrainingSettings, folder: Path) -> Any:
+    """Build a corpus from the text files of the settings, or from the built-in texts, with a progress bar."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -164,29 +167,29 @@ def build(settings: TrainingSettings, place: Path) -> Any:
     ) as bar:
         task = bar.add_task("Building the corpus", total=None)
 
-        def progress(now: Any) -> None:
+        def on_progress(now: Any) -> None:
             bar.update(
                 task, description=f"Building the corpus: {now.stage}", completed=now.done, total=now.total or None
             )
 
         return build_corpus(
             list(settings.corpus),
-            place,
+            folder,
             settings.tokenizer or None,
             vocab_size=settings.vocabulary,
-            progress=progress,
-            validation=0.01 if settings.corpus else 0.05,  # the built-in texts are few
+            progress=on_progress,
+            validation=0.01 if settings.corpus else 0.05,  # the built-in corpus is small
         )
 
 
 def fingerprint_of(corpus: Any) -> str:
-    """What the rows of a corpus depend on: its tokens and its tokenizer."""
+    """A hash of tokens and tokenizer of a corpus, which determine its rows."""
     content = [corpus.manifest["tokenizer"]["fingerprint"], corpus.manifest["splits"]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def describe(corpus: Any) -> dict[str, Any]:
-    """The data manifest, as far as a receipt needs it."""
+    """The part of the corpus manifest that settings.json records."""
     manifest = corpus.manifest
     return {
         "folder": str(corpus.folder),

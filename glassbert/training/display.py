@@ -1,11 +1,11 @@
-"""What people see of a run: a live picture in a terminal, a few plain lines anywhere else."""
+"""The display of a run: a live panel in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich import box
 from rich.console import Console, Group
@@ -15,17 +15,18 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from glassbert.training.forecast import Forecast
+if TYPE_CHECKING:
+    from glassbert.training.history import LossForecast
 
 BARS = "▁▂▃▄▅▆▇█"
 CURVE = 48  # columns
 ANSWERS = 5
-PLAIN_SHARE = 0.05  # of the run between two plain lines
+PLAIN_INTERVAL = 0.05  # progress between two plain lines
 
 
 @dataclass
 class Status:
-    """A run at one moment."""
+    """The current numbers of a run."""
 
     title: str = ""
     step: int = 0
@@ -43,13 +44,13 @@ class Status:
     learning_rate: float | None = None
     sentence: str = ""
     answers: list[tuple[str, float]] = field(default_factory=list)
-    history: list[tuple[float, str]] = field(default_factory=list)  # progress, and the best answer then
-    forecast: Forecast | None = None
+    history: list[tuple[float, str]] = field(default_factory=list)  # progress and the most probable word
+    forecast: LossForecast | None = None
     skipped: int = 0
 
 
 class Display(Protocol):
-    """Somebody who is told how the run goes."""
+    """Shows the status of a run and messages."""
 
     def __enter__(self) -> Any: ...
 
@@ -63,9 +64,9 @@ class Display(Protocol):
 def display_for(
     console: Console | None = None, draw: Callable[[Any], Any] | None = None, line: Callable[[Any], str] | None = None
 ) -> Display:
-    """The live picture where there is a terminal, plain lines where there is none.
+    """A live panel if there is a terminal, else plain lines.
 
-    `draw` and `line` say how a status looks; without them as that of pretraining does.
+    `draw` and `line` make the panel and the line from a status; the defaults are for pretraining.
     """
     console = console or Console(stderr=True)
     live = console.is_terminal and not console.is_dumb_terminal
@@ -73,7 +74,7 @@ def display_for(
 
 
 class NoDisplay:
-    """For the workers beside the first, and for programs that want silence."""
+    """Shows nothing; for all workers except worker 0, and for tests."""
 
     def __enter__(self) -> NoDisplay:
         return self
@@ -89,7 +90,7 @@ class NoDisplay:
 
 
 class PlainDisplay(NoDisplay):
-    """A line every twentieth of the run."""
+    """Prints a line for every twentieth of the run."""
 
     def __init__(self, console: Console, line: Callable[[Any], str] | None = None):
         self.console = console
@@ -98,7 +99,7 @@ class PlainDisplay(NoDisplay):
 
     def update(self, status: Any, *, last: bool = False) -> None:
         if status.progress >= self._next or last:
-            self._next = (int(status.progress / PLAIN_SHARE) + 1) * PLAIN_SHARE
+            self._next = (int(status.progress / PLAIN_INTERVAL) + 1) * PLAIN_INTERVAL
             self.say(self._line(status))
 
     def say(self, text: str) -> None:
@@ -106,7 +107,7 @@ class PlainDisplay(NoDisplay):
 
 
 class LiveDisplay(NoDisplay):
-    """A picture that is drawn anew in its place. Drawing happens only in `update`, never in a thread of its own."""
+    """A panel that is redrawn in place, only by `update` and never by a background thread."""
 
     def __init__(self, console: Console, draw: Callable[[Any], Any] | None = None):
         self.console = console
@@ -128,6 +129,7 @@ class LiveDisplay(NoDisplay):
 
 
 def plain_line(status: Status) -> str:
+    """The plain line of a pretraining run."""
     words = [f"{status.progress:4.0%}", f"step {status.step:,}"]
     if status.smoothed is not None:
         words.append(f"loss {status.smoothed:.3f}")
@@ -147,18 +149,18 @@ def plain_line(status: Status) -> str:
 
 
 def progress_rows(status: Any, where: str) -> Table:
-    """The beginning of every live picture: how far it is, where that is in words, and the time."""
+    """The first rows of every live panel: progress bar, position (`where`), step and time."""
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", no_wrap=True, min_width=9)
     rows.add_column()
     left = "" if status.left is None else f"   {duration(status.left)} left"
     rows.add_row("progress", ProgressBar(total=1.0, completed=status.progress, width=CURVE))
-    rows.add_row("", f"{where}   step {status.step:,}   {duration(status.seconds)} gone{left}")
+    rows.add_row("", f"{where}   step {status.step:,}   {duration(status.seconds)} elapsed{left}")
     return rows
 
 
 def framed(status: Any, *parts: Any) -> Panel:
-    """A live picture in its frame, with what every run may have to say below."""
+    """A live panel with its frame, and a line about skipped steps if there are any."""
     if status.skipped:
         parts += (Text(f"{status.skipped} steps were skipped: their gradient was not finite", style="yellow"),)
     title = Text(f" {status.title} ", style="bold")
@@ -166,6 +168,7 @@ def framed(status: Any, *parts: Any) -> Panel:
 
 
 def picture(status: Status) -> Panel:
+    """The live panel of a pretraining run."""
     rows = progress_rows(status, f"{status.progress:.0%}")
     rows.add_row("loss", _loss(status))
     if status.curve:
@@ -195,7 +198,7 @@ def _held_out(status: Status) -> Text:
     loss, accuracy = status.held_out[-1]
     text = Text.assemble((f"{loss:.3f}", "bold green"), f"   accuracy {accuracy:.1%}")
     if len(status.held_out) > 1:
-        text.append(f"   at first {status.held_out[0][0]:.2f}")
+        text.append(f"   initially {status.held_out[0][0]:.2f}")
     return text
 
 
@@ -203,7 +206,7 @@ def _speed(status: Status) -> str:
     if not status.tokens_per_second:
         return "–"
     words = f"{status.tokens_per_second:,.0f} tokens/s   {status.tokens / 1e6:,.2f} M tokens"
-    if status.matmul_share and status.matmul_share <= 1:  # beyond that, something else ran while the rate was measured
+    if status.matmul_share and status.matmul_share <= 1:  # else other programs slowed the measurement
         words += f"   {status.matmul_share:.0%} of the matmul rate"
     return words
 
@@ -212,24 +215,24 @@ def _answers(status: Status) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True, min_width=9)
     table.add_column(no_wrap=True)
-    table.add_row("question", Text(status.sentence, style="italic"))
+    table.add_row("sentence", Text(status.sentence, style="italic"))
     for i, (word, chance) in enumerate(status.answers[:ANSWERS]):
         bar = Text("█" * round(24 * chance), style="green" if i == 0 else "dim green")
         table.add_row("", Text.assemble((f"{word:<16.16}", "bold" if i == 0 else ""), f"{chance:6.1%}  ", bar))
-    path = changes(status.history)
+    path = distinct_words(status.history)
     if len(path) > 1:
         table.add_row("so far", Text(" → ".join(path[-6:]), style="dim", overflow="ellipsis"))
     return table
 
 
-def changes(history: list[tuple[float, str]]) -> list[str]:
-    """The best answers in their order, each once for as long as it stayed the best."""
+def distinct_words(history: list[tuple[float, str]]) -> list[str]:
+    """The most probable words in order, without repetitions of the previous word."""
     words = [word for _, word in history]
     return [word for i, word in enumerate(words) if i == 0 or words[i - 1] != word]
 
 
 def sparkline(values: list[float], width: int) -> str:
-    """A curve in one line of text: at most `width` columns, each the mean of its share of the values."""
+    """A curve as one line of text with at most `width` columns, each the mean of its part of the values."""
     columns = min(width, len(values))
     edges = [len(values) * i // columns for i in range(columns + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(edges)]
@@ -239,7 +242,7 @@ def sparkline(values: list[float], width: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """95 as 1:35, 3,700 as 1:01:40."""
-    whole = round(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+    """Seconds as minutes or hours: 95 as 1:35, 3,700 as 1:01:40."""
+    rounded = round(seconds)
+    hours, minutes = divmod(rounded // 60, 60)
+    return f"{hours}:{minutes:02d}:{rounded % 60:02d}" if hours else f"{minutes}:{rounded % 60:02d}"

@@ -1,9 +1,9 @@
-"""A moving average of the weights: often a better model than the last step, which still jumps about.
+"""An exponential moving average of the weights, often a better model than the weights of the last step.
 
     e = e + (1 - d) (p - e)          d = min(decay, (1 + t) / (10 + t))
 
-The decay rises with the steps t, so that the average forgets the random beginning quickly. For evaluation and saving
-the average changes places with the weights:
+The decay rises with the step t, so that the random initial weights lose their influence quickly. `swapped` exchanges
+average and weights, for evaluation and saving:
 
     with ema.swapped(model):
         evaluate(model, batches)
@@ -18,19 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.parameters import FlatArrays
+from glassbert.arrays import FlatArrays
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
-from glassbert.training.optimizers.base import CHUNK
-from glassbert.training.optimizers.checks import check_fit
+from glassbert.training.optimizers.base import CHUNK, check_fit
 
 
 class EMA:
-    """The average, moved by the training step after every step that moved the weights."""
+    """The average; the training step updates it after every update of the weights."""
 
     def __init__(self, model: Any, decay: float = 0.999):
         if not (isinstance(decay, (int, float)) and 0 < decay < 1):
-            raise TrainingError(f"the decay of a moving average must lie between 0 and 1, got {decay!r}")
+            raise TrainingError(f"the decay of the moving average must be between 0 and 1, got {decay!r}")
         self.decay = decay
         self.engine = model.engine
         self.parameters: Any = self.engine.parameters(model.layout)
@@ -38,26 +37,28 @@ class EMA:
             self.parameters[name] = value
 
     def share(self, xp: Any, step: Any) -> Any:
-        """1 - d: how much of the new weights enters the average at this step."""
+        """1 - d: the weight of the new weights at this step."""
         return 1.0 - xp.minimum(self.decay, (1.0 + step) / (10.0 + step))
 
     def update(self, parameters: FlatArrays, step: int) -> None:
-        """Move the average in place (NumPy)."""
+        """Update the average in place (NumPy)."""
         average, weights = self.parameters.flat, parameters.flat
         share = average.dtype.type(self.share(np, float(step)))
         starts, threads = range(0, len(average), CHUNK), self.engine.threads
-        work = functools.partial(_move, average, weights, share)
+        work = functools.partial(_update_chunks, average, weights, share)
         run_together(work, [starts[i::threads] for i in range(threads)])
 
-    def moved(self, average: Mapping[str, Any], parameters: Mapping[str, Any], step: Any, fine: Any) -> dict[str, Any]:
-        """The new average (MLX); the old one where the step was not `fine`."""
+    def moved(
+        self, average: Mapping[str, Any], parameters: Mapping[str, Any], step: Any, finite: Any
+    ) -> dict[str, Any]:
+        """The new average (MLX); the old one if the step was not finite."""
         xp = self.engine.xp
         share = self.share(xp, step)
-        return {name: e + xp.where(fine, share * (parameters[name] - e), 0.0) for name, e in average.items()}
+        return {name: e + xp.where(finite, share * (parameters[name] - e), 0.0) for name, e in average.items()}
 
     @contextlib.contextmanager
     def swapped(self, model: Any) -> Iterator[None]:
-        """While inside, the model has the averaged weights. No number is copied."""
+        """Inside, the model has the averaged weights. Nothing is copied."""
         model.parameters, self.parameters = self.parameters, model.parameters
         try:
             yield
@@ -73,7 +74,7 @@ class EMA:
             self.parameters[name] = self.engine.array(arrays[f"ema/{name}"])
 
 
-def _move(average: np.ndarray, weights: np.ndarray, share: Any, starts: range) -> None:
+def _update_chunks(average: np.ndarray, weights: np.ndarray, share: Any, starts: range) -> None:
     scratch = np.empty(CHUNK, average.dtype)
     for start in starts:
         e, p = average[start : start + CHUNK], weights[start : start + CHUNK]

@@ -1,7 +1,6 @@
-"""How good is a model on text it has not seen? Losses and accuracies over many batches, each question counted once.
+"""Losses and accuracies of a model over many batches, averaged over all targets.
 
-Nothing is kept for backward and dropout is off. On MLX the pass is compiled, and nobody waits for a batch before the
-next ones are on their way.
+Dropout is off and nothing is saved for a backward. On MLX the pass is compiled, and a few batches are submitted ahead.
 """
 
 from __future__ import annotations
@@ -16,36 +15,35 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.threads import using_threads
 from glassbert.errors import InputError
-from glassbert.layers.scope import Forgetful, Scope
-from glassbert.models.encoder import Batch, encode
+from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
-from glassbert.models.inputs import check_inputs
+from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.model import Model
-from glassbert.training.objectives import Answered, Objectives
+from glassbert.models.passes import Pass
+from glassbert.training.objectives import ObjectiveResult, Objectives
 
-ANSWERS = ("labels", "pair_labels")
-IN_FLIGHT = 4  # batches on a device before the first is waited for: enough to keep it busy, few enough to fit
+LABELS = ("labels", "pair_labels")
+IN_FLIGHT = 4  # batches submitted to a device before the first result is read
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`loss` is the weighted sum that was trained on, `losses`, `accuracies` and `asked` are by objective."""
+    """`loss` is the weighted sum of the objectives; `losses`, `accuracies` and `counts` are by objective."""
 
     loss: float
     losses: Mapping[str, float]
     accuracies: Mapping[str, float]
-    asked: Mapping[str, int]
+    counts: Mapping[str, int]
 
     @property
     def accuracy(self) -> float:
-        """That of the first objective; NaN where it has none."""
+        """The accuracy of the first objective that has one, or NaN."""
         return next(iter(self.accuracies.values()), math.nan)
 
     @property
     def perplexity(self) -> float:
-        """exp of the first objective's loss: among how many equally likely words the model hesitates."""
+        """exp of the loss of the first objective."""
         return math.exp(min(next(iter(self.losses.values())), 700.0))
 
     def as_dict(self) -> dict[str, float]:
@@ -57,39 +55,39 @@ class Evaluation:
 def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objectives | None = None) -> Evaluation:
     """Losses and accuracies over all batches together.
 
-    A batch is a mapping of what `model.loss` takes, or an object with these as attributes.
+    A batch is a mapping of arguments of `model.loss`, or an object with these attributes.
     """
     objectives = Objectives.of(model.head, objective)
     head: Any = model.head
-    run = _on_device(model, objectives) if model.engine.compiles else partial(_with_threads, model, objectives)
-    asked = np.zeros(len(objectives.names))
+    run = _on_device(model, objectives) if model.engine.compiles else partial(_on_numpy, model, objectives)
+    counts = np.zeros(len(objectives.names))
     losses = np.zeros(len(objectives.names))
     right: dict[str, float] = {}
-    waiting: list[tuple[np.ndarray, Any]] = []
+    pending: list[tuple[np.ndarray, Any]] = []
 
-    def settle(count: int) -> None:
-        while len(waiting) > count:
-            number, answered = waiting.pop(0)
-            losses[:] += number * [float(one.loss) for one in answered]
-            for name, one in zip(objectives.names, answered, strict=True):
+    def collect(count: int) -> None:
+        while len(pending) > count:
+            number, results = pending.pop(0)
+            losses[:] += number * [float(one.loss) for one in results]
+            for name, one in zip(objectives.names, results, strict=True):
                 if "accuracy" in one.sums:
                     right[name] = right.get(name, 0.0) + float(one.sums["accuracy"])
 
-    with quietly(model):
+    with evaluation_mode(model):
         for batch in batches:
             given = _fields(batch)
-            answers = {name: given.pop(name, None) for name in ANSWERS}
+            labels = {name: given.pop(name, None) for name in LABELS}
             checked = check_inputs(model.config, **given)
-            prepared = objectives.prepare(head, answers, checked["ids"].shape)  # type: ignore[union-attr, arg-type]
-            number = objectives.asked(prepared)
-            asked += number
-            waiting.append((number, run(checked, prepared)))
-            settle(IN_FLIGHT)
-        settle(0)
-    if not asked.any():
-        raise InputError("there is nothing to evaluate: no batch asks anything")
-    mean = losses / np.maximum(asked, 1)
-    of = dict(zip(objectives.names, asked.tolist(), strict=True))
+            prepared = objectives.prepare(head, labels, shape_of(checked))
+            number = objectives.counts(prepared)
+            counts += number
+            pending.append((number, run(checked, prepared)))
+            collect(IN_FLIGHT)
+        collect(0)
+    if not counts.any():
+        raise InputError("nothing to evaluate: no batch has a target")
+    mean = losses / np.maximum(counts, 1)
+    of = dict(zip(objectives.names, counts.tolist(), strict=True))
     return Evaluation(
         float(objectives.weights @ mean),
         dict(zip(objectives.names, mean.tolist(), strict=True)),
@@ -99,8 +97,8 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
 
 
 @contextmanager
-def quietly(model: Model) -> Iterator[None]:
-    """Without dropout, and without moving the seed that the next step's dropout comes from."""
+def evaluation_mode(model: Model) -> Iterator[None]:
+    """Turn dropout off; the training mode and the dropout seed are restored at the end."""
     training, seed = model.training, model.dropout_seed
     model.set_training(False)
     try:
@@ -114,20 +112,18 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "posit
 
 
 def _fields(batch: Any) -> dict[str, Any]:
-    names = (*INPUTS, *ANSWERS)
+    names = (*INPUTS, *LABELS)
     found = batch if isinstance(batch, Mapping) else {name: getattr(batch, name, None) for name in names}
     for name in found:
         if name not in names:
-            raise InputError(f"a batch has {name!r}; known are {', '.join(names)}")
+            raise InputError(f"a batch has {name!r}; known fields are {', '.join(names)}")
     return dict(found)
 
 
-def _with_threads(model: Model, objectives: Objectives, checked: dict[str, Any], prepared: Mapping[str, Any]) -> Any:
-    with using_threads(model.engine.threads):
-        hidden, cache = model.run_encoder(checked, Forgetful(), skip_padding=True)
-        at = Scope(cache.parameters, cache.head).inside("head")
-        answers = {name: model.on_engine(one) for name, one in prepared.items()}
-        return objectives.loss(model.head, hidden, checked["mask"], answers, at, measure=True)  # type: ignore[arg-type]
+def _on_numpy(model: Model, objectives: Objectives, checked: dict[str, Any], prepared: Mapping[str, Any]) -> Any:
+    run = model.run(checked, inference=True, skip_padding=True)
+    targets = {name: model.on_engine(one) for name, one in prepared.items()}
+    return run.loss(objectives, targets, measure=True)
 
 
 _COMPILED: weakref.WeakKeyDictionary[Model, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -136,22 +132,20 @@ _COMPILED: weakref.WeakKeyDictionary[Model, dict[str, Any]] = weakref.WeakKeyDic
 def _on_device(model: Model, objectives: Objectives) -> Any:
     import mlx.core as mx
 
-    config, head = model.config, model.head  # not the model: what is compiled outlives it
+    network = model.network  # not the model, which the compiled function would keep alive
 
-    def forward(computing: Any, arrays: dict[str, Any], answers: Mapping[str, Any]) -> Any:
-        batch = Batch(**arrays)
-        hidden = encode(computing, config, batch, Forgetful())
-        at = Scope(computing, Forgetful()).inside("head")
-        return [tuple(one) for one in objectives.loss(head, hidden, batch.mask, answers, at, measure=True)]  # type: ignore[arg-type]
+    def forward(computing: Any, arrays: dict[str, Any], targets: Mapping[str, Any]) -> Any:
+        run = Pass(network, Batch(**arrays), computing, inference=True)
+        return [tuple(one) for one in run.loss(objectives, targets, measure=True)]
 
     compiled = _COMPILED.setdefault(model, {})
     function = compiled.setdefault(str(objectives), mx.compile(forward))
 
-    def run(checked: dict[str, Any], prepared: Mapping[str, Any]) -> list[Answered]:
-        answers = {name: model.on_engine(pad_rows(one)) for name, one in prepared.items()}
+    def run(checked: dict[str, Any], prepared: Mapping[str, Any]) -> list[ObjectiveResult]:
+        targets = {name: model.on_engine(pad_rows(one)) for name, one in prepared.items()}
         arrays = {name: value for name, value in vars(model.batch_of(checked)).items() if value is not None}
-        found = function(model.computing(model.parameters), arrays, answers)
+        found = function(model.computing(model.parameters), arrays, targets)
         mx.async_eval(found)
-        return [Answered(loss, sums) for loss, sums in found]
+        return [ObjectiveResult(loss, sums) for loss, sums in found]
 
     return run

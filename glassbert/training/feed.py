@@ -1,7 +1,7 @@
-"""Batches one after the other, made in threads while the steps before them are computed.
+"""Batches for the coming steps, made in threads while earlier steps are computed.
 
-A batch is a pure function of epoch and index, so a position in the data is a number: how many batches of a length have
-been taken. Batches that were made ahead and never taken leave no trace.
+A batch is a pure function of epoch and index, so the position in the data is the number of batches taken, by row
+length. Batches that were made but never taken do not change it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from glassbert.engines.threads import usable_cores
 
-MOST_THREADS = 4  # beyond that they only meet at the interpreter's lock
+MAX_THREADS = 4  # more threads only wait for the interpreter lock
 
 
 class Source(Protocol):
-    """What the feed needs of MLMDataGenerator."""
+    """The part of MLMDataGenerator that `Feed` uses."""
 
     def __len__(self) -> int: ...
 
@@ -26,16 +26,16 @@ class Source(Protocol):
 
 
 class Order(NamedTuple):
-    """The batch that a step shall have."""
+    """The row length and masking rate of a step's batch."""
 
     length: int
     mask_rate: float | None
 
 
 class Feed:
-    """Takes orders for the coming steps, and hands out their batches in the same order.
+    """Makes ordered batches in threads and returns them in the order of the orders.
 
-    `prepare` is what is done with a batch in the thread that made it.
+    `taken` is the number of batches used so far by row length. `prepare` is applied to each batch in the same thread.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Feed:
         prepare: Callable[[Any], Any],
     ):
         self.sources = sources
-        self.ahead = 2 * threads + 1  # batches in the making
+        self.ahead = 2 * threads + 1  # batches to order in advance
         self.taken = {length: taken.get(length, 0) for length in sources}
         self._ordered = dict(self.taken)
         self._rows = rows
@@ -64,10 +64,11 @@ class Feed:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def __len__(self) -> int:
-        """How many batches are ordered and not yet taken."""
+        """The number of batches ordered and not yet taken."""
         return len(self._waiting)
 
     def order(self, order: Order) -> None:
+        """Start making the next batch of this length."""
         epoch, index = divmod(self._ordered[order.length], len(self.sources[order.length]))
         self._ordered[order.length] += 1
         self._waiting.append((order.length, self._threads.submit(self._make, order, epoch, index)))
@@ -77,7 +78,7 @@ class Feed:
         return self._prepare(self.sources[order.length].batch(epoch, index, rows=rows, mask_rate=order.mask_rate))
 
     def take(self) -> Any:
-        """The next batch; an error in making it is raised here."""
+        """Wait for the next batch and return it; an error in making it is raised here."""
         length, future = self._waiting.popleft()
         batch = future.result()
         self.taken[length] += 1
@@ -85,5 +86,5 @@ class Feed:
 
 
 def threads_for(engine: Any) -> int:
-    """One where the processor also computes the steps; several where a GPU waits to be fed."""
-    return min(MOST_THREADS, usable_cores()) if engine.compiles else 1
+    """The number of threads for a feed: one if the CPU also computes the steps, several for a GPU."""
+    return min(MAX_THREADS, usable_cores()) if engine.compiles else 1

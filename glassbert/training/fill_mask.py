@@ -1,4 +1,4 @@
-"""Filling masks: the words that a masked language model would put in place of [MASK]."""
+"""Filling masks: the words that a masked language model predicts for [MASK]."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.models.model import Model
-from glassbert.training.evaluate import quietly
+from glassbert.training.evaluate import evaluation_mode
 
 MASK = "[MASK]"
 
 
 class Answer(NamedTuple):
+    """A predicted word and its probability."""
+
     word: str
     chance: float
 
 
 def fill_mask(model: Model, tokenizer: Any, sentence: str, top: int = 5) -> list[list[Answer]]:
-    """For every [MASK] of the sentence the `top` likeliest words, each with its chance."""
+    """For every [MASK] of the sentence, the `top` most probable words with their probabilities."""
     if MASK not in sentence:
         raise InputError(f"the sentence must contain {MASK}, as in 'Paris is the {MASK} of France.'")
-    ids = question(tokenizer, sentence)
+    ids = encode_masked(tokenizer, sentence)
     limit = model.config.max_position_embeddings
     if ids.shape[1] > limit:
-        raise InputError(f"the sentence has {ids.shape[1]} tokens, and the model reads {limit}; shorten it")
-    return answers(model, tokenizer, ids, top)
+        raise InputError(f"the sentence has {ids.shape[1]} tokens, but the model reads at most {limit}; shorten it")
+    return fill_ids(model, tokenizer, ids, top)
 
 
-def question(tokenizer: Any, sentence: str) -> np.ndarray:
-    """The ids [1, T] of a sentence in which [MASK] is one token."""
+def encode_masked(tokenizer: Any, sentence: str) -> np.ndarray:
+    """The ids [1, T] of a sentence in which each [MASK] is one token."""
     pieces = sentence.split(MASK)
     ids: list[int] = [tokenizer.cls_id]
     for i, piece in enumerate(pieces):
@@ -41,15 +43,16 @@ def question(tokenizer: Any, sentence: str) -> np.ndarray:
     return np.array([[*ids, tokenizer.sep_id]])
 
 
-def answers(model: Model, tokenizer: Any, ids: np.ndarray, top: int = 5) -> list[list[Answer]]:
-    with quietly(model):
+def fill_ids(model: Model, tokenizer: Any, ids: np.ndarray, top: int = 5) -> list[list[Answer]]:
+    """`fill_mask` for the ids [1, T] of a sentence. Special tokens are never predicted."""
+    with evaluation_mode(model):
         output = model.predict(ids)
-        scores_of = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head answers two questions
-        logits = model.engine.to_numpy(scores_of)[0].astype(np.float64)  # [T, V]
+        mlm_output = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head has two outputs
+        logits = model.engine.to_numpy(mlm_output)[0].astype(np.float64)  # [T, V]
     found = []
-    for place in np.flatnonzero(ids[0] == tokenizer.mask_id):
-        scores = logits[place]
-        scores[list(tokenizer.special_ids)] = -np.inf  # [UNK] and [SEP] are answers to another question
+    for position in np.flatnonzero(ids[0] == tokenizer.mask_id):
+        scores = logits[position]
+        scores[list(tokenizer.special_ids)] = -np.inf
         chances = np.exp(scores - scores.max())
         chances /= chances.sum()
         best = np.argsort(-chances)[:top]
@@ -58,23 +61,12 @@ def answers(model: Model, tokenizer: Any, ids: np.ndarray, top: int = 5) -> list
 
 
 def readable(token: str | None) -> str:
+    """A token without the markers that stand for a space."""
     return "?" if token is None else token.replace("Ġ", "").replace("▁", "")
 
 
-def load_for_filling(path: str | Path, engine: str = "auto") -> tuple[Model, Any]:
+def load_masked_model(path: str | Path, engine: str = "auto") -> tuple[Model, Any]:
     """A masked language model and its tokenizer: of a run (finished or not), or of any folder that holds both."""
-    from glassbert.checkpoints import load
+    from glassbert.text.loading import load_with_tokenizer
 
-    model = load(path, engine=engine, head="mlm")
-    return model, tokenizer_with(path)
-
-
-def tokenizer_with(path: str | Path) -> Any:
-    """The tokenizer that lies with a saved model: in its folder, in the run's, or in that of a checkpoint's run."""
-    from glassbert.text import load_tokenizer
-
-    path = Path(path)
-    for folder in (path / "model", path, path / "tokenizer", *(parent / "tokenizer" for parent in path.parents[:2])):
-        if (folder / "tokenizer.json").exists() or (folder / "vocab.txt").exists():
-            return load_tokenizer(folder)
-    raise InputError(f"there is no tokenizer with the model in {path}: neither tokenizer.json nor vocab.txt")
+    return load_with_tokenizer(path, engine=engine, head="mlm")

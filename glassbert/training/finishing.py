@@ -1,7 +1,7 @@
-"""The two ends of a run: a rehearsal that measures what the end will cost, and the end itself.
+"""Start and end of a run: the first evaluation and checkpoint, and the choice and writing of the final model.
 
-Before the first step the run is evaluated and saved once: that gives the first point of every curve, a checkpoint from
-which even the youngest run can go on, and the prices that a wall-clock budget keeps in reserve.
+Before the first step the model is evaluated and saved once. This gives the first point of every curve, a checkpoint to
+resume from, and the costs that a budget in minutes reserves for the end.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from glassbert.errors import TrainingError
 from glassbert.files import write_json
 from glassbert.reports import figures
+from glassbert.training.budget import Clock
 from glassbert.training.checkpointing import read_checkpoint
-from glassbert.training.clock import Clock
 from glassbert.training.history import RESULT
 from glassbert.training.model_card import write_model_card
 from glassbert.training.report import write_report
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended. `stopped` is "finished", "early" or "interrupted"; the last has no model yet."""
+    """How a run ended. `stopped` is "finished", "early" or "interrupted"; an interrupted run has no final model."""
 
     run: str
     stopped: str
@@ -54,41 +54,41 @@ class Result:
         return RunFolder(self.run).report
 
 
-def rehearse(trainer: Trainer) -> None:
-    """Evaluate and save before the first step."""
+def evaluate_before_first_step(trainer: Trainer) -> None:
+    """Evaluate and save the initial weights; raise if the budget in minutes is too short."""
     if not trainer.leads:
         return
     trainer.evaluate()
-    trainer.watcher.ask()
+    trainer.monitor.fill_sentence()
     trainer.save()
     if trainer.budget.kind == "minutes":
-        _refuse_too_short(trainer)
+        _check_long_enough(trainer)
 
 
-def report_on_the_way(trainer: Trainer) -> None:
-    """A report of the run so far, to look at and to learn what the last one will cost."""
+def write_interim_report(trainer: Trainer) -> None:
+    """Write a report of the run so far; its cost is measured for the reserve."""
     if not trainer.reporting.times and figures.available():
-        figures.to_svg(figures.lines({"": ([0, 1], [0, 1])}))  # the first picture also pays for loading the library
-    with trainer.reporting.spending(trainer.clock), trainer.machinery.costs.measuring("report"):
-        trainer.log.settle()
+        figures.to_svg(figures.lines({"": ([0, 1], [0, 1])}))  # import the plotting library outside the measurement
+    with trainer.reporting.spending(trainer.clock), trainer.components.costs.measuring("report"):
+        trainer.log.sync()
         write_report(trainer.run)
 
 
-def _refuse_too_short(trainer: Trainer) -> None:
-    """An error where most of the minutes would go into evaluating and saving."""
-    around = trainer.clock.elapsed + trainer.machinery.costs.of_the_end(trainer.settings)
+def _check_long_enough(trainer: Trainer) -> None:
+    """Raise if more than half of the minutes would go into evaluating and saving."""
+    overhead = trainer.clock.elapsed + trainer.components.costs.of_ending(trainer.settings)
     seconds = 60 * trainer.budget.amount
-    if around > seconds / 2:
+    if overhead > seconds / 2:
         trainer.run.undo()
         raise TrainingError(
             f"{trainer.budget.amount:g} minutes are too short: evaluating, saving and reporting take about "
-            f"{around:.0f} seconds here. Give at least {math.ceil(2 * around / 6) / 10:g} minutes, or lower "
-            f"--evaluation-rows"
+            f"{overhead:.0f} seconds on this machine. Set --minutes to at least "
+            f"{math.ceil(2 * overhead / 6) / 10:g}, or lower --evaluation-rows"
         )
 
 
 def finish(trainer: Trainer) -> Result:
-    """Choose the weights, evaluate them on more rows, and write model, card and report."""
+    """Choose the weights, evaluate them on more rows, and write model, model card and report."""
     state, run, settings = trainer.state, trainer.run, trainer.settings
     counts = {"run": str(run.path), "steps": state.step, "tokens": state.tokens, "skipped": state.skipped}
     if trainer.stopped == "interrupted" or not trainer.leads:
@@ -96,14 +96,14 @@ def finish(trainer: Trainer) -> Result:
     loss = trainer.evaluate()
     trainer.save()
     weights = _choose_weights(trainer, loss)
-    costs = trainer.machinery.costs
-    by_source = _by_source(trainer)
-    # The last evaluation makes up for whatever took longer or shorter than expected; but it sees no fewer rows than
-    # those on the way did.
+    costs = trainer.components.costs
+    by_source = _evaluate_by_source(trainer)
+    # The last evaluation absorbs errors of the time estimate, but has at least as many rows as the earlier ones.
     held_out = trainer.data.held_out(settings.final_evaluation_rows)
-    least = min(costs.rows_on_the_way(settings), settings.final_evaluation_rows) // trainer.data.validation_rows
-    found = trainer.machinery.evaluate(until(held_out, trainer.clock, costs.last_moment(settings), least))
-    trainer.watcher.final(found.loss, found.accuracy, weights, by_source)
+    least = min(costs.evaluation_rows(settings), settings.final_evaluation_rows) // trainer.data.validation_rows
+    batches = until_deadline(held_out, trainer.clock, costs.evaluation_deadline(settings), least)
+    found = trainer.components.evaluate(batches)
+    trainer.monitor.final(found.loss, found.accuracy, weights, by_source)
     _write_model(trainer)
     result = Result(
         stopped=trainer.stopped or "finished",
@@ -113,34 +113,35 @@ def finish(trainer: Trainer) -> Result:
         weights=weights,
         **counts,  # type: ignore[arg-type]
     )
-    trainer.log.settle()
+    trainer.log.sync()
     write_model_card(run, result)
     content = {**asdict(result), "perplexity": result.perplexity}
     write_report(run, content)
-    write_json(run.path / RESULT, content)  # last: with it the run is finished
+    write_json(run.path / RESULT, content)  # last: a run with this file is finished
     return result
 
 
-def until(batches: Iterator[Any], clock: Clock, moment: float, least: int = 1) -> Iterator[Any]:
-    """Batches until the clock says that it is enough, but at least `least`."""
+def until_deadline(batches: Iterator[Any], clock: Clock, deadline: float, least: int = 1) -> Iterator[Any]:
+    """Batches until the clock reaches `deadline`, but at least `least` of them."""
     for count, batch in enumerate(batches, 1):
         yield batch
-        if count >= least and clock.elapsed >= moment:
+        if count >= least and clock.elapsed >= deadline:
             return
 
 
-def _by_source(trainer: Trainer) -> dict[str, dict[str, float]]:
-    """Held-out loss and accuracy of every source by itself: a novel is no manual."""
-    rows = trainer.machinery.costs.source_rows(trainer.settings)
-    found = {n: trainer.machinery.evaluate(trainer.data.held_out(rows, n)) for n in trainer.data.validation_by_source}
+def _evaluate_by_source(trainer: Trainer) -> dict[str, dict[str, float]]:
+    """Held-out loss and accuracy of each source."""
+    rows = trainer.components.costs.rows_per_source(trainer.settings)
+    evaluate, data = trainer.components.evaluate, trainer.data
+    found = {name: evaluate(data.held_out(rows, name)) for name in data.validation_by_source}
     return {name: {"loss": one.loss, "accuracy": one.accuracy} for name, one in found.items()}
 
 
 def _choose_weights(trainer: Trainer, loss: float) -> str:
-    """The moving average where there is one, else the last weights, unless an earlier checkpoint was clearly better."""
+    """Load the weights to keep: the moving average if there is one, else the last, or the best if its loss is lower."""
     state = trainer.state
-    if trainer.machinery.average is not None:
-        trainer.machinery.use_average()
+    if trainer.components.average is not None:
+        trainer.components.use_average()
         return "average"
     best = state.best_step
     if state.best_loss is None or state.best_loss >= loss or best is None or best not in trainer.run.steps():
@@ -150,12 +151,12 @@ def _choose_weights(trainer: Trainer, loss: float) -> str:
 
 
 def _write_model(trainer: Trainer) -> None:
-    """Model and tokenizer in a folder of their own, beside the old place until they are complete."""
+    """Write model and tokenizer under a temporary name, then rename."""
     run = trainer.run
-    aside = run.path / ".model"
-    shutil.rmtree(aside, ignore_errors=True)
-    trainer.model.save(aside)
-    trainer.data.tokenizer.save(aside)
+    temporary = run.path / ".model"
+    shutil.rmtree(temporary, ignore_errors=True)
+    trainer.model.save(temporary)
+    trainer.data.tokenizer.save(temporary)
     if run.model.exists():
         shutil.rmtree(run.model)
-    aside.replace(run.model)
+    temporary.replace(run.model)

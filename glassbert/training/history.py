@@ -1,12 +1,15 @@
-"""What a run's folder tells of it: settings, receipt, result, and the curves of its log by kind."""
+"""A run read back from its folder: settings, result and curves; and the forecast of its final held-out loss."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from glassbert.errors import TrainingError
 from glassbert.training.log import read_log
@@ -14,13 +17,21 @@ from glassbert.training.run_folder import PRETRAINING, RunFolder, kind_of_run
 
 RESULT = "result.json"
 
+# Constants of the forecast, measured on runs of many sizes and lengths (`python -m benchmarks.forecast`).
+FORECAST_FROM = 0.1  # progress of the first forecast
+FITTED_SHARE = 0.495  # evaluations from this share of the progress on are fitted: from half, with one step of tolerance
+PRIOR_SLOPE = -0.15
+FITTED_WEIGHT = 0.6  # of the fitted slope; the prior slope has the rest
+SLOPE_ERROR = 0.1  # 90 % of the slopes were within this distance
+NOISE = 0.01  # relative, of a loss at the end
+
 
 @dataclass
 class History:
-    """A run as it can be read from disk, finished or not."""
+    """A finished or unfinished run, read from disk. `info` is the content of settings.json."""
 
     run: RunFolder
-    receipt: dict[str, Any]
+    info: dict[str, Any]
     result: dict[str, Any] | None
     lines: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
@@ -33,13 +44,14 @@ class History:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return self.receipt["settings"]
+        return self.info["settings"]
 
     def kind(self, name: str) -> list[dict[str, Any]]:
+        """The log lines of one kind."""
         return self.lines.get(name, [])
 
     def curve(self, kind: str, value: str, over: str = "step") -> tuple[list[float], list[float]]:
-        """Points of a curve; values that are not finite are text in the log and are left out."""
+        """x and y of a curve. Values that are not finite are strings in the log and are left out."""
         found = [(line[over], line[value]) for line in self.kind(kind) if isinstance(line.get(value), (int, float))]
         return [x for x, _ in found], [y for _, y in found]
 
@@ -51,7 +63,7 @@ class History:
 
     @property
     def held_out(self) -> tuple[float, float] | None:
-        """The held-out loss and accuracy: of the finished model, or the last ones measured."""
+        """Held-out loss and accuracy of the finished model, or else of the last evaluation."""
         if self.result is not None:
             return self.result["loss"], self.result["accuracy"]
         last = self.kind("evaluation")
@@ -59,7 +71,7 @@ class History:
 
     @property
     def last(self) -> dict[str, Any]:
-        """The last line that counts steps and tokens."""
+        """The last log line that has step and tokens."""
         return max((self.kind(kind)[-1] for kind in ("train", "evaluation") if self.kind(kind)),
                    key=lambda line: line["step"], default={"step": 0, "tokens": 0, "seconds": 0.0})  # fmt: skip
 
@@ -73,10 +85,10 @@ def read_result(run: RunFolder) -> dict[str, Any] | None:
 
 
 def find_runs(folder: str | Path) -> Iterator[History]:
-    """The pretraining runs in a folder of runs, the oldest first; whatever else lies there is passed over."""
+    """The pretraining runs in a folder, oldest first; other entries are ignored."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise TrainingError(f"there is no folder {folder}; `glassbert pretrain` puts its runs into runs/")
+        raise TrainingError(f"there is no folder {folder}; `glassbert pretrain` creates its runs in runs/")
     found = []
     for path in folder.iterdir():
         if kind_of_run(path) == PRETRAINING:
@@ -84,4 +96,51 @@ def find_runs(folder: str | Path) -> Iterator[History]:
                 found.append(History.read(RunFolder(path)))
             except (TrainingError, KeyError):
                 continue
-    yield from sorted(found, key=lambda history: str(history.receipt.get("begun", "")))
+    yield from sorted(found, key=lambda history: str(history.info.get("begun", "")))
+
+
+def moving_mean(values: Sequence[float] | np.ndarray, before: int, after: int = 0) -> np.ndarray:
+    """For each value the mean over itself, `before` earlier and `after` later values; shorter at both ends."""
+    sums = np.concatenate([[0.0], np.cumsum(np.asarray(values, np.float64))])
+    index = np.arange(len(values))
+    low, high = np.maximum(index - before, 0), np.minimum(index + after + 1, len(values))
+    return (sums[high] - sums[low]) / (high - low)
+
+
+class LossForecast(NamedTuple):
+    """The expected loss at the end of a run, and the range that contains it in 90 % of runs."""
+
+    loss: float
+    low: float
+    high: float
+
+
+def forecast_final_loss(evaluations: Sequence[Mapping[str, Any]]) -> LossForecast | None:
+    """The held-out loss at progress 1 from the evaluation lines of a log; None where there are too few.
+
+    A power law through the last evaluations is extended to the end of the run:
+
+        log loss(p) = log loss(now) + slope · log(p / now)          p: progress of the run, from 0 to 1
+
+    The slope is a weighted mean of the fitted slope and `PRIOR_SLOPE`, since a few evaluations determine it poorly.
+    The training loss is not used: where the masking rate falls during the run, it falls for that reason too.
+    """
+    if not evaluations or evaluations[-1]["progress"] < FORECAST_FROM * 0.99:
+        return None
+    last = evaluations[-1]
+    now = min(last["progress"], 1.0)
+    points = [
+        (line["progress"] / now, float(line["loss"]))
+        for line in evaluations
+        # Losses of rows of another length are not comparable.
+        if line["progress"] >= FITTED_SHARE * now and line.get("length") == last.get("length")
+    ]
+    p, loss = np.array([(p, loss) for p, loss in points if math.isfinite(loss) and loss > 0]).reshape(-1, 2).T
+    if not len(p) or p[-1] < 1.0:  # the line must go through the last evaluation
+        return None
+    slope = PRIOR_SLOPE
+    if p[0] < 1.0:
+        slope = FITTED_WEIGHT * float(np.polyfit(np.log(p), np.log(loss), 1)[0]) + (1 - FITTED_WEIGHT) * PRIOR_SLOPE
+    left = -math.log(now)
+    error = SLOPE_ERROR * left + NOISE
+    return LossForecast(*(float(loss[-1] * np.exp(slope * left + shift)) for shift in (0.0, -error, error)))

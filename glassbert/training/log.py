@@ -1,7 +1,7 @@
-"""The log of a run: one JSON object a line, each with the kind of thing that happened and the step.
+"""The log of a run: log.jsonl with one JSON object per line, and optionally TensorBoard and Weights & Biases.
 
-A checkpoint remembers how long the log was. A resumed run cuts it there, so that the log reads as if the run had never
-been interrupted. Other places that want to know (TensorBoard, Weights & Biases) get the same numbers.
+Every line has a kind, a step and seconds. A checkpoint stores the length of the log, and a resumed run truncates it to
+that length, so the log of an interrupted run equals that of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from glassbert.errors import TrainingError
-from glassbert.files import explained
+from glassbert.files import explain_write_errors
 
 FLUSH_EVERY = 2.0  # seconds
+SINK_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
 class Sink(Protocol):
-    """Somewhere else that numbers go."""
+    """Another destination for the numbers of the log."""
 
     def numbers(self, step: int, values: dict[str, float]) -> None: ...
 
@@ -28,33 +31,35 @@ class Sink(Protocol):
 
 
 class RunLog:
-    """Appends lines to log.jsonl. `position` is how many bytes of it are on disk for sure after `settle`."""
+    """Appends lines to log.jsonl, after truncating it to `position` bytes, and passes their numbers to `sinks`."""
 
     def __init__(self, path: Path, position: int = 0, sinks: Sequence[Sink] = ()):
         self.sinks = sinks
         self.path = path
         self._flushed = 0.0
-        with explained(path):
+        with explain_write_errors(path):
             self._file = open(path, "ab")  # noqa: SIM115 (closed in close)
             if self._file.tell() < position:
-                raise TrainingError(f"{path} is shorter than its checkpoint says; something else has changed it")
+                raise TrainingError(
+                    f"{path} is shorter than the {position} bytes in the checkpoint; another program has changed it"
+                )
             self._file.truncate(position)
             self._file.seek(0, os.SEEK_END)
 
     def write(self, kind: str, step: int, seconds: float, **values: Any) -> None:
         line = {"kind": kind, "step": step, "seconds": round(seconds, 3), **values}
-        with explained(self.path):
-            self._file.write(json.dumps(_plain(line), ensure_ascii=False).encode() + b"\n")
+        with explain_write_errors(self.path):
+            self._file.write(json.dumps(_json_value(line), ensure_ascii=False).encode() + b"\n")
             if seconds - self._flushed > FLUSH_EVERY:
                 self._file.flush()
                 self._flushed = seconds
-        numbers = _numbers(kind, values)
+        numbers = _flat_numbers(kind, values)
         for sink in self.sinks if numbers else ():
             sink.numbers(step, numbers)
 
-    def settle(self) -> int:
-        """Bring everything to the disk; returns the position to cut at when the run is resumed from here."""
-        with explained(self.path):
+    def sync(self) -> int:
+        """Write everything to disk and return the length of the log in bytes, for a checkpoint."""
+        with explain_write_errors(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
             return self._file.tell()
@@ -66,7 +71,7 @@ class RunLog:
 
 
 class NoLog(RunLog):
-    """For the workers beside the first, which write nothing."""
+    """Writes nothing; for all workers except worker 0."""
 
     def __init__(self) -> None:
         self.sinks = ()
@@ -74,7 +79,7 @@ class NoLog(RunLog):
     def write(self, kind: str, step: int, seconds: float, **values: Any) -> None:
         pass
 
-    def settle(self) -> int:
+    def sync(self) -> int:
         return 0
 
     def close(self) -> None:
@@ -82,7 +87,7 @@ class NoLog(RunLog):
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a log. A last line that is still being written is left out."""
+    """The lines of a log; an incomplete last line is left out."""
     if not path.exists():
         return
     with open(path, "rb") as file:
@@ -94,23 +99,80 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
                     continue
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become text."""
+def _json_value(value: Any) -> Any:
+    """Round floats to 6 digits; NaN and infinity become strings, since JSON has neither."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [_json_value(item) for item in value]
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else str(value)
     return value
 
 
-def _numbers(prefix: str, values: dict[str, Any]) -> dict[str, float]:
-    """Nested numbers under names with slashes, as TensorBoard groups them."""
+def _flat_numbers(prefix: str, values: dict[str, Any]) -> dict[str, float]:
+    """Nested numbers under names joined with slashes, as TensorBoard groups them."""
     found: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, dict):
-            found.update(_numbers(f"{prefix}/{name}", value))
+            found.update(_flat_numbers(f"{prefix}/{name}", value))
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             found[f"{prefix}/{name}"] = float(value)
     return found
+
+
+# ---- TensorBoard and Weights & Biases -------------------------------------------------------------------------------
+
+
+class TensorBoard:
+    """Writes event files to RUN/tensorboard with tensorboardX, which needs neither TensorFlow nor PyTorch."""
+
+    def __init__(self, folder: Path):
+        self._writer = import_module("tensorboardX").SummaryWriter(str(folder))
+
+    def numbers(self, step: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """Logs to a Weights & Biases project, in a run with the same name."""
+
+    def __init__(self, project: str, name: str, folder: Path, settings: dict[str, Any]):
+        wandb = import_module("wandb")
+        try:
+            self._run = wandb.init(
+                project=project, name=name, id=name, dir=str(folder), config=settings, resume="allow",
+                settings=wandb.Settings(console="off"),  # otherwise it records every frame of the live display
+            )  # fmt: skip
+        except wandb.Error as error:
+            raise TrainingError(
+                f"Weights & Biases did not start: {error} Set WANDB_MODE=offline to keep the numbers in {folder} "
+                f"and send them later with `wandb sync`."
+            ) from error
+
+    def numbers(self, step: int, values: dict[str, float]) -> None:
+        self._run.log(values, step=step)
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def require_sinks(settings: Any) -> None:
+    """Raise if the settings select a sink whose package is not installed."""
+    for name, package in SINK_PACKAGES.items():
+        if getattr(settings, name) and find_spec(package) is None:
+            raise TrainingError(f'--{name} needs {package}: pip install "glassbert[{name}]"')
+
+
+def sinks_for(settings: Any, folder: Path, name: str) -> list[Sink]:
+    """The sinks that the settings select."""
+    sinks: list[Sink] = []
+    if settings.tensorboard:
+        sinks.append(TensorBoard(folder / "tensorboard"))
+    if settings.wandb:
+        sinks.append(WeightsAndBiases(settings.wandb, name, folder, settings.to_dict()))
+    return sinks

@@ -1,11 +1,11 @@
-"""The model card: what somebody who finds the folder should know, as README.md beside the weights."""
+"""The model card: a README.md in the model folder, with use, quality, training data and the command to repeat it."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.training.history import History
 from glassbert.training.report import repeat_command
 from glassbert.training.run_folder import RunFolder
@@ -34,17 +34,17 @@ model = glassbert.load("{folder}")
 glassbert fill-mask {folder} "{sentence}"
 ```
 
-## How good it is
+## Quality
 
 | held-out documents | |
 |---|---|
-| loss (nats a masked token) | {loss:.4f} |
+| loss (nats per masked token) | {loss:.4f} |
 | perplexity | {perplexity:,.2f} |
-| masked tokens guessed right | {accuracy:.2%} |
+| masked tokens predicted correctly | {accuracy:.2%} |
 
-Held-out documents were never trained on. {rate:.0%} of their tokens were masked, always the same ones.
+Held-out documents were not used for training. {rate:.0%} of their tokens were masked, always the same ones.
 
-## What it was trained on
+## Training data
 
 {tokens:,} tokens ({steps:,} steps, {minutes:.1f} minutes on {machine}).
 
@@ -52,10 +52,10 @@ Held-out documents were never trained on. {rate:.0%} of their tokens were masked
 |---|---|
 {sources}
 
-The text of these sources sets what the model knows and what it repeats: their language, their time, their prejudices.
-A model of this size is for learning, for experiments and as the beginning of a fine-tuned one; do not ask it for facts.
+The model reflects the language, time and biases of these sources. A model of this size is meant for learning, for
+experiments and for fine-tuning; do not use it as a source of facts.
 
-## How to repeat it
+## Reproducing it
 
 ```
 {command}
@@ -66,13 +66,14 @@ Settings, versions, machine and data manifest are in the run's `settings.json` a
 
 
 def write_model_card(run: RunFolder, result: Result) -> None:
+    """Write RUN/model/README.md."""
     history = History.read(run)
-    config = history.receipt["model"]["config"]
-    sources = history.receipt["data"].get("sources") or [{"name": "not recorded"}]
+    config = history.info["model"]["config"]
+    sources = history.info["data"].get("sources") or [{"name": "not recorded"}]
     card = CARD.format(
         name=run.name,
         folder=run.model,
-        parameters=history.receipt["model"]["parameters"],
+        parameters=history.info["model"]["parameters"],
         layers=config["num_hidden_layers"],
         hidden=config["hidden_size"],
         heads=config["num_attention_heads"],
@@ -85,9 +86,9 @@ def write_model_card(run: RunFolder, result: Result) -> None:
         tokens=result.tokens,
         steps=result.steps,
         minutes=result.seconds / 60,
-        machine=history.receipt["machine"]["processor"],
+        machine=history.info["machine"]["processor"],
         sources="\n".join(f"| {source['name']} | {source.get('documents', '')} |" for source in sources),
         command=repeat_command(history),
     )
-    with replacing(run.model / "README.md") as file:
+    with atomic_write(run.model / "README.md") as file:
         file.write(card)

@@ -1,12 +1,12 @@
-"""Objectives: the questions that a model is trained to answer.
+"""Training objectives.
 
-An objective says what it needs from a batch, and takes hidden states to a loss and the loss back to a gradient at the
-hidden states. Several of them are learned at once as a weighted sum:
+An objective names the targets that it needs, computes a loss from hidden states, and the gradient of the loss at the
+hidden states. Several objectives are trained together as a weighted sum:
 
-    loss = Σ wₜ · lossₜ          lossₜ: the mean over what objective t asks in the whole batch
+    loss = Σ wₜ · lossₜ          lossₜ: the mean over the targets of objective t in the whole batch
 
-"mlm+0.5*sop" is such a sum. Because every lossₜ is a mean, a batch that is computed in parts (to save memory, or by
-several workers) must weigh each part by how much it asks: Σⱼ (nₜⱼ / nₜ) lossₜⱼ. `asked` keeps that account.
+"mlm+0.5*sop" is such a sum. Because every lossₜ is a mean, the parts of a batch that is computed in parts (to save
+memory, or by several workers) are weighted by their number of targets: Σⱼ (nₜⱼ / nₜ) lossₜⱼ. `count` gives that number.
 """
 
 from __future__ import annotations
@@ -20,133 +20,132 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.errors import InputError, TrainingError
+from glassbert.layers.registry import Registry
 from glassbert.layers.scope import Scope
+from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head, HeadPart
 from glassbert.models.inputs import as_array
+from glassbert.models.passes import head_loss, head_loss_backward, part_scope
 from glassbert.ops import IGNORED
 from glassbert.ops.losses import softplus
 
-Draw = Callable[[str, Array, Array], Array]  # (name of the loss, output, targets) -> targets that count instead
+SampleTargets = Callable[[str, Array, Array], Array]  # (name of the loss, output, targets) -> sampled targets
 
 
-class Answered(NamedTuple):
-    """What came of one objective: its mean loss, and sums over what was asked, such as how often it was right."""
+class ObjectiveResult(NamedTuple):
+    """The mean loss of one objective, and sums over its targets, such as the number of correct predictions."""
 
     loss: Array
     sums: dict[str, Array]
 
 
 class Objective(ABC):
-    """One question. `needs` names the fields of a batch that hold its answers."""
+    """A loss over hidden states. `needs` names the fields of a batch that hold its targets."""
 
     name: str
-    needs: tuple[str, ...]
+    needs: tuple[str, ...] = ("labels",)
+    part: str = "mlm"  # the head, or the part of a head, that a model needs for it
 
-    @abstractmethod
     def check(self, head: Head) -> None:
-        """An error where a model with this head cannot be asked."""
+        """Raise an error where a model with this head cannot be trained on it."""
+        if self.part not in head.parts:
+            wanted = "pretraining" if self.part in ("mlm", "pair") else self.part
+            raise TrainingError(
+                f"the objective {self.name!r} needs the head {self.part!r}, and this model's head is {head.kind!r}; "
+                f"create the model with head={wanted!r}"
+            )
 
     @abstractmethod
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        """The checked answers of a batch of this shape, [rows, length]."""
+        """The checked targets of a batch of this shape, [rows, length]."""
 
     @abstractmethod
-    def asked(self, prepared: Mapping[str, np.ndarray]) -> int:
-        """How many answers the mean loss is over."""
+    def count(self, prepared: Mapping[str, np.ndarray]) -> int:
+        """The number of targets that the mean loss is over."""
 
     @abstractmethod
     def loss(
         self,
         head: Head,
         hidden: Array,
-        mask: Array | None,
-        answers: Mapping[str, Array],
-        at: Scope,
-        source: Any = None,
+        batch: Batch,
+        targets: Mapping[str, Array],
+        scope: Scope,
         measure: bool = False,
-        draw: Draw | None = None,
-    ) -> Answered:
-        """`measure` asks for the sums; `draw` exchanges the answers for sampled ones."""
+        sample: SampleTargets | None = None,
+    ) -> ObjectiveResult:
+        """`measure` computes the sums as well; `sample` replaces the targets by sampled ones."""
 
     @abstractmethod
-    def backward(self, head: Head, dloss: Array, at: Scope) -> Array:
+    def backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
         """The gradient at the hidden states."""
 
 
 @dataclass(frozen=True)
-class AskHead(Objective):
-    """Ask a head, or the part of a head, that brings its own loss."""
+class HeadObjective(Objective):
+    """The loss of a head, or of a part of a head."""
 
     name: str
     part: str
-    need: str
+    need: str = "labels"
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         return (self.need,)
-
-    def check(self, head: Head) -> None:
-        if self.part not in head.parts:
-            wanted = "pretraining" if self.part in ("mlm", "pair") else self.part
-            raise TrainingError(
-                f"the objective {self.name!r} asks the head {self.part!r}, and this model's head is {head.kind!r}; "
-                f"make the model with the head {wanted!r}"
-            )
 
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
         if given.get(self.need) is None:
             raise InputError(f"the objective {self.name!r} needs {self.need} in every batch")
         return self._part(head).head.prepare_labels(as_array(self.need, given[self.need]), shape)
 
-    def asked(self, prepared: Mapping[str, np.ndarray]) -> int:
+    def count(self, prepared: Mapping[str, np.ndarray]) -> int:
         return int((prepared["targets"] != IGNORED).sum())
 
     def loss(
         self,
         head: Head,
         hidden: Array,
-        mask: Array | None,
-        answers: Mapping[str, Array],
-        at: Scope,
-        source: Any = None,
+        batch: Batch,
+        targets: Mapping[str, Array],
+        scope: Scope,
         measure: bool = False,
-        draw: Draw | None = None,
-    ) -> Answered:
+        sample: SampleTargets | None = None,
+    ) -> ObjectiveResult:
         part, sums = self._part(head), {}
-        kind = part.head.loss_name
+        loss_name = part.head.loss_name
 
-        def before_loss(output: Array, targets: Array) -> Array:
-            if measure and kind in MEASURES:  # now: the loss may overwrite the output
-                name, function = MEASURES[kind]
-                sums[name] = function(output, targets)
-            return targets if draw is None else draw(kind, output, targets)
+        def on_output(output: Array, given: Array) -> Array:
+            if measure and loss_name in MEASURES:  # before the loss, which may overwrite the output
+                name, function = MEASURES[loss_name]
+                sums[name] = function(output, given)
+            return given if sample is None else sample(loss_name, output, given)
 
-        loss = part.head.answer(hidden, mask, answers, part.scope(at), source, before_loss)
-        return Answered(loss, sums)
+        loss = head_loss(part.head, hidden, batch, targets, part_scope(part, scope), on_output)
+        return ObjectiveResult(loss, sums)
 
-    def backward(self, head: Head, dloss: Array, at: Scope) -> Array:
+    def backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
         part = self._part(head)
-        return part.head.answer_backward(dloss, part.scope(at))
+        return head_loss_backward(part.head, dloss, part_scope(part, scope))
 
     def _part(self, head: Head) -> HeadPart:
         return head.parts[self.part]
 
 
 def right_choices(output: Array, targets: Array) -> Array:
-    """How many rows have their highest score at the target; an ignored target is below every index."""
+    """The number of rows with the highest score at the target; an ignored target (-100) equals no index."""
     best = output.reshape(-1, output.shape[-1]).argmax(-1)
     return (best == targets).sum()
 
 
 def right_signs(output: Array, targets: Array) -> Array:
-    """How many yes-or-no answers fall on the right side."""
+    """The number of binary labels that are predicted correctly."""
     return (((output > 0) == (targets > 0.5)) & (targets != IGNORED)).sum()
 
 
 def right_ranks(output: Array, targets: Array) -> Array:
-    """How many rows have the right rank: the number of steps k with P(rank > k) above one half."""
+    """The number of rows with the correct rank. The predicted rank is the number of k with P(rank > k) > 1/2."""
     log_passed = -softplus(-output).cumsum(-1)
     return ((log_passed > math.log(0.5)).sum(-1) == targets).sum()
 
@@ -157,21 +156,19 @@ MEASURES = {
     "ordinal": ("accuracy", right_ranks),
 }
 
-OBJECTIVES: dict[str, Objective] = {
-    "mlm": AskHead("mlm", "mlm", "labels"),
-    "nsp": AskHead("nsp", "pair", "pair_labels"),  # does the second sentence follow the first, or is it from elsewhere?
-    "sop": AskHead("sop", "pair", "pair_labels"),  # are the two in their order, or exchanged? The data decide which
-    "sequence": AskHead("sequence", "sequence", "labels"),
-    "token": AskHead("token", "token", "labels"),
-    "span": AskHead("span", "span", "labels"),
-    "embedding": AskHead("embedding", "embedding", "labels"),
-    "forecast": AskHead("forecast", "forecast", "labels"),
-}
-NATURAL = {"pretraining": "mlm+nsp"}  # other heads are trained on the objective of their own name
+OBJECTIVES: Registry[Objective] = Registry("objective", holds_objects=True)
+for _objective in (
+    HeadObjective("mlm", "mlm", "labels"),
+    HeadObjective("nsp", "pair", "pair_labels"),  # whether the second sentence follows the first
+    HeadObjective("sop", "pair", "pair_labels"),  # whether the two are in order; same head as nsp, other data
+    *(HeadObjective(name, name, "labels") for name in ("sequence", "token", "span", "embedding", "forecast")),
+):
+    OBJECTIVES.register(_objective.name)(_objective)
+DEFAULT_OBJECTIVES = {"pretraining": "mlm+nsp"}  # the default of other heads is the objective of the same name
 
 
 class Objectives:
-    """A weighted sum of objectives, put to one head."""
+    """A weighted sum of objectives over one head."""
 
     def __init__(self, terms: Sequence[tuple[Objective, float]]):
         self.terms = tuple(terms)
@@ -186,7 +183,7 @@ class Objectives:
             found = re.fullmatch(r"\s*(?:([0-9.eE-]+)\s*\*)?\s*([a-z_]+)\s*", term)
             if found is None or found[2] not in OBJECTIVES:
                 raise TrainingError(
-                    f"{term.strip()!r} is no objective; write a sum such as 'mlm' or 'mlm+0.5*nsp' "
+                    f"{term.strip()!r} is not an objective; write a sum such as 'mlm' or 'mlm+0.5*nsp' "
                     f"of {', '.join(OBJECTIVES)}"
                 )
             terms.append((OBJECTIVES[found[2]], _weight(found[1], text)))
@@ -196,11 +193,14 @@ class Objectives:
         return cls(terms)
 
     @classmethod
-    def of(cls, head: Head | None, wanted: str | Objectives | None = None) -> Objectives:
-        """What is wanted, or what such a head is naturally trained on; checked against the head."""
+    def of(cls, head: Head | None, given: str | Objectives | None = None) -> Objectives:
+        """The given objectives, or the default of the head; raises if they do not fit the head."""
         if head is None:
             raise InputError("this model has no head, so it has no loss to train on")
-        found = wanted if isinstance(wanted, Objectives) else cls.parse(wanted or NATURAL.get(head.kind, head.kind))
+        default = DEFAULT_OBJECTIVES.get(head.kind, head.kind)
+        if given is None and default not in OBJECTIVES and head.kind not in DEFAULT_OBJECTIVES:  # of an extension
+            return cls([(HeadObjective(head.kind, head.kind, head.needs[0]), 1.0)])
+        found = given if isinstance(given, Objectives) else cls.parse(given or default)
         for objective, _ in found.terms:
             objective.check(head)
         return found
@@ -212,27 +212,27 @@ class Objectives:
     @property
     def head_type(self) -> str:
         """The head that a model needs for these objectives."""
-        parts = {part for objective, _ in self.terms if isinstance(objective, AskHead) for part in (objective.part,)}
+        parts = {objective.part for objective, _ in self.terms}
         return next(iter(parts)) if parts <= {"mlm"} or not parts & {"mlm", "pair"} else "pretraining"
 
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, dict[str, np.ndarray]]:
         return {objective.name: objective.prepare(head, given, shape) for objective, _ in self.terms}
 
-    def asked(self, prepared: Mapping[str, Mapping[str, np.ndarray]]) -> np.ndarray:
-        """How much each objective asks, [objectives]."""
-        return np.array([objective.asked(prepared[objective.name]) for objective, _ in self.terms], np.float64)
+    def counts(self, prepared: Mapping[str, Mapping[str, np.ndarray]]) -> np.ndarray:
+        """The number of targets of each objective, [objectives]."""
+        return np.array([objective.count(prepared[objective.name]) for objective, _ in self.terms], np.float64)
 
     def loss(
-        self, head: Head, hidden: Array, mask: Array | None, answers: Mapping[str, Any], at: Scope, **options: Any
-    ) -> list[Answered]:
-        """One `Answered` for every objective, unweighted."""
-        return [o.loss(head, hidden, mask, answers[o.name], at, **options) for o, _ in self.terms]
+        self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
+    ) -> list[ObjectiveResult]:
+        """The result of every objective, with unweighted losses."""
+        return [o.loss(head, hidden, batch, targets[o.name], scope, **options) for o, _ in self.terms]
 
-    def backward(self, head: Head, dlosses: Sequence[Array], at: Scope) -> Array:
+    def backward(self, head: Head, dlosses: Sequence[Array], scope: Scope) -> Array:
         """The gradient at the hidden states of Σ dlossesₜ · lossₜ."""
         total = None
         for (objective, _), dloss in zip(self.terms, dlosses, strict=True):
-            dhidden = objective.backward(head, dloss, at)
+            dhidden = objective.backward(head, dloss, scope)
             total = dhidden if total is None else total + dhidden.reshape(total.shape)
         return total
 
@@ -246,5 +246,5 @@ def _weight(written: str | None, text: str) -> float:
     except ValueError:
         weight = 0.0
     if not 0 < weight < float("inf"):
-        raise TrainingError(f"{written!r} in {text!r} is no weight; it must be a number above 0")
+        raise TrainingError(f"{written!r} in {text!r} is not a weight; it must be a number above 0")
     return weight

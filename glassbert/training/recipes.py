@@ -1,18 +1,19 @@
-"""Good defaults for every preset, and one dial for the sizes between them.
+"""Default settings of every preset, and model shapes for sizes between the presets.
 
-The presets lie on a line: Mini has 3 layers of 192, Larger 6 of 384, BERT-base 12 of 768, so 64 features to a layer.
-The dial is the number of layers; beyond 12 the width grows more slowly, as it does in BERT-large.
+A size is a number of layers. Mini has 3 layers of width 192, Larger 6 of 384, BERT-base 12 of 768: a width of 64 per
+layer. Beyond 12 layers the width grows more slowly, as in BERT-large.
 """
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glassbert.checkpoints.family import PRESETS
 from glassbert.errors import TrainingError
-from glassbert.models.config import PRESETS, EncoderConfig
+from glassbert.models.config import EncoderConfig
+from glassbert.training.settings_base import unknown_name
 
 if TYPE_CHECKING:
     from glassbert.training.settings import TrainingSettings
@@ -23,8 +24,8 @@ LAYERS = (1, 3, 6, 12, 24)
 WIDTHS = (64, 192, 384, 768, 1_024)
 HEADS = (1, 4, 8, 12, 16)
 
-# A rate that stays high for tens of thousands of steps ruined a post-norm Mini-BERT (docs/lab-notes.md), so these go
-# with a schedule that falls from the end of the warm-up on. Muon's rate hardly depends on the width.
+# These rates need a schedule that falls from the end of the warm-up on: a post-norm Mini-BERT diverged with a rate that
+# stayed high for tens of thousands of steps (docs/lab-notes.md). Muon's rate hardly depends on the width.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mini": {"length": 64, "batch": 64, "optimizer": "muon", "learning_rate": 3e-3},
     "larger": {"length": 128, "batch": 128, "optimizer": "muon", "learning_rate": 3e-3, "vocabulary": 50_000},
@@ -33,16 +34,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def defaults_for(preset: str, size: float | None = None) -> dict[str, Any]:
-    """The settings that differ from those of Mini, for a preset or for a place on the dial."""
-    _known_preset(preset)
+    """The default settings of a preset; for a size, those of the nearest of Mini, Larger and base."""
+    _check_preset(preset)
     if size is not None:
         preset = "mini" if size < 5 else "larger" if size < 9 else "base"
     return dict(DEFAULTS.get(preset, DEFAULTS["base"]))
 
 
 def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int) -> EncoderConfig:
-    """The model of a run: the preset or the dial, with the vocabulary of the corpus and the user's own fields."""
-    config = PRESETS[_known_preset(settings.preset)]
+    """The model config of a run: from preset or size, the vocabulary of the corpus, and the fields in the settings."""
+    config = PRESETS[_check_preset(settings.preset)]
     if settings.size is not None:
         config = config.replace(**sized(settings.size, config.gated))
     changes: dict[str, Any] = {"vocab_size": vocab_size, "pad_token_id": pad_id}
@@ -53,16 +54,16 @@ def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int) -> Enco
     if settings.length > changes["max_position_embeddings"]:
         raise TrainingError(
             f"rows of {settings.length} tokens do not fit a model with {changes['max_position_embeddings']} positions; "
-            f"lower length or raise max_position_embeddings"
+            f"lower --length or raise --max-position-embeddings"
         )
     return config.replace(**changes)
 
 
 def sized(size: float, gated: bool = False) -> dict[str, int]:
-    """Layers, width, heads and feed-forward width for a place on the dial."""
+    """Layers, width, heads and feed-forward width for a size."""
     layers = max(1, int(size + 0.5))
-    grain = 32 if size <= 12 else 64  # half a step of the dial is another width
-    width = grain * max(64 // grain, round(float(np.interp(size, LAYERS, WIDTHS)) / grain))
+    multiple = 32 if size <= 12 else 64  # of the width; with 32, sizes that differ by 0.5 have different widths
+    width = multiple * max(64 // multiple, round(float(np.interp(size, LAYERS, WIDTHS)) / multiple))
     wanted = float(np.interp(size, LAYERS, HEADS))
     heads = min((n for n in range(1, 65) if width % n == 0 and (width // n) % 2 == 0), key=lambda n: abs(n - wanted))
     return {
@@ -73,9 +74,7 @@ def sized(size: float, gated: bool = False) -> dict[str, int]:
     }
 
 
-def _known_preset(preset: str) -> str:
+def _check_preset(preset: str) -> str:
     if preset not in PRESETS:
-        close = difflib.get_close_matches(str(preset), PRESETS, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise TrainingError(f"there is no preset {preset!r}{hint} There are {', '.join(PRESETS)}.")
+        raise TrainingError(unknown_name(f"there is no preset {preset!r}", preset, PRESETS))
     return preset

@@ -1,6 +1,6 @@
-"""The report of a run: one HTML file with the curves, the answers, and a receipt to repeat it.
+"""The report of a run: one HTML file with curves, predictions, and everything needed to repeat the run.
 
-It is made from the run's folder alone, so it can be written at any time and again.
+It is made from the run folder alone, so it can be written at any time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from glassbert.reports import Page, figures, short
 from glassbert.reports.figures import Series
 from glassbert.text.masking import Masking
-from glassbert.training.display import changes, duration
-from glassbert.training.history import History
+from glassbert.training.display import distinct_words, duration
+from glassbert.training.history import History, moving_mean
 from glassbert.training.run_folder import RunFolder
 
 SAMPLES = 14
@@ -26,22 +26,22 @@ HELD_OUT_RATE = Masking().rate
 
 
 def write_report(run: RunFolder, result: dict[str, Any] | None = None) -> Path:
-    """Write RUN/report.html; `result` is that of a run which is just ending."""
+    """Write RUN/report.html; `result` is passed while a run ends, before its result.json exists."""
     history = History.read(run)
     history.result = result or history.result
-    parameters = history.receipt["model"]["parameters"]
-    engine = history.receipt["engine"]
+    parameters = history.info["model"]["parameters"]
+    engine = history.info["engine"]
     page = Page(
         f"Run {run.name}",
         f"{parameters:,} parameters, {history.settings['optimizer']}, {engine['name']} {engine['precision']}; "
-        f"begun {history.receipt['begun'].replace('T', ' ').replace('+00:00', ' UTC')}; {history.state}.",
+        f"started {history.info['begun'].replace('T', ' ').replace('+00:00', ' UTC')}; {history.state}.",
     )
     _facts(page, history)
-    _learning(page, history)
-    _answers(page, history)
-    _inside(page, history)
+    _curves(page, history)
+    _predictions(page, history)
+    _model_numbers(page, history)
     _events(page, history)
-    _receipt(page, history)
+    _reproduction(page, history)
     return page.write(run.report)
 
 
@@ -51,26 +51,26 @@ def _facts(page: Page, history: History) -> None:
     if history.held_out is not None:
         loss, accuracy = history.held_out
         facts.append(("Held-out loss", f"{loss:.3f}", f"perplexity {math.exp(min(loss, 50)):,.1f}"))
-        facts.append(("Masked words right", f"{accuracy:.1%}", "of held-out text"))
+        facts.append(("Accuracy on masked words", share(accuracy), "of held-out text"))
     seconds = result.get("seconds", last["seconds"])
     facts.append(("Steps", f"{result.get('steps', last['step']):,}", f"{duration(seconds)} of training"))
     facts.append(("Tokens", short(result.get("tokens", last["tokens"])), _epochs(history)))
     speeds = history.curve("train", "tokens_per_second")[1]
     if speeds:
-        facts.append(("Tokens a second", short(float(np.median(speeds))), "median"))
+        facts.append(("Tokens per second", short(float(np.median(speeds))), "median"))
     page.facts(facts)
     if not history.result:
-        page.message("note", "This run is not finished.", f"Go on with: `glassbert resume {history.run.path}`")
+        page.message("note", "This run is not finished.", f"Continue with: `glassbert resume {history.run.path}`")
 
 
 def _epochs(history: History) -> str:
-    tokens = history.receipt["data"].get("splits", {}).get("train", {}).get("tokens")
+    tokens = history.info["data"].get("splits", {}).get("train", {}).get("tokens")
     seen = (history.result or history.last).get("tokens", 0)
-    return f"{seen / tokens:.2g} times the text" if tokens else ""
+    return f"{seen / tokens:.2g} epochs" if tokens else ""
 
 
-def _learning(page: Page, history: History) -> None:
-    page.heading("Learning")
+def _curves(page: Page, history: History) -> None:
+    page.heading("Loss and accuracy")
     steps, losses = history.curve("train", "loss")
     held_steps, held = history.curve("evaluation", "loss")
     if not steps and len(held_steps) < 2:
@@ -79,21 +79,24 @@ def _learning(page: Page, history: History) -> None:
     curves: dict[str, Series] = {}
     if len(steps) > 1:
         curves["_raw"] = Series(steps, losses, faint=True, colour=0)
-        curves["training"] = Series(steps, _smoothed(losses), colour=0)
+        window = max(1, len(losses) // 50)
+        # The first value is repeated before the curve, so that every mean is over a whole window.
+        smooth = moving_mean([losses[0]] * (window - 1) + losses, window - 1)[window - 1 :]
+        curves["training"] = Series(steps, smooth, colour=0)
     if len(held_steps) > 1:
         curves["held-out"] = Series(held_steps, held, colour=1)
     if curves:
         page.figure(
-            lambda: figures.lines(curves, xlabel="step", ylabel="loss (nats a word)"),
-            "The loss on the text it trains on and on documents it never sees. The same masks at every evaluation"
-            + _hidden(history.settings),
+            lambda: figures.lines(curves, xlabel="step", ylabel="loss (nats per token)"),
+            "The loss on training text and on held-out documents. All evaluations use the same masks"
+            + _mask_rates(history.settings),
         )
     with page.columns(2) as (left, right):
         accuracy = history.curve("evaluation", "accuracy")
         if len(accuracy[0]) > 1:
             left.figure(
-                lambda: figures.lines({"accuracy": accuracy}, xlabel="step", ylabel="share right", width=4.6),
-                "How many masked words of held-out text are guessed right.",
+                lambda: figures.lines({"accuracy": accuracy}, xlabel="step", ylabel="accuracy", width=4.6),
+                "The share of masked tokens of held-out text that are predicted correctly.",
             )
         rates, norms = history.curve("train", "learning_rate"), history.curve("train", "gradient_norm")
         if len(rates[0]) > 1:
@@ -101,7 +104,7 @@ def _learning(page: Page, history: History) -> None:
                 lambda: figures.lines(
                     {"learning rate": Series(rates[0], np.array(rates[1]) / max(rates[1])),
                      "gradient norm": Series(norms[0], np.array(norms[1]) / max(*norms[1], 1e-12))},
-                    xlabel="step", ylabel="share of the largest", width=4.6,
+                    xlabel="step", ylabel="relative to the largest", width=4.6,
                 ),
                 f"Largest learning rate {max(rates[1]):.2g}, largest mean gradient norm {max(norms[1]):.2g}.",
             )  # fmt: skip
@@ -114,45 +117,45 @@ def _learning(page: Page, history: History) -> None:
         )
     by_source = history.kind("final")[-1].get("by_source") if history.kind("final") else None
     if by_source:
-        rows = [(name, f"{v['loss']:.3f}", f"{math.exp(v['loss']):,.2f}", f"{v['accuracy']:.1%}") for name, v in
+        rows = [(name, f"{v['loss']:.3f}", f"{math.exp(v['loss']):,.2f}", share(v['accuracy'])) for name, v in
                 by_source.items()]  # fmt: skip
         page.table(["held-out text of", "loss", "perplexity", "accuracy"], rows)
-    with page.details("Every evaluation") as inside:
-        rows = [(e["step"], f"{e['progress']:.0%}", f"{e['loss']:.4f}", f"{e['accuracy']:.2%}") for e in
+    with page.details("All evaluations") as section:
+        rows = [(e["step"], f"{e['progress']:.0%}", f"{e['loss']:.4f}", share(e['accuracy'], 2)) for e in
                 history.kind("evaluation")]  # fmt: skip
-        inside.table(["step", "of the run", "held-out loss", "accuracy"], rows)
+        section.table(["step", "progress", "held-out loss", "accuracy"], rows)
 
 
-def _answers(page: Page, history: History) -> None:
+def _predictions(page: Page, history: History) -> None:
     samples = history.kind("sample")
     if not samples:
         return
-    page.heading("One question, again and again")
+    page.heading("Predictions for one sentence")
     page.text(f"“{history.settings['sentence']}”")
     chosen = [samples[i] for i in np.unique(np.geomspace(1, len(samples), SAMPLES).astype(int) - 1)]
     rows = [
         (f"{s['progress']:.1%}", f"{s['step']:,}", *(f"{word} ({chance:.1%})" for word, chance in s["answers"][:4]))
         for s in chosen
     ]
-    page.table(["of the run", "step", "first choice", "second", "third", "fourth"], rows)
-    words = changes([(s["progress"], s["answers"][0][0]) for s in samples])
+    page.table(["progress", "step", "first choice", "second", "third", "fourth"], rows)
+    words = distinct_words([(s["progress"], s["answers"][0][0]) for s in samples])
     if len(words) > 1:
-        page.text("First choices in their order: " + " → ".join(words[-20:]))
+        page.text("First choices in order: " + " → ".join(words[-20:]))
 
 
-def _inside(page: Page, history: History) -> None:
+def _model_numbers(page: Page, history: History) -> None:
     lines = history.kind("inside")
     if len(lines) < 2:
         return
     page.heading("Inside the model")
     steps = [line["step"] for line in lines]
     for name, ylabel, caption, log in (
-        ("gradient_norm", "norm", "The norm of the gradient in each part of the model.", True),
-        ("update_ratio", "update / weight", "How far one step moves the weights, over their size.", True),
-        ("attention_entropy", "share of the possible", "Attention entropy: 1 looks everywhere alike, 0 at one token.",
+        ("gradient_norm", "norm", "The gradient norm of each module.", True),
+        ("update_ratio", "update / weight", "The norm of one update over the norm of the weights.", True),
+        ("attention_entropy", "relative entropy", "Attention entropy: 1 if attention is uniform, 0 if on one token.",
          False),
     ):  # fmt: skip
-        curves = {part: (steps, [line[name].get(part, math.nan) for line in lines]) for part in lines[0][name]}
+        curves = {module: (steps, [line[name].get(module, math.nan) for line in lines]) for module in lines[0][name]}
         page.figure(
             lambda curves=curves, ylabel=ylabel, log=log: figures.lines(  # type: ignore[misc]
                 curves, xlabel="step", ylabel=ylabel, log_y=log
@@ -167,51 +170,51 @@ def _events(page: Page, history: History) -> None:
     if skipped:
         page.warning(
             f"{len(skipped)} steps were skipped because a number was not finite.",
-            "Try a lower learning rate or a longer warm-up.",
+            "Try a lower --learning-rate or a longer --warmup.",
             samples=[event["text"] for event in skipped[:5]],
         )
     elif history.result:
         page.good("Every step had a finite loss and gradient.")
 
 
-def _receipt(page: Page, history: History) -> None:
-    receipt = history.receipt
-    page.heading("Receipt")
-    page.text("With these settings and this text the run can be repeated.")
+def _reproduction(page: Page, history: History) -> None:
+    info = history.info
+    page.heading("Reproducing the run")
+    page.text("This command, on the same text, repeats the run with the same settings.")
     page.code(repeat_command(history))
-    machine = {**receipt["machine"], "engine": " ".join(str(value) for value in receipt["engine"].values())}
+    machine = {**info["machine"], "engine": " ".join(str(value) for value in info["engine"].values())}
     page.table(["machine", ""], [(key.replace("_", " "), str(value)) for key, value in machine.items() if value])
-    page.table(["version", ""], list(receipt["versions"].items()))
-    data = receipt["data"]
+    page.table(["version", ""], list(info["versions"].items()))
+    data = info["data"]
     page.table(
         ["text", "documents", "sentences", "tokens"],
         [(name, split["documents"], split["sentences"], split["tokens"]) for name, split in
          data.get("splits", {}).items()],
         caption=f"Tokenizer of {data.get('tokenizer', {}).get('vocab_size', 0):,} entries",
     )  # fmt: skip
-    with page.details("Settings") as inside:
-        inside.code(json.dumps(history.settings, indent=2, ensure_ascii=False))
-    with page.details("Model config") as inside:
-        inside.code(json.dumps(receipt["model"]["config"], indent=2))
-    with page.details("Data manifest") as inside:
-        inside.code(json.dumps(data, indent=2, ensure_ascii=False))
+    with page.details("Settings") as section:
+        section.code(json.dumps(history.settings, indent=2, ensure_ascii=False))
+    with page.details("Model config") as section:
+        section.code(json.dumps(info["model"]["config"], indent=2))
+    with page.details("Data manifest") as section:
+        section.code(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def repeat_command(history: History) -> str:
-    """A command that gives the same settings, by naming what would not come out so by itself."""
+    """A pretrain command with the same settings; values that equal the defaults are left out."""
     from glassbert.training.settings import TrainingSettings
 
-    asked = TrainingSettings.from_dict(history.settings)
-    instead_of_none = {"clip": ("clip", 0), "final_mask_rate": ("mask_rate", asked.mask_rate)}
-    said: dict[str, Any] = {"preset": asked.preset}
-    for field in dataclasses.fields(asked):
-        name, value = field.name, getattr(asked, field.name)
-        if name == "model" or getattr(TrainingSettings.from_dict(said), name) == value:
+    settings = TrainingSettings.from_dict(history.settings)
+    instead_of_none = {"clip": ("clip", 0), "final_mask_rate": ("mask_rate", settings.mask_rate)}
+    flags: dict[str, Any] = {"preset": settings.preset}
+    for field in dataclasses.fields(settings):
+        name, value = field.name, getattr(settings, field.name)
+        if name == "model" or getattr(TrainingSettings.from_dict(flags), name) == value:
             continue
         name, value = (name, value) if value is not None else instead_of_none[name]
-        said[name] = value
+        flags[name] = value
     words = ["glassbert", "pretrain"]
-    for name, value in {**said, **asked.model}.items():
+    for name, value in {**flags, **settings.model}.items():
         flag = "--" + name.replace("_", "-")
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
@@ -221,17 +224,15 @@ def repeat_command(history: History) -> str:
     return " ".join(words)
 
 
-def _hidden(settings: dict[str, Any]) -> str:
-    """How much was hidden, where training asked for something else than the evaluations did."""
+def _mask_rates(settings: dict[str, Any]) -> str:
+    """The masking rates of evaluation and training, if they differ."""
     first, last = settings["mask_rate"], settings["final_mask_rate"]
     if first == HELD_OUT_RATE and last in (None, first):
         return "."
-    share = f"{first:.0%} of the tokens" + ("" if last in (None, first) else f" at first and {last:.0%} at the end")
-    return f", {HELD_OUT_RATE:.0%} of the tokens; training hid {share}."
+    share = f"{first:.0%} of the tokens" + ("" if last in (None, first) else f" at the start and {last:.0%} at the end")
+    return f" on {HELD_OUT_RATE:.0%} of the tokens; training masked {share}."
 
 
-def _smoothed(values: list[float]) -> np.ndarray:
-    """A mean over a window of a fiftieth of the curve."""
-    window = max(1, len(values) // 50)
-    padded = np.concatenate([np.full(window - 1, values[0]), values])
-    return np.convolve(padded, np.ones(window) / window, mode="valid")
+def share(value: Any, digits: int = 1) -> str:
+    """A share as a percentage; an objective may have no accuracy."""
+    return "–" if math.isnan(float(value)) else f"{float(value):.{digits}%}"

@@ -1,31 +1,40 @@
-"""The folder of a run: where everything is, and that only one process writes there.
+"""The folder of a run: its paths, its lock, and the run information in settings.json.
 
-RUN/settings.json              what was asked for; with the corpus, all that repeating the run needs
-RUN/log.jsonl                  what happened, a line each
-RUN/checkpoints/step-00001200/ the whole state of the run at a step
-RUN/snapshots/step-00000120/   the weights at a few moments, where that was asked for
+RUN/settings.json              settings, model, engine, machine, versions and data: what repeating the run needs
+RUN/log.jsonl                  one JSON object per line for everything that happened
+RUN/checkpoints/step-00001200/ the complete state of the run after a step
+RUN/snapshots/step-00000120/   the weights at a few steps, with --snapshots
 RUN/model/                     the finished model with its tokenizer
-RUN/report.html                what to look at
+RUN/report.html                the report
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import platform
 import re
+import shlex
 import shutil
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import datetime
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
+from glassbert.engines.machine import inspect_machine
 from glassbert.errors import TrainingError
-from glassbert.files import explained, write_json
+from glassbert.files import explain_write_errors, write_json
+
+if TYPE_CHECKING:
+    from glassbert.training.trainer import Trainer
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 PRETRAINING, FINETUNING = "pretraining", "finetuning"
-WRITING = ".writing-"  # a checkpoint on its way to the disk, or one whose writer was killed
+WRITING = ".writing-"  # prefix of a folder that is being written, or was when its process was killed
+PACKAGES = ("glassbert", "numpy", "tokenizers", "safetensors", "numba", "mlx")
 
 
 class RunFolder:
@@ -46,14 +55,16 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: str | Path) -> RunFolder:
+        """The folder of an existing run; raises where there is none."""
         folder = cls(path)
         if not folder.path.is_dir():
-            raise TrainingError(f"there is no run {folder.path}; `glassbert runs` lists those there are")
+            raise TrainingError(f"there is no run {folder.path}; `glassbert runs` lists the runs in a folder")
         if not folder.settings_file.exists():
-            raise TrainingError(f"{folder.path} is no run: it has no settings.json")
+            raise TrainingError(f"{folder.path} is not a run: it has no settings.json")
         return folder
 
     def read_settings(self) -> dict[str, Any]:
+        """The content of settings.json: `run_info` and the settings."""
         try:
             content = json.loads(self.settings_file.read_text(encoding="utf-8"))
             if not isinstance(content["settings"], dict):
@@ -63,18 +74,18 @@ class RunFolder:
         return content
 
     def begin(self, content: dict[str, Any]) -> None:
-        """Write the settings of a new run. A folder that already holds a run is left as it is."""
+        """Write settings.json of a new run; raises if the folder already contains a run."""
         if self.settings_file.exists():
             raise TrainingError(
-                f"{self.path} already holds a run. Go on with it: glassbert resume {self.path}; "
+                f"{self.path} already contains a run. Continue it with: glassbert resume {self.path}; "
                 f"or choose another folder with --run"
             )
-        with explained(self.path):
+        with explain_write_errors(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         write_json(self.settings_file, content)
 
     def undo(self) -> None:
-        """Take back a run that has not begun: afterwards the folder may be used again."""
+        """Remove the files of a run that failed before its first step, so that the folder can be used again."""
         for folder in ("checkpoints", "snapshots", "tokenizer", "tensorboard", "wandb"):
             shutil.rmtree(self.path / folder, ignore_errors=True)
         for file in (self.report, self.settings_file):
@@ -82,10 +93,10 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run for this process. The system lets go of the lock when the process ends, however it ends."""
-        with explained(self.path):
+        """Lock the run for this process. The operating system releases the lock when the process ends."""
+        with explain_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.lock_file, "a+", encoding="utf-8")  # noqa: SIM115 (held until the end)
+            file = open(self.lock_file, "a+", encoding="utf-8")  # noqa: SIM115 (open until the lock is released)
         with file:
             if not _lock(file):
                 file.seek(0)
@@ -100,7 +111,7 @@ class RunFolder:
             yield
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, in order. A name without .writing- is a whole checkpoint."""
+        """The steps with a complete checkpoint, in order."""
         if not self.checkpoints.is_dir():
             return []
         found = (STEP_FOLDER.fullmatch(path.name) for path in self.checkpoints.iterdir())
@@ -110,17 +121,18 @@ class RunFolder:
         return self.checkpoints / f"step-{step:08d}"
 
     def require_space(self, needed: int) -> None:
-        with explained(self.path):
+        """Raise if the disk has fewer than `needed` bytes free."""
+        with explain_write_errors(self.path):
             free = shutil.disk_usage(self.path).free
         if free < needed:
             raise TrainingError(
-                f"the disk of {self.path} has {free / 2**20:,.0f} MiB free, and the run's checkpoints need "
-                f"{needed / 2**20:,.0f}; free some space, lower --keep, or choose another folder with --run"
+                f"the disk of {self.path} has {free / 2**20:,.0f} MiB free, but the checkpoints of the run need "
+                f"{needed / 2**20:,.0f} MiB; free some space, lower --keep, or choose another folder with --run"
             )
 
 
 def kind_of_run(path: str | Path) -> str:
-    """What the run in a folder does; "" where there is none. Only a pretraining does not write it down."""
+    """The kind of run in a folder; "" where there is none. Pretraining runs have no "kind" in settings.json."""
     try:
         return json.loads((Path(path) / "settings.json").read_text(encoding="utf-8")).get("kind", PRETRAINING)
     except (OSError, ValueError, AttributeError):
@@ -128,13 +140,13 @@ def kind_of_run(path: str | Path) -> str:
 
 
 def new_run_folder(runs: str | Path, name: str) -> RunFolder:
-    """RUNS/NAME-DATE-TIME, with a number behind it where that is taken."""
+    """RUNS/NAME-DATE-TIME, with a number appended if it exists."""
     stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
     for number in range(1, 1_000):
         folder = RunFolder(Path(runs) / (stem if number == 1 else f"{stem}-{number}"))
         if not folder.path.exists():
             return folder
-    raise TrainingError(f"there are too many runs named {stem} in {runs}")
+    raise TrainingError(f"there are too many runs named {stem} in {runs}; give a folder with --run")
 
 
 def _lock(file: IO[str]) -> bool:
@@ -151,3 +163,72 @@ def _lock(file: IO[str]) -> bool:
     except OSError:
         return False
     return True
+
+
+# ---- run information in settings.json -------------------------------------------------------------------------------
+
+
+def run_info(trainer: Trainer) -> dict[str, Any]:
+    """Command, machine, versions, model and data of a run, as JSON values."""
+    model, engine = trainer.model, trainer.model.engine
+    return {
+        "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["glassbert", *sys.argv[1:]]) if sys.argv[0].endswith("glassbert") else "",
+        "model": {
+            "family": model.config.family,
+            "parameters": model.get_parameter_count(),
+            "config": model.config.to_dict(),
+        },
+        "engine": {"name": engine.name, "precision": engine.dtype_name, "threads": engine.threads},
+        "machine": machine_facts(),
+        "versions": versions(),
+        "data": trainer.data.description,
+        "fingerprint": trainer.data.fingerprint,
+    }
+
+
+def machine_facts() -> dict[str, Any]:
+    """System, processor, cores, memory, BLAS and accelerator of this machine."""
+    facts = inspect_machine()
+    return {
+        "system": f"{facts.system} {facts.release} {facts.architecture}",
+        "processor": facts.cpu_name,
+        "cores": facts.usable_cores,
+        "memory_gib": round((facts.usable_memory or 0) / 2**30, 1),
+        "blas": f"{facts.blas.name} {facts.blas.version}".strip(),
+        "accelerator": facts.mlx.device_name if facts.mlx.backend in ("metal", "cuda") else "",
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the installed packages of `PACKAGES`."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def check_same_run(content: dict[str, Any], trainer: Trainer) -> None:
+    """Raise if model config, corpus or tokenizer differ from those in settings.json."""
+    config = trainer.model.config.to_dict()
+    for name, value in content["model"]["config"].items():
+        if config.get(name) != value:
+            raise TrainingError(
+                f"{trainer.run.path} trains a model with {name} {value!r}, but its settings now give "
+                f"{config.get(name)!r}; restore the corpus or the settings that the run started with"
+            )
+    if content["fingerprint"] != trainer.data.fingerprint:
+        raise TrainingError(
+            f"the corpus or tokenizer of {trainer.run.path} has changed since the run started; restore it "
+            f"({trainer.settings.corpus or 'the built-in texts'}), or start a new run with --start-from"
+        )
+
+
+def changed_since(content: dict[str, Any], trainer: Trainer) -> list[str]:
+    """Differences of engine and versions that keep a resumed run from being identical bit by bit."""
+    engine = trainer.model.engine
+    now = {"name": engine.name, "precision": engine.dtype_name, "threads": engine.threads}
+    differ = [f"{key} was {then} and is {now[key]}" for key, then in content["engine"].items() if now[key] != then]
+    then = content["versions"]
+    return differ + [f"{k} was {then[k]} and is {v}" for k, v in versions().items() if k in then and then[k] != v]

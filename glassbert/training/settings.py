@@ -1,8 +1,7 @@
-"""Everything that can be chosen about a run, in one frozen dataclass.
+"""The settings of a pretraining run, in one frozen dataclass.
 
-A run's settings are complete: whoever has them and the corpus can repeat the run. What a person gives, in a TOML file
-or as flags of the command, is merged over the defaults of the preset (`glassbert.training.recipes`), and every field
-is checked before anything is read or written.
+Settings and corpus determine a run completely. Values from a TOML file or from flags override the defaults of the
+preset (`glassbert.training.recipes`). All fields are checked before anything is read or written.
 """
 
 from __future__ import annotations
@@ -17,97 +16,102 @@ from typing import Any, Self
 
 from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
+from glassbert.training.optimizers import OPTIMIZERS
 from glassbert.training.settings_base import (
     Check,
     Settings,
     about,
     check_fields,
     check_known,
+    document,
     is_between,
     is_flag,
     is_integer,
     is_number,
     is_text,
+    one_in,
     one_of,
 )
 
 MASK_SENTENCE = "Paris is the [MASK] of France."
 BUILT_IN_SENTENCE = "This function returns a [MASK] of strings."  # the built-in texts are about Python
 BUDGETS = ("steps", "tokens", "minutes")
-NOT_CHOSEN = ("family", "vocab_size", "series")  # of a config: they follow from the preset and the corpus
+NOT_CHOSEN = ("family", "vocab_size", "series")  # config fields that follow from preset and corpus
 CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name not in NOT_CHOSEN}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Settings):
-    """The settings of a run. Lengths are in tokens, shares between 0 and 1, intervals in steps."""
+    """The settings of a pretraining run. Lengths are in tokens, shares between 0 and 1, intervals in steps."""
 
-    preset: str = about("mini", "The model to begin from: mini, larger, bert-base, modernbert-base, ...", "Model")
+    preset: str = about("mini", "The model config: mini, larger, bert-base, modernbert-base, ...", "Model")
     size: float | None = about(
-        None, "One dial for sizes between the presets: 3 is Mini, 6 Larger, 12 BERT-base.", "Model"
+        None, "A size between the presets, as a number of layers: 3 is Mini, 6 Larger, 12 BERT-base.", "Model"
     )
-    model: Mapping[str, Any] = field(default_factory=dict)  # fields of the config that differ from the preset's
-    dropout: float | None = about(None, "One rate for every dropout of the model.", "Model")
-    start_from: str = about("", "A saved model, or a run, whose weights are the beginning.", "Model")
+    model: Mapping[str, Any] = field(default_factory=dict)  # config fields that differ from the preset
+    dropout: float | None = about(None, "The rate of all dropouts of the model.", "Model")
+    start_from: str = about("", "A saved model, or a run, to take the initial weights from.", "Model")
 
     corpus: tuple[str, ...] = about(
         (),
         "A corpus folder, or text files to build one from (may be repeated). Without it: the built-in texts.",
         "Text",
     )
-    tokenizer: str = about("", "A tokenizer folder for text files. Without it one is trained on them.", "Text")
-    vocabulary: int = about(8_192, "Entries of the tokenizer that is trained on text files.", "Text")
-    length: int = about(64, "Tokens in a row.", "Text")
-    short_length: int | None = about(None, "Curriculum: rows of this length first (more of them in a batch).", "Text")
-    short_share: float = about(0.5, "Curriculum: how much of the run has short rows.", "Text")
+    tokenizer: str = about("", "A tokenizer folder for text files. Without it, a tokenizer is trained on them.", "Text")
+    vocabulary: int = about(8_192, "Vocabulary size of a tokenizer trained on text files.", "Text")
+    length: int = about(64, "Tokens per row.", "Text")
+    short_length: int | None = about(None, "Curriculum: rows of this length first (with more rows per batch).", "Text")
+    short_share: float = about(0.5, "Curriculum: the share of the run with short rows.", "Text")
     packing: str = about(
-        "sentences", "Where documents are cut: between sentences, or into exact slices of tokens.", "Text"
+        "sentences", "How documents are split into rows: sentences, or tokens (slices of exact length).", "Text"
     )
-    masking: str = about("tokens", "What is hidden: tokens, words or spans.", "Text")
-    mask_rate: float = about(0.3, "The share of tokens that is hidden at first; given alone, throughout.", "Text")
-    final_mask_rate: float | None = about(
-        0.15, "Curriculum: the share at the end; it moves in a straight line.", "Text"
-    )
+    masking: str = about("tokens", "What is masked: tokens, words or spans.", "Text")
+    mask_rate: float = about(0.3, "The share of masked tokens at the start; for the whole run if given alone.", "Text")
+    final_mask_rate: float | None = about(0.15, "Curriculum: the share at the end; it changes linearly.", "Text")
 
-    objective: str = about("mlm", "What is learned, as a weighted sum: mlm, mlm+sop, mlm+0.5*nsp.", "Learning")
+    objective: str = about("mlm", "The objective, a weighted sum: mlm, mlm+sop, mlm+0.5*nsp.", "Learning")
     optimizer: str = about("muon", "adamw, lion, sophia, muon or sgd.", "Learning")
     learning_rate: float = about(3e-3, "The highest learning rate of the schedule.", "Learning")
-    weight_decay: float = about(0.01, "Decoupled decay of weights; norms and biases have none.", "Learning")
-    clip: float | None = about(1.0, "Gradients of a larger norm are scaled down to it; 0 turns it off.", "Learning")
-    schedule: str = about("linear", "constant, linear, cosine, inverse-root or wsd (warm up, stay, decay).", "Learning")
-    warmup: float = about(0.05, "The share of the run in which the learning rate rises.", "Learning")
-    batch: int = about(64, "Rows of a logical batch.", "Learning")
-    physical_batch: int | None = about(
-        None, "Rows computed at a time; their gradients add up to the batch.", "Learning"
+    weight_decay: float = about(0.01, "Decoupled weight decay; not for norms and biases.", "Learning")
+    clip: float | None = about(1.0, "Larger gradient norms are scaled down to this; 0 turns it off.", "Learning")
+    schedule: str = about(
+        "linear", "constant, linear, cosine, inverse-root or wsd (warmup, stable, decay).", "Learning"
     )
-    ema: float | None = about(None, "Keep a moving average of the weights with this decay, and save it.", "Learning")
+    warmup: float = about(0.05, "The share of the run with a rising learning rate.", "Learning")
+    batch: int = about(64, "Rows per logical batch.", "Learning")
+    physical_batch: int | None = about(
+        None, "Rows computed at a time; their gradients are added up over the batch.", "Learning"
+    )
+    ema: float | None = about(None, "The decay of a moving average of the weights, which is then saved.", "Learning")
 
     steps: int | None = about(None, "The budget in steps.", "Budget")
     tokens: int | None = about(None, "The budget in tokens.", "Budget")
-    minutes: float | None = about(None, "The budget in minutes, evaluation and saving included.", "Budget")
-    patience: int | None = about(None, "Stop after so many evaluations without a better loss.", "Budget")
+    minutes: float | None = about(None, "The budget in minutes, with evaluation and saving.", "Budget")
+    patience: int | None = about(None, "Stop after this number of evaluations without a lower loss.", "Budget")
     max_skipped: int = about(
-        100, "Stop after so many steps without a finite gradient (10 in a row stop too).", "Budget"
+        100, "Stop after this number of steps without a finite gradient (10 in a row also stop).", "Budget"
     )
 
-    evaluate_every: int | None = about(None, "Steps between evaluations; without it 20 in a run.", "Watching")
-    evaluation_rows: int = about(512, "Held-out rows of an evaluation during the run.", "Watching")
-    final_evaluation_rows: int = about(4_096, "Held-out rows of the last evaluation.", "Watching")
-    checkpoint_every: int | None = about(None, "Steps between checkpoints; without it 10 in a run.", "Watching")
-    keep: int = about(2, "The last checkpoints to keep; the best is kept as well.", "Watching")
+    evaluate_every: int | None = about(None, "Steps between evaluations. Without it: 20 per run.", "Monitoring")
+    evaluation_rows: int = about(512, "Held-out rows per evaluation during the run.", "Monitoring")
+    final_evaluation_rows: int = about(4_096, "Held-out rows of the last evaluation.", "Monitoring")
+    checkpoint_every: int | None = about(None, "Steps between checkpoints. Without it: 10 per run.", "Monitoring")
+    keep: int = about(2, "The number of last checkpoints to keep; the best is kept too.", "Monitoring")
     snapshots: int = about(
-        0, "Moments whose weights are kept to look at later, the beginning and then ever later ones.", "Watching"
+        0, "The number of snapshots of the weights to keep: at 0, ..., 1/8, 1/4 and 1/2 of the run.", "Monitoring"
     )
-    sentence: str = about(MASK_SENTENCE, "A sentence with [MASK] that is answered again and again.", "Watching")
-    tensorboard: bool = about(False, "Write TensorBoard files too (needs tensorboardX).", "Watching")
-    wandb: str = about("", "The Weights & Biases project to log to (needs wandb).", "Watching")
+    sentence: str = about(
+        MASK_SENTENCE, "A sentence whose [MASK] is predicted repeatedly during the run.", "Monitoring"
+    )
+    tensorboard: bool = about(False, "Also write TensorBoard files (needs tensorboardX).", "Monitoring")
+    wandb: str = about("", "The Weights & Biases project to log to (needs wandb).", "Monitoring")
 
     engine: str = about("auto", "auto, numpy or mlx.", "Machine")
     precision: str = about("float32", "float32; bfloat16 on MLX; float64 on NumPy.", "Machine")
-    threads: int | None = about(None, "Threads of the NumPy engine; without it every core.", "Machine")
-    gradient_checkpointing: bool = about(False, "Less memory for a third more time.", "Machine")
-    seed: int = about(0, "Where the first weights and dropout come from.", "Machine")
-    data_seed: int = about(0, "Where the order of rows and the masks come from.", "Machine")
+    threads: int | None = about(None, "Threads of the NumPy engine. Without it: all cores.", "Machine")
+    gradient_checkpointing: bool = about(False, "Recompute activations: less memory, a third more time.", "Machine")
+    seed: int = about(0, "The seed of initial weights and dropout.", "Machine")
+    data_seed: int = about(0, "The seed of row order and masks.", "Machine")
 
     def __post_init__(self) -> None:
         paths: Any = self.corpus or ()
@@ -130,13 +134,14 @@ class TrainingSettings(Settings):
 
     @property
     def budget(self) -> tuple[str, float]:
-        """Which budget the run has, and how much of it; five minutes where none was given."""
+        """Kind and amount of the budget; five minutes by default."""
         for name in BUDGETS:
             if (amount := getattr(self, name)) is not None:
                 return name, float(amount)
         return "minutes", 5.0
 
     def mask_rate_at(self, progress: float) -> float:
+        """The masking rate at this progress of the run."""
         if self.final_mask_rate is None:
             return self.mask_rate
         return self.mask_rate + progress * (self.final_mask_rate - self.mask_rate)
@@ -146,7 +151,7 @@ class TrainingSettings(Settings):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Settings from fields of this class and of the model's config, over the defaults of the preset."""
+        """Settings from fields of this class and of the model config; missing ones have the defaults of the preset."""
         from glassbert.training.recipes import defaults_for
 
         values = {name.replace("-", "_"): value for name, value in values.items()}
@@ -171,11 +176,11 @@ PRECISIONS = ("float32", "bfloat16", "float64")
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """The fields of a TOML file; a [model] table holds those of the model's config."""
+    """The fields of a TOML file; the table [model] has those of the model config."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise TrainingError(f"the settings {path} cannot be read: {error.strerror or error}") from error
+        raise TrainingError(f"the settings file {path} cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TrainingError(f"{path} is not TOML: {error}") from error
 
@@ -200,7 +205,7 @@ CHECKS: dict[str, Check] = {
     "clip": (lambda value: is_number(value) and value >= 0, "a number of at least 0"),
     "dropout": (lambda value: is_number(value) and 0 <= value < 1, "in [0, 1)"),
     "warmup": (lambda value: is_number(value) and 0 <= value < 1, "in [0, 1)"),
-    "optimizer": one_of(*LEARNING_RATES),
+    "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),
     "masking": one_of(*MASKINGS),
     "packing": one_of(*PACKINGS),
@@ -211,3 +216,5 @@ CHECKS: dict[str, Check] = {
 }  # fmt: skip
 _FIELDS = {f.name: f for f in dataclasses.fields(TrainingSettings)}
 OPTIONAL = {name for name, f in _FIELDS.items() if "None" in str(f.type)}
+
+document(TrainingSettings, TrainingSettings)

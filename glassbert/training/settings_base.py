@@ -1,21 +1,21 @@
-"""Settings are frozen dataclasses; here is what all of them can do, and the checks that say whether a value will do."""
+"""The base class of settings (frozen dataclasses), and checks of their values."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import Any, Self
 
 from glassbert.errors import TrainingError
 
-Check = tuple[Callable[[Any], bool], str]  # whether a value will do, and what would be right
+Check = tuple[Callable[[Any], bool], object]  # a test of a value, and a description of valid values
 
 
 def about(default: Any, text: str, panel: str) -> Any:
-    """A field with the sentence that `--help` shows and the heading it stands under."""
+    """A field with its `--help` text and the heading under which it is listed."""
     return field(default=default, metadata={"help": text, "panel": panel})
 
 
@@ -43,16 +43,31 @@ def one_of(*choices: str) -> Check:
     return lambda value: value in choices, f"one of {', '.join(choices)}"
 
 
+def one_in(table: Mapping[str, Any]) -> Check:
+    """A name of a table that extensions may add to."""
+    return lambda value: value in table, _Names(table)
+
+
+class _Names:
+    """The names of a table at the time they are shown."""
+
+    def __init__(self, table: Mapping[str, Any]):
+        self.table = table
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.table)}"
+
+
 def check_fields(settings: Any, checks: Mapping[str, Check], optional: set[str]) -> None:
-    """An error for the first field whose value will not do; None does where a field is optional."""
-    for name, (holds, what) in checks.items():
+    """Raise for the first field with an invalid value; None is valid for optional fields."""
+    for name, (is_valid, description) in checks.items():
         value = getattr(settings, name)
-        if not (value is None and name in optional) and not holds(value):
-            raise TrainingError(f"{name} must be {what}, got {value!r}")
+        if not (value is None and name in optional) and not is_valid(value):
+            raise TrainingError(f"{name} must be {description}, got {value!r}")
 
 
 def check_known(given: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
-    """An error for the first name that is not known, with the name that was probably meant."""
+    """Raise for the first name that is not in `known`, with the most similar known name."""
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)
@@ -60,8 +75,30 @@ def check_known(given: Mapping[str, Any], known: Mapping[str, Any], where: str) 
             raise TrainingError(f"there is no field {name!r} in {where}{hint}")
 
 
+def unknown_name(problem: str, name: Any, known: Collection[str]) -> str:
+    """An error text for a name that is not in `known`: the problem, the most similar name, and all names."""
+    close = difflib.get_close_matches(str(name), known, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{problem}{hint} There are {', '.join(known)}."
+
+
+def document(target: Any, settings: Any) -> None:
+    """Append the fields of a settings class, with their help texts and defaults, to a docstring."""
+    lines = [target.__doc__.rstrip() if target.__doc__ else "", ""]
+    panel = None
+    for one in dataclasses.fields(settings):
+        if "help" not in one.metadata:
+            continue
+        if one.metadata["panel"] != panel:
+            panel = one.metadata["panel"]
+            lines += ["", f"    {panel}"]
+        default = "" if one.default in (None, "", ()) else f" (default: {one.default})"
+        lines.append(f"        {one.name}: {one.metadata['help']}{default}")
+    target.__doc__ = "\n".join(lines) + "\n"
+
+
 class Settings:
-    """What settings can do whose fields are their own; a dataclass inherits it."""
+    """The base class of settings dataclasses."""
 
     @classmethod
     def fields(cls) -> dict[str, dataclasses.Field[Any]]:
@@ -72,13 +109,13 @@ class Settings:
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The fields as JSON values."""
         values = dataclasses.asdict(self)  # type: ignore[call-overload]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Keys may be written as flags are, with hyphens."""
+        """Settings from fields; hyphens in names are allowed, as in flags."""
         values = {name.replace("-", "_"): value for name, value in values.items()}
         check_known(values, cls.fields(), "the settings")
         return cls(**values)

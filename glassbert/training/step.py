@@ -1,48 +1,49 @@
-"""One training step: forward, backward, clip, move.
+"""One training step: forward, backward, clip, update.
 
-A logical batch may be larger than what fits into memory: it is cut into pieces of `physical_batch` rows whose gradients
-are added up, each weighted by how much of the batch's questions it asks, so that the sum is the gradient of the whole
-batch. Several workers do the same with their shares. NumPy runs a step over threads, in place; MLX compiles it
+A logical batch that does not fit into memory is cut into micro-batches of `physical_batch` rows. Their gradients are
+weighted by their share of the targets and added up, so that the sum is the gradient of the whole batch. Several workers
+do the same with their parts of a batch. NumPy runs a step on threads, in place; MLX compiles it
 (`glassbert.training.compiled_step`).
 
-A step whose loss or gradient is not finite moves nothing and says so.
+A step whose loss or gradient is not finite updates nothing; its result has `skipped` set.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.threads import run_together, using_threads
+from glassbert.engines import DropoutSource
+from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
-from glassbert.layers.scope import Cache, Scope
 from glassbert.models.heads import Head
 from glassbert.models.inputs import check_inputs, shape_of
 from glassbert.models.model import Model
-from glassbert.training.curvature import drawing
+from glassbert.training.curvature import target_sampler
 from glassbert.training.ema import EMA
-from glassbert.training.objectives import Draw, Objectives
+from glassbert.training.objectives import Objectives, SampleTargets
+from glassbert.training.optimizers import AdamW
 from glassbert.training.optimizers.base import Optimizer
-from glassbert.training.results import StepResult, Watched
-from glassbert.training.workers import Alone, Workers
+from glassbert.training.step_results import ParameterNorms, StepResult
+from glassbert.training.workers import SingleWorker, Workers
 
 
-class Piece(NamedTuple):
-    """Some rows of a logical batch: the checked inputs, the answers by objective, and how many each objective asks."""
+class MicroBatch(NamedTuple):
+    """Some rows of a logical batch: checked inputs, targets by objective, and the number of targets of each."""
 
     rows: slice
     checked: dict[str, Any]
-    prepared: dict[str, dict[str, np.ndarray]]
-    asked: np.ndarray  # [objectives]
+    targets: dict[str, dict[str, np.ndarray]]
+    counts: np.ndarray  # [objectives]
 
 
 class Prepared(NamedTuple):
-    """A batch checked and cut, still in NumPy's memory."""
+    """A batch as checked micro-batches of NumPy arrays."""
 
-    pieces: list[Piece]
+    micro_batches: list[MicroBatch]
     skip_padding: bool
 
 
@@ -52,10 +53,10 @@ class TrainingStep:
     step = TrainingStep(model, AdamW(model, 1e-3))
     result = step(input_ids, labels, attention_mask)
 
-    objective       a weighted sum such as "mlm+0.5*nsp"; without it what the head is naturally trained on
-    physical_batch  how many rows are computed at a time; without it the whole batch
-    workers         the other processes that train this model
-    ema             a moving average of the weights to keep
+    objective       a weighted sum such as "mlm+0.5*nsp"; by default that of the head
+    physical_batch  rows computed at a time; by default the whole batch
+    workers         the processes that train this model
+    ema             a moving average of the weights, which the step updates
     """
 
     def __init__(
@@ -71,15 +72,15 @@ class TrainingStep:
         if physical_batch is not None and (not isinstance(physical_batch, int) or physical_batch < 1):
             raise TrainingError(f"physical_batch must be a number of rows, at least 1, got {physical_batch!r}")
         if optimizer.layout is not model.layout:
-            raise TrainingError("the optimizer was made for another model; make it with this one")
+            raise TrainingError("the optimizer was created for another model; create it with this one")
         self.model = model
         self.optimizer = optimizer
         self.objectives = Objectives.of(model.head, objective)
         self.head: Head = model.head  # type: ignore[assignment]
         self.physical_batch = physical_batch
-        self.workers = workers or Alone()
+        self.workers = workers or SingleWorker()
         self.ema = ema
-        self.watch = False  # whether the next steps also report metrics and norms by parameter
+        self.detailed = False  # whether steps also report metrics and norms by parameter
         self._gradients: Any = None
         self._compiled: Any = None
         if model.engine.compiles:
@@ -88,7 +89,7 @@ class TrainingStep:
             self._compiled = CompiledStep(self)
 
     def __call__(self, input_ids: Any, labels: Any = None, attention_mask: Any = None, **more: Any) -> StepResult:
-        """Train on a batch, given as to `prepare`."""
+        """Train on a batch; the arguments are those of `prepare`."""
         return self.run(self.prepare(input_ids, labels, attention_mask, **more))
 
     def prepare(
@@ -103,53 +104,55 @@ class TrainingStep:
         pair_labels: Any = None,
         skip_padding: bool = False,
     ) -> Prepared:
-        """What can be done for a step before it is its turn, in another thread for example."""
+        """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step."""
         checked = check_inputs(self.model.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         return Prepared(self._cut(checked, {"labels": labels, "pair_labels": pair_labels}), skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:
+        """Train on a prepared batch."""
         self.optimizer.attempts += 1
         if self._compiled is not None:
-            return self._compiled(prepared.pieces)
-        return self._in_place(prepared.pieces, prepared.skip_padding)
+            return self._compiled(prepared.micro_batches)
+        return self._in_place(prepared.micro_batches, prepared.skip_padding)
 
     def wants_curvature(self) -> bool:
+        """Whether this step also gives the optimizer a gradient of sampled labels (`Optimizer.observe`)."""
         every = self.optimizer.curvature_every
         return bool(every) and (self.optimizer.attempts - 1) % every == 0
 
-    def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> list[Piece]:
-        """The pieces of a batch; what does not vary with the rows stays whole."""
+    def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> list[MicroBatch]:
+        """The micro-batches of a batch; arrays without a row for every example are not cut."""
         count, length = shape_of(checked)
         size = self.physical_batch or count
-        pieces = []
+        micro_batches = []
         for start in range(0, count, size):
             rows = slice(start, min(start + size, count))
             part = {k: v if v is None or v.shape[0] != count else v[rows] for k, v in checked.items()}
-            answers = {k: v if v is None or size >= count else v[rows] for k, v in given.items()}
-            prepared = self.objectives.prepare(self.head, answers, (rows.stop - rows.start, length))
-            pieces.append(Piece(rows, part, prepared, self.objectives.asked(prepared)))
-        return pieces
+            labels = {k: v if v is None or size >= count else v[rows] for k, v in given.items()}
+            targets = self.objectives.prepare(self.head, labels, (rows.stop - rows.start, length))
+            micro_batches.append(MicroBatch(rows, part, targets, self.objectives.counts(targets)))
+        return micro_batches
 
     # ---- NumPy ----------------------------------------------------------------------------------------------------
 
-    def _in_place(self, pieces: list[Piece], skip_padding: bool) -> StepResult:
+    def _in_place(self, micro_batches: list[MicroBatch], skip_padding: bool) -> StepResult:
         model, optimizer, workers = self.model, self.optimizer, self.workers
         if self._gradients is None:
             self._gradients = model.new_gradients()
-        asked = workers.sum_(np.sum([piece.asked for piece in pieces], 0))
-        source = model.draw_dropout()
+        counts = workers.all_reduce(np.sum([one.counts for one in micro_batches], 0))
+        dropout = model.draw_dropout()
         if self.wants_curvature():
-            scale = np.sqrt(self.objectives.weights * asked)
-            draw = drawing(model.engine, [model.dropout_seed, optimizer.attempts, workers.rank])
-            self._gradients_of(pieces, asked, scale, source, skip_padding, draw)
+            scale = np.sqrt(self.objectives.weights * counts)
+            sample = target_sampler(model.engine, [model.dropout_seed, optimizer.attempts, workers.rank])
+            self._gradients_of(micro_batches, counts, scale, dropout, skip_padding, sample)
             optimizer.observe(self._gradients)
-        sums, measured = self._gradients_of(pieces, asked, self.objectives.weights, source, skip_padding)
-        losses = workers.sum_(sums)
+        sums, measured = self._gradients_of(micro_batches, counts, self.objectives.weights, dropout, skip_padding)
+        losses = workers.all_reduce(sums)
         loss = float(self.objectives.weights @ losses)
         norm = optimizer.gradient_norm(self._gradients)
         skipped = not (math.isfinite(loss) and math.isfinite(norm))
-        before = model.parameters.flat.copy() if self.watch else None
-        metrics = self._metrics(measured, asked)  # the last that may fail: a lost worker leaves everything unmoved
+        before = model.parameters.flat.copy() if self.detailed else None
+        metrics = self._metrics(measured, counts)  # the last call that may fail, before anything changes
         if not skipped:
             optimizer.move(model.parameters, self._gradients, norm)
             if self.ema is not None:
@@ -160,62 +163,55 @@ class TrainingStep:
             skipped,
             dict(zip(self.objectives.names, losses.tolist(), strict=True)),
             metrics,
-            None if before is None else self._watched(before),
+            None if before is None else self._norms(before),
         )
 
     def _gradients_of(
         self,
-        pieces: list[Piece],
-        asked: np.ndarray,
+        micro_batches: list[MicroBatch],
+        counts: np.ndarray,
         weights: np.ndarray,
-        source: Any,
+        dropout: DropoutSource | None,
         skip_padding: bool,
-        draw: Draw | None = None,
+        sample: SampleTargets | None = None,
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """Leave the gradient of Σ weightsₜ · lossₜ in `self._gradients`; gives the losses and what was measured."""
+        """Compute the gradient of Σ weightsₜ · lossₜ into `self._gradients`; returns the losses and the metric sums."""
         model, gradients = self.model, self._gradients
-        gradients.learn_only(self.optimizer.learning)
+        gradients.train_only(self.optimizer.trainable)
         gradients.clear()
-        losses = np.zeros(len(asked))
+        losses = np.zeros(len(counts))
         measured: dict[str, float] = {}
-        first_row = self.workers.rank * pieces[-1].rows.stop  # of this worker's share in the logical batch
-        for piece in pieces:
-            last = piece is pieces[-1]
+        first_row = self.workers.rank * micro_batches[-1].rows.stop  # of this worker's share in the logical batch
+        for one in micro_batches:
+            last = one is micro_batches[-1]
 
-            def finished(place: str, last: bool = last) -> None:
+            def on_complete(group: str, last: bool = last) -> None:
                 if last:
-                    self.workers.finished(place, gradients)
+                    self.workers.on_complete(group, gradients)
 
-            share = piece.asked / np.maximum(asked, 1)
-            with using_threads(model.engine.threads):
-                drawn = source and source.from_row(first_row + piece.rows.start)
-                hidden, cache = model.run_encoder(piece.checked, Cache(), skip_padding, source=drawn)
-                at = Scope(cache.parameters, cache.head, gradients).inside("head")
-                answers = {name: model.on_engine(prepared) for name, prepared in piece.prepared.items()}
-                mask = model.for_head(piece.checked)
-                answered = self.objectives.loss(
-                    self.head, hidden, mask, answers, at, source=drawn, measure=self.watch, draw=draw
-                )
-                dlosses = [model.engine.array(value) for value in weights * share]
-                dhidden = self.objectives.backward(self.head, dlosses, at)
-                finished("head")
-                model.run_encoder_backward(dhidden.reshape(cache.hidden_shape), cache, gradients, finished)
-            losses += share * [float(one.loss) for one in answered]
-            for name, one in zip(self.objectives.names, answered, strict=True):
-                for what, total in one.sums.items():
+            share = one.counts / np.maximum(counts, 1)
+            masks = dropout and dropout.from_row(first_row + one.rows.start)
+            run = model.run(one.checked, dropout=masks, skip_padding=skip_padding)
+            targets = {name: model.on_engine(arrays) for name, arrays in one.targets.items()}
+            results = run.loss(self.objectives, targets, measure=self.detailed, sample=sample)
+            dlosses = [model.engine.array(value) for value in weights * share]
+            model.backward_into(gradients, run, dloss=dlosses, on_complete=on_complete)
+            losses += share * [float(result.loss) for result in results]
+            for name, result in zip(self.objectives.names, results, strict=True):
+                for what, total in result.sums.items():
                     measured[f"{name}_{what}"] = measured.get(f"{name}_{what}", 0.0) + float(total)
-        gradients.finish()
+        gradients.fill_missing()
         self._gradients = self.workers.sum_gradients(gradients)
         return losses, measured
 
-    def _metrics(self, measured: dict[str, float], asked: np.ndarray) -> dict[str, float]:
+    def _metrics(self, measured: dict[str, float], counts: np.ndarray) -> dict[str, float]:
         if not measured:
             return {}
-        totals = self.workers.sum_(np.array(list(measured.values())))
-        of = dict(zip(self.objectives.names, np.maximum(asked, 1), strict=True))
+        totals = self.workers.all_reduce(np.array(list(measured.values())))
+        of = dict(zip(self.objectives.names, np.maximum(counts, 1), strict=True))
         return {name: total / of[name.partition("_")[0]] for name, total in zip(measured, totals.tolist(), strict=True)}
 
-    def _watched(self, before: np.ndarray) -> Watched:
+    def _norms(self, before: np.ndarray) -> ParameterNorms:
         model, names = self.model, tuple(self.model.layout.shapes)
 
         def squares(name: str) -> tuple[float, float, float]:
@@ -225,4 +221,18 @@ class TrainingStep:
             return float(gradient @ gradient), float(update @ update), float(old @ old)
 
         found = np.array(run_together(lambda part: [squares(name) for name in part], [names])[0])
-        return Watched(names, *found.T)
+        return ParameterNorms(names, *found.T)
+
+
+def overfit_one_batch(
+    model: Model, ids: np.ndarray, labels: np.ndarray, mask: np.ndarray, steps: int = 300, learning_rate: float = 1e-3
+) -> Iterator[float]:
+    """Train on the same batch at every step and yield the losses.
+
+    A model with correct gradients reaches a loss near 0. One with a wrong sign, a lost gradient or a leaking mask does
+    not.
+    """
+    step = TrainingStep(model, AdamW(model, learning_rate, weight_decay=0.0))
+    for done in range(steps):
+        step.optimizer.learning_rate = learning_rate * min(1.0, (done + 1) / 20)  # post-norm needs a warm-up
+        yield float(step(ids, labels, mask).loss)

@@ -1,8 +1,8 @@
 """Workers: several processes that train one model, each on its share of every batch.
 
-The training step asks for sums over all workers. A run also asks who writes (the worker that leads, rank 0), and wants
-all of them to decide alike. `Alone` is the answer of a single process; MPI and MLX's distributed backends answer
-through the same class (`glassbert.training.distributed`).
+The training step needs sums over all workers. A run needs to know which worker writes files (the leader, rank 0), and
+needs the same decisions on all workers. `SingleWorker` implements this for a single process;
+`glassbert.training.distributed` implements it for MPI and for MLX's distributed backends.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import FlatGradients, Gradients
+from glassbert.arrays import Array, FlatGradients, Gradients
 from glassbert.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -28,24 +27,25 @@ Result = TypeVar("Result")
 
 
 class WorkerLost(TrainingError):
-    """A fellow does not answer. The step that was under way moved nothing."""
+    """Another worker does not respond. The current step has changed nothing."""
 
 
 class Workers(ABC):
-    """This process among its fellows. Every worker must make the same calls in the same order.
+    """This process and the other workers. Every worker must make the same calls in the same order.
 
-    Leave it as a context manager: `with` waits for the others at the end, and a worker that leaves by an error ends the
-    whole job, since the others would wait for it for ever.
+    Use it as a context manager: at the end it waits for the other workers. A worker that leaves with an error ends the
+    whole job, because the others would wait for it forever.
     """
 
     rank: int
     size: int
     name: str
-    threads: int | None = None  # how many cores each worker may use where several share a machine; None: all there are
-    told_to_stop: Callable[[], bool] = staticmethod(lambda: False)  # asked while a fellow is waited for
+    threads: int | None = None  # cores for each worker where several share a machine; None: all cores
+    stop_requested: Callable[[], bool] = staticmethod(lambda: False)  # called while waiting for another worker
 
     @property
     def leads(self) -> bool:
+        """Whether this is the worker that writes files: rank 0."""
         return self.rank == 0
 
     def __enter__(self) -> Self:
@@ -59,36 +59,36 @@ class Workers(ABC):
     # ---- sums for the training step -------------------------------------------------------------------------------
 
     @abstractmethod
-    def sum_(self, array: Array) -> Array:
+    def all_reduce(self, array: Array) -> Array:
         """The sum over all workers: in place on NumPy, a new lazy array on MLX."""
 
-    def finished(self, place: str, gradients: Gradients) -> None:
-        """The gradients under `place` ("layers.3", "head") are complete; their sum may begin while backward goes on.
+    def on_complete(self, module: str, gradients: Gradients) -> None:
+        """Called when the gradients of a module ("layers.3", "head") are complete, so their sum may begin.
 
-        Told in the order of backward. `sum_gradients` follows when all of them are complete.
+        The calls come in the order of backward; `sum_gradients` follows when all gradients are complete.
         """
         return None
 
     def sum_gradients(self, gradients: Any) -> Any:
-        """The gradients summed over all workers: the same object on NumPy, where they lie in one flat buffer."""
+        """The gradients summed over all workers: in place on NumPy (one flat buffer), new lazy arrays on MLX."""
         if isinstance(gradients, FlatGradients):
-            self.sum_(gradients.flat)
-            gradients.everything_counts()
+            self.all_reduce(gradients.flat)
+            gradients.mark_all_full()
             return gradients
-        return {name: self.sum_(gradient) for name, gradient in gradients.items()}
+        return {name: self.all_reduce(gradient) for name, gradient in gradients.items()}
 
-    # ---- agreements for the run -----------------------------------------------------------------------------------
+    # ---- decisions of the run -------------------------------------------------------------------------------------
 
     @abstractmethod
     def total(self, numbers: np.ndarray) -> np.ndarray:
-        """Whole numbers (int32) summed over all workers, now."""
+        """Integers (int32) summed over all workers. Waits for the result."""
 
     def wait_for_all(self) -> None:
-        """Go on when every worker has come here, however long that takes."""
+        """Return when every worker has called this."""
         self.total(np.zeros(1, np.int32))
 
     def decide(self, values: Sequence[float], flags: Sequence[bool] = ()) -> tuple[list[float], list[bool]]:
-        """The leader's values, and which flags anybody has raised: the same answer everywhere."""
+        """On every worker: the values of the leader, and for each flag whether any worker has set it."""
         count = len(values)
         packed = struct.pack(f"<{count}d", *(values if self.leads else [0.0] * count))
         found = self.total(np.array([*packed, *flags], np.int32))
@@ -96,12 +96,12 @@ class Workers(ABC):
         return list(leaders), (found[len(packed) :] > 0).tolist()
 
     def leader_first(self, work: Callable[[], Result]) -> Result:
-        """work() on the leader, and then on the others: what it writes the first time they only read."""
+        """Call work() on the leader, then on the others, which can read the files that the leader wrote."""
         done = [work()] if self.leads else []
         self.wait_for_all()
         return done[0] if done else work()
 
-    def share(self, text: str) -> str:
+    def broadcast(self, text: str) -> str:
         """The leader's text, on every worker."""
         content = text.encode() if self.leads else b""
         size = int(self.total(np.array([len(content)], np.int32))[0])
@@ -110,37 +110,37 @@ class Workers(ABC):
         return bytes(self.total(own).tolist()).decode() if size else ""
 
     def gather(self, digest: bytes) -> list[bytes]:
-        """What every worker gave, in the order of their ranks; all must give equally many bytes."""
+        """The bytes of every worker, ordered by rank; all must have the same length."""
         table = np.zeros((self.size, len(digest)), np.int32)
         table[self.rank] = list(digest)
         return [bytes(row.tolist()) for row in self.total(table)]
 
-    def check_equal(self, model: Model, moment: str) -> None:
-        """Stop with a sentence unless every worker has the same weights, bit by bit."""
+    def check_weights(self, model: Model, moment: str) -> None:
+        """Raise unless every worker has the same weights, bit by bit."""
         if self.size == 1:
             return
         self.check_same(
             fingerprint(model),
-            f"other weights than worker 0 {moment}. Start every worker with the same versions and run folder, on "
-            f"processors of one kind: what differs in the last digit drifts apart",
+            f"other weights than worker 0 {moment}. Start all workers with the same versions and the same run folder, "
+            f"on processors of the same type: rounding differences grow",
         )
 
-    def check_same(self, digest: bytes, complaint: str) -> None:
-        """Stop with a sentence unless everybody brings the same bytes."""
+    def check_same(self, digest: bytes, difference: str) -> None:
+        """Raise unless every worker passes the same bytes; `difference` completes "worker 1 has ..."."""
         digests = self.gather(digest)
-        other = [str(rank) for rank, brought in enumerate(digests) if brought != digests[0]]
+        other = [str(rank) for rank, own in enumerate(digests) if own != digests[0]]
         if other:
-            who = f"worker {other[0]} has" if len(other) == 1 else f"workers {', '.join(other)} have"
-            raise TrainingError(f"{who} {complaint}")
+            subject = f"worker {other[0]} has" if len(other) == 1 else f"workers {', '.join(other)} have"
+            raise TrainingError(f"{subject} {difference}")
 
 
 def digest_of(values: Any) -> bytes:
-    """32 bytes that are equal for equal plain values."""
+    """A 32-byte hash of JSON values."""
     return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=32).digest()
 
 
 def fingerprint(model: Model) -> bytes:
-    """32 bytes that are equal for equal weights."""
+    """A 32-byte hash of the weights."""
     digest = hashlib.blake2b(digest_size=32)
     for name, array in model.parameters.items():
         digest.update(name.encode())
@@ -148,14 +148,14 @@ def fingerprint(model: Model) -> bytes:
     return digest.digest()
 
 
-class Alone(Workers):
-    """One process: every sum is there already."""
+class SingleWorker(Workers):
+    """A single process: every sum is its own array."""
 
     rank = 0
     size = 1
     name = "one process"
 
-    def sum_(self, array: Array) -> Array:
+    def all_reduce(self, array: Array) -> Array:
         return array
 
     def sum_gradients(self, gradients: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The benchmarks' arithmetic and their reports; nothing is timed here."""
+"""The arithmetic and the reports of the benchmarks; nothing is timed here."""
 
 import json
 import os
@@ -7,27 +7,28 @@ import numpy as np
 import pytest
 
 from benchmarks import common, forecast, gpu, inference, long_context, train_step
-from benchmarks.batches import CLS, IGNORED, MASK, SEP, SPECIAL, masked_batches
+from benchmarks.batches import CLS, MASK, SEP, SPECIAL, masked_batches
 from glassbert import MINI_BERT_CONFIG, PRESETS, BertConfig, ModernBertConfig
 from glassbert.models.flops import forward_flops, training_flops, visible_pairs
 from glassbert.models.model import Model
+from glassbert.ops import IGNORED
 
-# ---- counting operations ---------------------------------------------------------------------------------------------
+# ---- operation counts ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 12])
 @pytest.mark.parametrize("window", [None, 1, 3, 6, 11, 50])
 @pytest.mark.parametrize("causal", [False, True])
-def test_visible_pairs_are_those_of_the_mask(length, window, causal):
+def test_visible_pairs_match_the_mask(length, window, causal):
     i, j = np.arange(length)[:, None], np.arange(length)[None]
-    seen = np.ones((length, length), bool) if window is None else np.abs(i - j) <= window
-    assert visible_pairs(length, window, causal) == (seen & (j <= i) if causal else seen).sum()
+    visible = np.ones((length, length), bool) if window is None else np.abs(i - j) <= window
+    assert visible_pairs(length, window, causal) == (visible & (j <= i) if causal else visible).sum()
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize(("head", "labels"), [(None, 0), ("mlm", 0), ("token", 5), ("sequence", 3)])
-def test_every_weight_matrix_is_counted_once_a_row(preset, head, labels):
-    """What is not attention is 2 · rows · size of each weight matrix that multiplies."""
+def test_every_weight_matrix_is_counted_once_per_row(preset, head, labels):
+    """Except for attention, the count is 2 · rows · size of each weight matrix in a product."""
     config = PRESETS[preset].replace(vocab_size=97, pad_token_id=0, hidden_size=48, num_attention_heads=4)
     config = config.replace(num_hidden_layers=3, intermediate_size=56, max_position_embeddings=16)
     batch, length, scored = 2, 10, 7
@@ -62,7 +63,7 @@ def test_known_counts():
     assert sum(forward_flops(base, 1, 128).values()) == pytest.approx(2 * 85e6 * 128, rel=0.05)
 
 
-def test_local_layers_grow_with_the_length_and_global_ones_with_its_square():
+def test_local_layers_grow_linearly_and_global_ones_quadratically():
     local = ModernBertConfig.get_base_config().replace(global_attention_every=100, num_hidden_layers=2)
     config = ModernBertConfig.get_base_config().replace(num_hidden_layers=1)
     short, long = (forward_flops(config, 1, n)["attention.scores"] for n in (2048, 8192))
@@ -72,7 +73,7 @@ def test_local_layers_grow_with_the_length_and_global_ones_with_its_square():
     assert visible_pairs(8192, 64) < 8192 * 129
 
 
-def test_all_tokens_are_scored_unless_told_otherwise():
+def test_all_tokens_are_scored_by_default():
     everything = forward_flops(MINI_BERT_CONFIG, 2, 8, head="mlm")
     assert (
         everything["head.decoder"] == forward_flops(MINI_BERT_CONFIG, 2, 8, head="mlm", scored_rows=16)["head.decoder"]
@@ -82,37 +83,37 @@ def test_all_tokens_are_scored_unless_told_otherwise():
 # ---- batches ---------------------------------------------------------------------------------------------------------
 
 
-def test_batches_look_like_masked_text_and_are_the_same_for_everybody():
+def test_masked_batches_are_reproducible_and_text_like():
     first, again = (masked_batches(1000, 64, 50, 2, seed=3) for _ in range(2))
     assert all(np.array_equal(a.input_ids, b.input_ids) for a, b in zip(first, again, strict=True))
     ids, labels = first[0]
     assert ids.shape == labels.shape == (64, 50)
     assert (ids[:, 0] == CLS).all() and (ids[:, -1] == SEP).all()
-    asked = labels != IGNORED
-    assert asked.sum() == first[0].masked
-    assert 0.12 < asked.mean() < 0.18
-    assert 0.7 < (ids[asked] == MASK).mean() < 0.9
-    assert labels[asked].min() >= SPECIAL and ids.max() < 1000
-    counts = np.bincount(np.where(asked, labels, ids)[:, 1:-1].ravel(), minlength=1000)
+    masked = labels != IGNORED
+    assert masked.sum() == first[0].masked
+    assert 0.12 < masked.mean() < 0.18
+    assert 0.7 < (ids[masked] == MASK).mean() < 0.9
+    assert labels[masked].min() >= SPECIAL and ids.max() < 1000
+    counts = np.bincount(np.where(masked, labels, ids)[:, 1:-1].ravel(), minlength=1000)
     assert counts[SPECIAL] > 5 * counts[SPECIAL + 50] > 0
 
 
 # ---- rounds, tables, JSON --------------------------------------------------------------------------------------------
 
 
-def test_everybody_has_a_turn_in_every_round():
+def test_interleave_calls_all_in_every_round():
     order = []
     turns = {name: lambda name=name: order.append(name) or float(len(order)) for name in ("a", "b")}
     assert common.interleave(turns, 3, settle=0) == {"a": [1, 3, 5], "b": [2, 4, 6]}
     assert order == ["a", "b"] * 3
 
 
-def test_a_ratio_is_the_median_of_the_ratios_within_a_round():
+def test_ratio_is_the_median_over_rounds():
     spread = common.Spread.of_ratio([2.0, 30.0, 4.0], [1.0, 10.0, 1.0])
     assert (spread.median, spread.low, spread.high) == (3.0, 2.0, 4.0)
 
 
-def test_a_contender_that_fails_says_why_in_a_line():
+def test_contender_error_is_one_line():
     local = common.Local("benchmarks.train_step:Matmul", size=32)
     with pytest.raises(common.ContenderError, match="AttributeError"):
         local.call("no_such_method")
@@ -120,15 +121,15 @@ def test_a_contender_that_fails_says_why_in_a_line():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads Linux's /proc")
-def test_memory_is_read_from_this_process():
-    before = common.begin_anew()
+def test_memory_of_this_process():
+    before = common.reset_peak_memory()
     array = np.ones(64 * common.MIB // 8)
     assert common.peak_memory() >= before + 0.9 * array.nbytes
     assert common.current_memory() > 0
 
 
-def shown(table, report, capsys):
-    """The table's text, and the last line of a program's output as an object."""
+def print_and_read(table, report, capsys):
+    """Print table and report; return the parsed last line of the output."""
     assert all(row is None or len(row) == len(table.columns) for row in table.rows)
     assert table.title in table.plain()
     table.show()
@@ -137,12 +138,12 @@ def shown(table, report, capsys):
 
 
 @pytest.mark.parametrize("preset", train_step.WORKLOADS)
-def test_the_report_of_a_training_step(preset, capsys):
+def test_train_step_report(preset, capsys):
     workload = train_step.WORKLOADS[preset]
     times = {"matmul": [2e11] * 3, "ours": [0.2, 0.4, 0.2], "hf": [0.6, 1.2, 0.8], "sparse": [0.3, 0.6, 0.3]}
     report = train_step.summarise(workload, 300.2, times, dict.fromkeys(train_step.NAMES, 2**28), {})
     flops = training_flops(workload.config, workload.batch, workload.length, scored_rows=300)
-    read = shown(train_step.table_of([report], "a machine"), report, capsys)
+    read = print_and_read(train_step.table_of([report], "a machine"), report, capsys)
     assert read["preset"] == preset
     assert read["ratio_hf"] == pytest.approx(3.0)
     assert read["ratio_sparse"] == pytest.approx(1.5)
@@ -151,26 +152,26 @@ def test_the_report_of_a_training_step(preset, capsys):
     assert read["peak_memory_mib"]["hf"] == 256
 
 
-def test_the_report_of_inference(capsys):
+def test_inference_report(capsys):
     batches = {name: [inference.pad([[2, 7, 3], [2, 3]])] for name in ("full", "mixed")}
     times = {name: {"ours": [1.0, 1.0], "torch": [1.5, 1.7], "onnx": [1.1, 1.1]} for name in batches}
     times["mixed"]["onnx"] = [2.0, 2.0]
     memory = dict.fromkeys(inference.NAMES, 2**20)
     report = inference.summarise(batches, times, {"torch": 1e-7, "onnx": 2e-7}, memory, {})
-    read = shown(inference.table_of(report, "somewhere", "a machine"), report, capsys)
+    read = print_and_read(inference.table_of(report, "somewhere", "a machine"), report, capsys)
     assert read["workloads"]["full"]["ratio_torch"] == pytest.approx(1.6)
     assert read["workloads"]["mixed"]["ratio_onnx"] == pytest.approx(2.0)
     assert read["ratio_onnx"] == pytest.approx(1.1)
     assert read["workloads"]["mixed"]["padding"] == pytest.approx(1 / 6, rel=1e-3)
 
 
-def test_docstrings_are_sentences_too():
+def test_docstring_sentences():
     sentences = [sentence for sentence, _ in zip(inference.docstring_sentences(), range(50), strict=False)]
     assert len(sentences) == 50
     assert all(sentence[0].isupper() and sentence[-1] in ".?!" and "\n" not in sentence for sentence in sentences)
 
 
-def test_the_report_of_long_context(capsys):
+def test_long_context_report(capsys):
     times = {f"{what} {n}": [n / 1e4] * 3 for what in ("forward", "forward_backward") for n in (2048, 8192)}
     one = {"seconds": 1.0, "tokens_per_second": 8192.0, "extra_memory_gb": 2.0, "extra_memory_gib": 1.9}
     report = {
@@ -178,25 +179,25 @@ def test_the_report_of_long_context(capsys):
         "passes": dict.fromkeys(long_context.PASSES, one),
         "local_attention": long_context.growth_of([2048, 8192], times),
     }
-    read = shown(long_context.table_of(report, "a machine"), report, capsys)
+    read = print_and_read(long_context.table_of(report, "a machine"), report, capsys)
     assert read["local_attention"]["forward_backward"]["ratio"] == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("name", gpu.WORKLOADS)
-def test_the_report_of_a_gpu(name, capsys):
+def test_gpu_report(name, capsys):
     workload = gpu.WORKLOADS[name].small()
     times = {"matmul mlx": [1e12] * 3, "matmul torch": [2e12] * 3, "mlx": [0.1] * 3, "eager": [0.3, 0.2, 0.25]}
     facts = {name: {"seconds": 0.1, "preparing_seconds": 3.0} for name in ("mlx", "eager")}
     memory = dict.fromkeys(facts, 2.0**30)
     report = gpu.summarise(workload, times, memory, facts, {"compiled": "RuntimeError: no compiler"})
-    read = shown(gpu.table_of([report], "a machine"), report, capsys)
+    read = print_and_read(gpu.table_of([report], "a machine"), report, capsys)
     assert read["ratio_eager"] == pytest.approx(2.5)
     share = read["tflop_per_step"] * 1e12 / 0.1 / 2e12
     assert read["contenders"]["mlx"]["share_of_matmul"] == pytest.approx(share, rel=1e-2)
     assert "no compiler" in gpu.table_of([report], "a machine").plain()
 
 
-def test_forecasts_are_held_against_where_runs_ended(tmp_path, capsys):
+def test_forecast_accuracy(tmp_path, capsys):
     progress = np.linspace(0.05, 1, 20)
     for name, slope, last in (("usual", -0.15, 1.0), ("steep", -0.6, 1.0), ("unfinished", -0.1, 0.5)):
         (tmp_path / name).mkdir()
@@ -205,7 +206,7 @@ def test_forecasts_are_held_against_where_runs_ended(tmp_path, capsys):
     found = forecast.measure([tmp_path / "usual"])
     assert found["runs"] == 1 and all(row["inside"] == 1 and abs(row["error"]) < 0.01 for row in found["moments"])
     found = forecast.measure(sorted(tmp_path.iterdir()))
-    assert found["runs"] == 2 and found["moments"][0]["inside"] == 0.5  # so steep a slope is not believed so early
+    assert found["runs"] == 2 and found["moments"][0]["inside"] == 0.5  # so steep a slope is not predicted so early
     forecast.main([str(tmp_path / "usual"), "--json"])
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"] == 1
     with pytest.raises(SystemExit, match="none of the 1 folders"):

@@ -1,4 +1,4 @@
-"""config.json: both spellings of ModernBERT, everything BERT can say, and what we cannot honour."""
+"""config.json: both versions of ModernBERT's keys, all keys of BERT, and unsupported values."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ def read(folder: Path, config: Any, head: str | None = "mlm", **changes: Any) ->
     return load(folder).config
 
 
-def test_old_and_new_spelling_of_modernbert(tmp_path: Path) -> None:
+def test_old_and_new_keys_of_modernbert(tmp_path: Path) -> None:
     assert read(tmp_path, MEANT, **OLD_MODERNBERT, layer_types=..., rope_parameters=...) == MEANT
     assert read(tmp_path, MEANT, **{**OLD_MODERNBERT, **NEW_SPELLING}) == MEANT
 
 
-def test_the_new_spelling_wins(tmp_path: Path) -> None:
+def test_the_new_keys_take_precedence(tmp_path: Path) -> None:
     changes = {"global_attn_every_n_layers": 3, "global_rope_theta": 9.0, "local_rope_theta": 8.0}
     assert read(tmp_path, MEANT, **changes) == MEANT
 
 
-def test_half_of_the_new_spelling(tmp_path: Path) -> None:
-    """rope_parameters for one kind of layer only; null where transformers 4 means "as the global ones"."""
+def test_some_of_the_new_keys(tmp_path: Path) -> None:
+    """rope_parameters for one kind of layer only; null means "as the global ones" in transformers 4."""
     one = {"rope_parameters": {"full_attention": {"rope_theta": 5.0}}, "local_rope_theta": 6.0, "layer_types": None}
     config = read(tmp_path, MEANT, **one, global_attn_every_n_layers=2)
     assert (config.global_rope_theta, config.local_rope_theta, config.global_attention_every) == (5.0, 6.0, 2)
@@ -165,7 +165,7 @@ def test_activations(theirs: str, ours: str, tmp_path: Path) -> None:
         ("modernbert", {"hidden_activation": "swish"}, "hidden_activation is 'swish'"),
         ("modernbert", {"classifier_activation": "relu"}, "classifier_activation is 'relu'"),
         ("modernbert", {"classifier_activation": ..., "hidden_activation": "relu"}, "classifier_activation is 'gelu'"),
-        ("modernbert", {"classifier_pooling": "max"}, "classifier_pooling is .max.; GlassBERT can honour only"),
+        ("modernbert", {"classifier_pooling": "max"}, "classifier_pooling is .max.; GlassBERT supports only"),
         ("modernbert", {"local_attention": 1}, "local_attention must be an integer of at least 2, got 1"),
         ("modernbert", {"rope_scaling": {"type": "linear", "factor": 2}}, "rope_scaling"),
         ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type 'yarn'"),
@@ -180,7 +180,7 @@ def test_activations(theirs: str, ours: str, tmp_path: Path) -> None:
         ("mini", {"positions": "spiral"}, "positions must be one of"),
     ],
 )
-def test_what_we_cannot_honour(family: str, changes: dict[str, Any], culprit: str, tmp_path: Path) -> None:
+def test_unsupported_values(family: str, changes: dict[str, Any], culprit: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=culprit) as caught:
         read(tmp_path, {"bert": BERT, "modernbert": MODERNBERT, "mini": MINI}[family], **changes)
     assert str(tmp_path / "config.json") in str(caught.value)
@@ -190,16 +190,16 @@ def test_another_activation_in_a_head_that_is_not_there(tmp_path: Path) -> None:
     assert read(tmp_path, MODERNBERT, None, classifier_activation="relu") == MODERNBERT
 
 
-def test_keys_without_meaning_are_no_obstacle(tmp_path: Path) -> None:
-    """What transformers itself does not read in a BERT cannot change what it computes."""
+def test_unused_keys_are_accepted(tmp_path: Path) -> None:
+    """Keys that transformers does not read for BERT do not change the output."""
     changes = {"use_cache": True, "gradient_checkpointing": False, "_name_or_path": "x", "some_note": {"a": 1}}
     assert read(tmp_path, BERT, **changes, position_embedding_type="absolute", is_decoder=False) == BERT
 
 
 @pytest.mark.parametrize("config", [BERT, MODERNBERT, MINI], ids=["bert", "modernbert", "mini"])
 @pytest.mark.parametrize("value", [None, True, -1, 0, 3.5, 10**12, 10**30, float("nan"), "x", [], [1], {}, {"a": [1]}])
-def test_no_value_of_any_key_escapes(config: Any, value: Any, tmp_path: Path) -> None:
-    """Whatever a config.json says, it is a model or an error of ours."""
+def test_any_value_of_any_key_loads_or_raises_our_error(config: Any, value: Any, tmp_path: Path) -> None:
+    """Any config.json gives a model or a GlassBertError."""
     tiny(config).save(tmp_path)
     path = tmp_path / "config.json"
     fields = json.loads(path.read_text())

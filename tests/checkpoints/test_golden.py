@@ -1,4 +1,4 @@
-"""Parity with transformers without transformers: tiny checkpoints and what it computed from them, in float64."""
+"""Parity with stored outputs and gradients of transformers for tiny checkpoints, in float64."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_outputs_and_gradients(folder: Path, engine: str, dtype: str) -> None:
     gradients = model.to_huggingface(model.backward(cache))
     wanted = {key.removeprefix("gradients/"): v for key, v in expected.items() if key.startswith("gradients/")}
     assert set(gradients) == set(wanted)
-    # A key's bias has no gradient but rounding, which is less than that of the largest gradient.
+    # The gradient of a key's bias is only rounding, smaller than that of the largest gradient.
     nothing = float(np.finfo(dtype).eps) * max(float(np.linalg.norm(values)) for values in wanted.values())
     for name, ours in gradients.items():
         theirs = wanted[name]

@@ -44,11 +44,9 @@ def test_a_new_head_on_an_encoder(family: str, head: str, tmp_path: Path) -> Non
     assert str(tmp_path) in str(caught[0].message)
 
 
-def test_the_warning_names_the_fresh_weights_and_the_seed_decides_them(tmp_path: Path) -> None:
+def test_the_warning_names_the_new_weights_and_they_depend_on_the_seed(tmp_path: Path) -> None:
     tiny(BERT, "mlm").save(tmp_path)
-    wanted = (
-        r"no weights for pooler\.weight, pooler\.bias, head\.classifier\.weight, head\.classifier\.bias; they begin"
-    )
+    wanted = r"no weights for pooler\.weight, pooler\.bias, head\.classifier\.weight, head\.classifier\.bias; they are"
     models = []
     for seed in (1, 1, 2):
         with pytest.warns(UserWarning, match=wanted):
@@ -57,7 +55,7 @@ def test_the_warning_names_the_fresh_weights_and_the_seed_decides_them(tmp_path:
     assert not np.array_equal(models[0].parameters["pooler.weight"], models[2].parameters["pooler.weight"])
 
 
-def test_other_labels_give_a_fresh_classifier_and_keep_the_rest(tmp_path: Path) -> None:
+def test_other_labels_give_a_new_classifier_and_keep_the_rest(tmp_path: Path) -> None:
     for family in CONFIGS:
         model = tiny(CONFIGS[family], "sequence", 3)
         model.save(tmp_path)
@@ -77,7 +75,7 @@ def test_a_sequence_classifier_is_no_token_classifier(tmp_path: Path) -> None:
     assert not np.array_equal(other.parameters["head.classifier.weight"], model.parameters["head.classifier.weight"])
 
 
-def test_the_same_head_and_labels_asked_for_by_name_is_no_change(tmp_path: Path) -> None:
+def test_the_same_head_and_labels_given_by_name_change_nothing(tmp_path: Path) -> None:
     model = tiny(BERT, "sequence", 3)
     model.save(tmp_path)
     with warnings.catch_warnings():
@@ -85,7 +83,7 @@ def test_the_same_head_and_labels_asked_for_by_name_is_no_change(tmp_path: Path)
         assert_same(model, load(tmp_path, head="sequence", num_labels=3))
 
 
-def test_loss_of_a_fresh_head(tmp_path: Path) -> None:
+def test_loss_of_a_new_head(tmp_path: Path) -> None:
     tiny(BERT, "sequence", 1).save(tmp_path)
     with pytest.warns(UserWarning):
         assert load(tmp_path, num_labels=4).head.loss_name == "cross_entropy"  # type: ignore[union-attr]
@@ -136,7 +134,7 @@ def test_old_names_buffers_and_the_next_sentence_head(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", CONFIGS)
 @pytest.mark.parametrize("tied", [True, False])
-def test_both_questions_of_pretraining_survive_a_round_trip(family: str, tied: bool, tmp_path: Path) -> None:
+def test_round_trip_of_a_pretraining_head(family: str, tied: bool, tmp_path: Path) -> None:
     model = tiny(CONFIGS[family].replace(tie_word_embeddings=tied), "pretraining")
     model.save(tmp_path)
     named = json.loads((tmp_path / "config.json").read_text()).get("architectures")
@@ -152,7 +150,7 @@ def test_both_questions_of_pretraining_survive_a_round_trip(family: str, tied: b
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_a_pair_question_on_a_masked_language_model(family: str, tmp_path: Path) -> None:
+def test_a_pretraining_head_on_a_masked_language_model(family: str, tmp_path: Path) -> None:
     model = tiny(CONFIGS[family], "mlm")
     model.save(tmp_path)
     with pytest.warns(UserWarning, match=r"no weights for .*head\.pair\.classifier\.weight"):
@@ -182,8 +180,8 @@ def test_a_tied_weight_that_differs_is_an_error(tmp_path: Path) -> None:
     assert not load(tmp_path).parameters["head.decoder.weight"].any()
 
 
-def test_the_idle_bias_of_an_untied_bert(tmp_path: Path) -> None:
-    """transformers 5 computes with decoder.bias and saves another, idle one; transformers 4 saves only that one."""
+def test_the_unused_bias_of_an_untied_bert(tmp_path: Path) -> None:
+    """transformers 5 uses decoder.bias and saves an unused predictions.bias; transformers 4 saves only the latter."""
     model = tiny(BERT.replace(tie_word_embeddings=False), "mlm")
     model.save(tmp_path)
     edit_tensors(tmp_path, lambda tensors: tensors["cls.predictions.bias"].fill(0))
@@ -198,7 +196,7 @@ def test_the_encoder_of_a_head_we_do_not_have(tmp_path: Path) -> None:
     model.save(tmp_path)
     edit_config(tmp_path, architectures=["BertForMultipleChoice"])
     with pytest.raises(
-        CheckpointError, match=r"'BertForMultipleChoice', and GlassBERT opens .*BertForQuestionAnswering"
+        CheckpointError, match=r"'BertForMultipleChoice', but GlassBERT opens .*BertForQuestionAnswering"
     ):
         load(tmp_path)
     core = load(tmp_path, head="core")
@@ -214,18 +212,18 @@ def test_impossible_heads(tmp_path: Path) -> None:
 
 
 def test_a_config_that_names_no_architecture(tmp_path: Path) -> None:
-    """An encoder is known by its tensors; a head must be named, and then all of it must be there."""
+    """An encoder is recognised by its tensors; a head must be given, and the file must have all of its tensors."""
     for config in (CONFIGS["bert"], CONFIGS["modernbert"]):
         core = tiny(config, None)
         core.save(tmp_path)
         edit_config(tmp_path, architectures=...)
         assert_same(core, load(tmp_path))
-        with pytest.warns(UserWarning, match="begin at random"):
+        with pytest.warns(UserWarning, match="initialised at random"):
             load(tmp_path, head="token")
         model = tiny(config, "token", 3)
         model.save(tmp_path)
         edit_config(tmp_path, architectures=...)
-        with pytest.raises(CheckpointError, match="names no architecture; say which head"):
+        with pytest.raises(CheckpointError, match="names no architecture; give the head"):
             load(tmp_path)
         assert_same(model, load(tmp_path, head="token"))
         edit_tensors(tmp_path, lambda tensors: tensors.pop("classifier.bias"))
@@ -233,7 +231,7 @@ def test_a_config_that_names_no_architecture(tmp_path: Path) -> None:
             load(tmp_path, head="token")
 
 
-def test_labels_do_not_excuse_a_missing_head(tmp_path: Path) -> None:
+def test_num_labels_does_not_replace_a_missing_head(tmp_path: Path) -> None:
     tiny(BERT, "mlm").save(tmp_path)
     assert load(tmp_path, num_labels=9).head.kind == "mlm"  # type: ignore[union-attr]
     edit_tensors(tmp_path, lambda tensors: tensors.pop("cls.predictions.bias"))

@@ -1,4 +1,4 @@
-"""Names of labels in config.json, the tokenizer beside the model, and regressions in the units of their labels."""
+"""Label names in config.json, the tokenizer in the model folder, and regressions in the units of their labels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_names_are_written_read_and_written_again(family: str, tmp_path: Path) -
     assert label_names(again) == ["bad", "so so", "good"]
     again.save(tmp_path / "again")
     assert fields(tmp_path / "again")["id2label"] == fields(tmp_path)["id2label"]
-    with pytest.warns(UserWarning, match="begin at random"):
+    with pytest.warns(UserWarning, match="initialised at random"):
         assert label_names(load(tmp_path, num_labels=2)) is None
 
 
@@ -50,10 +50,10 @@ def test_a_binary_head_takes_the_name_of_yes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("head", "labels", "names", "message"),
     [
-        ("sequence", 3, ["a", "b"], "the head has 3 labels, and 2 names were given"),
-        ("sequence", 2, ["a", "a"], "'a' is there twice"),
-        ("sequence", 2, ["a", ""], "'' is none"),
-        ("token", 2, ["a", 7], "7 is none"),
+        ("sequence", 3, ["a", "b"], "the head has 3 labels, but 2 names were given"),
+        ("sequence", 2, ["a", "a"], "'a' occurs twice"),
+        ("sequence", 2, ["a", ""], "'' is not one"),
+        ("token", 2, ["a", 7], "7 is not one"),
         ("mlm", 0, ["a"], "only a head with labels"),
         (None, 0, ["a"], "only a head with labels"),
     ],
@@ -64,7 +64,7 @@ def test_names_that_do_not_fit(head: Any, labels: int, names: Any, message: str,
     assert not (tmp_path / "x").exists()
 
 
-def test_the_tokenizer_travels_along(tmp_path: Path) -> None:
+def test_the_tokenizer_is_saved_too(tmp_path: Path) -> None:
     tokenizer = WordPieceTokenizer.train(["the old tree stands"] * 3, vocab_size=23)
     tiny(MINI, "token", 3).save(tmp_path, tokenizer=tokenizer)
     assert load_tokenizer(tmp_path).fingerprint == tokenizer.fingerprint
@@ -79,13 +79,15 @@ def regression(config: glassbert.EncoderConfig, outputs: int = 1, **options: Any
 
 @pytest.mark.parametrize("family", ["bert", "modernbert"])
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_a_file_for_transformers_answers_in_the_units_of_the_labels(family: str, outputs: int, tmp_path: Path) -> None:
+def test_a_file_for_transformers_has_outputs_in_the_units_of_the_labels(
+    family: str, outputs: int, tmp_path: Path
+) -> None:
     mean, scale = [[2.5], [2.5, -100.0]][outputs - 1], [[1.25], [1.25, 40.0]][outputs - 1]
     model = regression(CONFIGS[family], outputs, target_mean=mean, target_scale=scale)
     assert model.head is not None
     expected = model.head.decode(model.predict(IDS))
     model.save(tmp_path)
-    plain = regression(CONFIGS[family], outputs)  # whoever knows nothing of mean and scale
+    plain = regression(CONFIGS[family], outputs)  # without mean and scale
     stored = load_file(tmp_path / "model.safetensors")
     assert all(np.array_equal(stored[name], values) for name, values in model.to_huggingface().items())
     for name, value in model.parameters.items():

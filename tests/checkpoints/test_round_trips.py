@@ -1,4 +1,4 @@
-"""What is saved is what is loaded: every family with every head, in Hugging Face's layout and in our own."""
+"""Round trips of every family with every head, in Hugging Face's format and in our own."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_weights_of_the_other_layout_and_precision(tmp_path: Path) -> None:
         assert np.array_equal(value.astype(np.float32), other.parameters[name])
 
 
-def test_a_file_of_any_name_beside_its_config(tmp_path: Path) -> None:
+def test_a_file_of_any_name_with_its_config(tmp_path: Path) -> None:
     model = tiny()
     model.save(tmp_path)
     (tmp_path / "model.safetensors").rename(tmp_path / "weights.safetensors")
@@ -158,7 +158,7 @@ def test_to_huggingface_splits_and_names(family: str) -> None:
         assert "cls.predictions.decoder.weight" not in tensors and "cls.predictions.decoder.bias" not in tensors
     else:
         assert np.array_equal(tensors[f"{prefix}weight"], ours) and "decoder.weight" not in tensors
-    tensors[next(iter(tensors))][:] = 7  # a copy: the model must not notice
+    tensors[next(iter(tensors))][:] = 7  # a copy: the model must not change
     assert not (model.token_embeddings == 7).all()
 
 
@@ -172,14 +172,14 @@ def test_to_huggingface_takes_any_arrays_by_our_names() -> None:
     assert set(model.to_huggingface({"head.norm.bias": np.zeros(12)})) == {"cls.predictions.transform.LayerNorm.bias"}
 
 
-def test_to_huggingface_says_what_stands_in_the_way() -> None:
+def test_to_huggingface_names_the_obstacles() -> None:
     with pytest.raises(CheckpointError, match="embedding_norm is False"):
         tiny(MINI).to_huggingface()
     with pytest.raises(CheckpointError, match="type_vocab_size is 0"):
         tiny(BERT.replace(type_vocab_size=0)).to_huggingface()
 
 
-def test_fields_of_others_are_kept(tmp_path: Path) -> None:
+def test_unknown_fields_are_kept(tmp_path: Path) -> None:
     tiny(BERT, "token", 3).save(tmp_path)
     names = {"0": "O", "1": "B-PER", "2": "I-PER"}
     edit_config(
@@ -193,7 +193,7 @@ def test_fields_of_others_are_kept(tmp_path: Path) -> None:
 
 def test_label_names_follow_the_number_of_labels(tmp_path: Path) -> None:
     tiny(BERT, "sequence", 3).save(tmp_path)
-    with pytest.warns(UserWarning, match="begin at random"):
+    with pytest.warns(UserWarning, match="initialised at random"):
         load(tmp_path, num_labels=4).save(tmp_path / "four")
     fields: dict[str, Any] = json.loads((tmp_path / "four" / "config.json").read_text())
     assert len(fields["id2label"]) == len(fields["label2id"]) == 4

@@ -1,4 +1,4 @@
-"""Saving: a crash at any moment leaves the old model, the new one, or a folder that nobody takes for a model."""
+"""Saving: a crash at any moment leaves the old model, the new one, or a folder without config.json."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ save_model(other(SITUATIONS[situation][1]), folder, max_shard_size=SITUATIONS[si
     + [("shards_over_one_file", moment) for moment in (1, 2, 3, 5)],
 )
 def test_a_process_that_is_killed(situation: str, moment: int, tmp_path: Path) -> None:
-    """Nothing is undone: the folder holds the old model, or says that a save was cut off; saving works again."""
+    """The folder has the old model, or the error names the interrupted save; saving again works."""
     before, after, _ = SITUATIONS[situation]
     if before is not None:
         tiny(before).save(tmp_path)
@@ -159,7 +159,7 @@ def test_a_process_that_is_killed(situation: str, moment: int, tmp_path: Path) -
     if before is not None and (moment == 1):
         assert_same(tiny(before), load(tmp_path))
     else:
-        with pytest.raises(CheckpointError, match=r"no config\.json .* a save was cut off here, and its files are in"):
+        with pytest.raises(CheckpointError, match=r"no config\.json .* a save was interrupted here, and its files"):
             load(tmp_path)
     left = next(tmp_path.glob(".glassbert-saving-*"))
     configs = [path for path in tmp_path.rglob("config.json")]
@@ -178,7 +178,7 @@ def test_sizes_of_shards(size: int | str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", ["much", 0, -3, "5 parsecs", ""])
-def test_sizes_that_are_none(size: int | str, tmp_path: Path) -> None:
+def test_invalid_sizes(size: int | str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="max_shard_size"):
         save_model(tiny(), tmp_path / "x", max_shard_size=size)
     assert not (tmp_path / "x").exists()

@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: written with the encoder, read with their pooling, refused by name."""
+"""Folders of sentence-transformers: written with the encoder, read with their pooling, and unsupported modules."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_what_is_written_and_read_again(config: glassbert.EncoderConfig, pooling
     assert (tmp_path / "again" / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
 
 
-def test_what_sentence_transformers_cannot_represent_is_written_in_our_own_layout(tmp_path: Path) -> None:
+def test_unsupported_poolings_are_written_in_our_own_format(tmp_path: Path) -> None:
     for name, model in {"attention": embedder(pooling="attention"), "mini": embedder(CONFIGS["mini"])}.items():
         model.save(tmp_path / name)
         assert {path.name for path in (tmp_path / name).iterdir()} == {"config.json", "model.safetensors"}
@@ -101,7 +101,7 @@ SWITCHES = {"word_embedding_dimension": 12, "pooling_mode_max_tokens": True, "po
 
 
 @pytest.mark.parametrize("how", [NAMED, {**NAMED, "pooling_mode": ["max"]}, SWITCHES])
-def test_the_pooling_of_a_foreign_folder(how: dict[str, Any], tmp_path: Path) -> None:
+def test_the_pooling_of_a_folder_of_sentence_transformers(how: dict[str, Any], tmp_path: Path) -> None:
     core = tiny(BERT, None)
     core.save(tmp_path)
     (tmp_path / "1_Pooling").mkdir()
@@ -118,8 +118,8 @@ def test_the_pooling_of_a_foreign_folder(how: dict[str, Any], tmp_path: Path) ->
         assert load(tmp_path, head="sequence", num_labels=2).config.classifier_pooling == "cls"
 
 
-def test_an_encoder_in_a_folder_inside(tmp_path: Path) -> None:
-    """As the first versions of sentence-transformers wrote it; and without a word about pooling it is the mean."""
+def test_an_encoder_in_a_subfolder(tmp_path: Path) -> None:
+    """The layout of old versions of sentence-transformers; without a pooling module the pooling is the mean."""
     tiny(BERT, None).save(tmp_path / "0_Transformer")
     only = modules("Transformer")
     only[0]["path"] = "0_Transformer"
@@ -139,7 +139,7 @@ def test_an_encoder_in_a_folder_inside(tmp_path: Path) -> None:
         (
             ("Transformer", "Pooling", "Dense"),
             NAMED,
-            r"a module 'Dense', which GlassBERT cannot represent.*head='core'",
+            r"a module 'Dense', but GlassBERT supports only.*head='core'",
         ),
         (("Transformer", "LSTM", "Pooling"), NAMED, "a module 'LSTM'"),
         (
@@ -164,7 +164,7 @@ def test_modules_that_cannot_be_represented(
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", "nothing", '[{"type": "sentence_transformers.models.Pooling"}]'])
-def test_files_of_modules_that_are_none(content: str, tmp_path: Path) -> None:
+def test_invalid_module_files(content: str, tmp_path: Path) -> None:
     tiny(BERT, None).save(tmp_path)
     (tmp_path / "modules.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"modules\.json|config\.json"):
@@ -174,7 +174,7 @@ def test_files_of_modules_that_are_none(content: str, tmp_path: Path) -> None:
 def test_a_head_type_in_the_config_must_be_ours(tmp_path: Path) -> None:
     tiny(BERT, None).save(tmp_path)
     edit_config(tmp_path, glassbert={"head_type": "poet"})
-    assert load(tmp_path).head is None  # the architecture decides
+    assert load(tmp_path).head is None  # the architecture takes precedence
     edit_config(tmp_path, glassbert={"head_type": "embedding", "loss": "hope"})
     with pytest.raises(CheckpointError, match="unknown loss 'hope'"):
         load(tmp_path)

@@ -1,4 +1,4 @@
-"""Every head of every task survives a round trip: weights, pooling, loss and its options."""
+"""Round trips of every head of every task: weights, pooling, loss and its options."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_without_options_a_checkpoint_is_written_as_before(tmp_path: Path) -> No
         assert "loss_options" not in fields and "loss_options" not in fields.get("glassbert", {})
 
 
-def test_another_pooling_begins_anew_and_keeps_the_classifier(tmp_path: Path) -> None:
+def test_another_pooling_is_initialised_and_keeps_the_classifier(tmp_path: Path) -> None:
     for family in CONFIGS:
         model = tiny(CONFIGS[family], "sequence", 3)
         model.save(tmp_path)
@@ -101,7 +101,7 @@ def test_any_head_on_a_pretrained_encoder(tmp_path: Path) -> None:
         tiny(CONFIGS[family], "mlm").save(tmp_path)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            embedding = load(tmp_path, head="embedding")  # nothing in it has weights
+            embedding = load(tmp_path, head="embedding")  # this head has no weights
         assert embedding.config.classifier_pooling == "mean"
         with pytest.warns(UserWarning, match=r"head\.classifier"):
             ranks = load(tmp_path, head="sequence", num_labels=5, loss="ordinal", pooling="mean")
@@ -114,7 +114,7 @@ def test_any_head_on_a_pretrained_encoder(tmp_path: Path) -> None:
 def test_pooling_of_a_head_that_has_none(tmp_path: Path) -> None:
     tiny(BERT, "mlm").save(tmp_path)
     for head in (None, "core", "token"):
-        with pytest.raises(CheckpointError, match="does not ask for"):
+        with pytest.raises(CheckpointError, match="does not use"):
             load(tmp_path, head=head, pooling="mean")
 
 
@@ -123,7 +123,7 @@ def test_options_stay_with_the_labels_and_the_loss_they_were_made_for(tmp_path: 
     with pytest.warns(UserWarning, match=r"head\.classifier"):
         other = load(tmp_path, num_labels=4)
     assert other.head is not None and other.head.loss_options.class_weights is None
-    same = load(tmp_path, loss="binary_cross_entropy")  # the same scores, read another way
+    same = load(tmp_path, loss="binary_cross_entropy")  # the same weights with another loss
     assert same.head is not None and same.head.loss_options.to_dict() == {}
     with pytest.warns(UserWarning, match=r"head\.classifier"):
         ranks = load(tmp_path, loss="ordinal")

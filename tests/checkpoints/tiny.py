@@ -1,4 +1,4 @@
-"""Small models with nothing accidental in them, and small edits of their files."""
+"""Small models with random parameters, and edits of their files."""
 
 from __future__ import annotations
 

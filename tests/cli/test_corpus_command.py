@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from glassbert.cli.corpus import app
 from glassbert.errors import GlassBertError
 from glassbert.text.corpus import Corpus
-from tests.text.corpus.small import stories, tokenizer, write
+from tests.text.corpus.sample_corpora import stories, tokenizer, write
 
 
 def run(*arguments: object) -> str:
@@ -26,13 +26,13 @@ def source(tmp_path: Path) -> Path:
     return write(tmp_path / "source.txt", [*stories(60), stories(1)[0]])
 
 
-def test_build_says_what_it_did(tmp_path: Path, source: Path) -> None:
+def test_build_prints_a_summary(tmp_path: Path, source: Path) -> None:
     tokenizer().save(tmp_path / "tokenizer")
     options = ("-o", tmp_path / "out", "--tokenizer", tmp_path / "tokenizer", "--workers", 1)
     output = " ".join(run(source, *options, "--keep-near-duplicates").split())
     assert "documents read 61 left out: exact duplicates 1 documents kept 60" in output
     assert "vocabulary 400 unknown tokens 0.000%" in output and "MB of text in" in output
-    assert "was there already" in run(source, *options, "--keep-near-duplicates")
+    assert "already exists with the same sources" in run(source, *options, "--keep-near-duplicates")
     corpus = Corpus.open(tmp_path / "out")
     assert f"train: tokens {corpus.split('train').tokens:,}" in output
 
@@ -53,7 +53,7 @@ def test_options_reach_the_build(tmp_path: Path, source: Path) -> None:
     assert corpus.tokenizer.encode("Paris").ids != corpus.tokenizer.encode("paris").ids
 
 
-def test_errors_are_sentences(tmp_path: Path) -> None:
+def test_errors(tmp_path: Path) -> None:
     with pytest.raises(GlassBertError, match=r"there is no file or folder .*none\.txt"):
         run(tmp_path / "none.txt", "-o", tmp_path / "out")
     with pytest.raises(GlassBertError, match="layout must be one of"):

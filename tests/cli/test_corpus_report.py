@@ -1,4 +1,4 @@
-"""`glassbert corpus report`: tables, a page, JSON, and an exit code that a script can use."""
+"""`glassbert corpus report`: tables, HTML page, JSON and exit code."""
 
 import io
 import json
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from glassbert.cli.corpus import app
 from glassbert.text.corpus import write_corpus
 from glassbert.text.fast import FastTokenizer
-from tests.text.corpus.texts import prose
+from tests.text.corpus.sample_corpora import prose
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +28,14 @@ def run(*arguments):
 def test_a_healthy_corpus_gives_tables_and_exit_code_0(corpora):
     result = run(corpora / "good")
     assert result.exit_code == 0, result.output
-    for words in ("Sources", "tokens per word", "unknown tokens", "fit for training"):
+    for words in ("Sources", "tokens per word", "unknown tokens", "ready for training"):
         assert words in result.output
 
 
 def test_a_problem_gives_exit_code_1_and_a_remedy(corpora):
     result = run(corpora / "copies")
     assert result.exit_code == 1
-    assert "problem: The corpus holds copies" in result.output and "--keep-duplicates" in result.output
+    assert "problem: The corpus contains copies" in result.output and "--keep-duplicates" in result.output
 
 
 def test_the_page_is_written_where_asked(corpora, tmp_path):

@@ -1,4 +1,4 @@
-"""`glassbert doctor`, and the command line around it."""
+"""`glassbert doctor`, and the command line in general."""
 
 import dataclasses
 import json
@@ -60,7 +60,7 @@ def rates(one: float = 90, eight: float = 600) -> list[MatmulRate]:
         (HEALTHY_MAC, [MatmulRate("numpy", "float32", None, 1500), MatmulRate("mlx", "float32", None, 3000)]),
         (dataclasses.replace(HEALTHY, nvidia_gpu=True, mlx=Mlx(installed=True, backend="cuda")), rates()),
         (dataclasses.replace(HEALTHY, thread_variables={"OMP_NUM_THREADS": "8"}), rates()),
-        # MKL's variable does not concern OpenBLAS, and OpenBLAS's own is stronger than OpenMP's.
+        # OpenBLAS does not read MKL's variable, and prefers its own to OpenMP's.
         (dataclasses.replace(HEALTHY, thread_variables={"MKL_NUM_THREADS": "1"}), rates()),
         (
             dataclasses.replace(HEALTHY, thread_variables={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "8"}),
@@ -107,7 +107,7 @@ def test_a_healthy_machine_has_no_findings(machine, measured):
         ("mlx-without-metal", "advice", {"system": "Darwin", "architecture": "arm64"}),
     ],
 )
-def test_each_misconfiguration_is_found_alone(name, severity, changes):
+def test_each_misconfiguration_gives_one_finding(name, severity, changes):
     findings = find_misconfigurations(dataclasses.replace(HEALTHY, **changes), rates())
     assert [(finding.name, finding.severity) for finding in findings] == [(name, severity)]
     assert findings[0].message and findings[0].remedy
@@ -127,13 +127,13 @@ def test_slow_products_are_found(name, severity, changes, measured):
     assert [(finding.name, finding.severity) for finding in findings] == [(name, severity)]
 
 
-def test_the_cap_is_named_with_its_remedy_and_problems_come_first():
+def test_a_thread_limit_has_its_remedy_and_problems_come_first():
     machine = dataclasses.replace(
         HEALTHY, libc="", blas=Blas("openblas", threads=1), thread_variables={"OMP_NUM_THREADS": "1"}
     )
     findings = find_misconfigurations(machine, rates())
     assert [finding.severity for finding in findings] == ["problem", "advice"]
-    assert findings[0].message == "OMP_NUM_THREADS=1 keeps BLAS at 1 thread, though 8 cores may be used."
+    assert findings[0].message == "OMP_NUM_THREADS=1 limits BLAS to 1 thread, but 8 cores can be used."
     assert findings[0].remedy == "Run: unset OMP_NUM_THREADS"
 
 
@@ -182,7 +182,7 @@ def test_the_tables_fit_the_screen(width, machine):
     assert not any("…" in line for line in lines)
 
 
-def test_errors_of_the_package_are_one_sentence_and_others_keep_their_traceback(monkeypatch, capsys):
+def test_errors_of_the_package_are_one_line_and_others_keep_their_traceback(monkeypatch, capsys):
     def fail():
         raise GlassBertError("The file [model] is empty.")
 

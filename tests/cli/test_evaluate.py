@@ -1,4 +1,4 @@
-"""`glassbert evaluate`, as a user types it."""
+"""The command `glassbert evaluate`."""
 
 import json
 
@@ -41,16 +41,16 @@ def test_a_run_is_evaluated_on_its_own_corpus(run_folder, capsys):
     shown = capsys.readouterr()
     assert "Language modelling" in shown.out and "perplexity" in shown.out and "checks passed" in shown.out
     assert "left out: there are no minimal pairs" in " ".join(shown.out.split())
-    told = shown.err.splitlines()  # no bar outside a terminal, but a line for every suite
-    assert [line.split()[3].strip(",") for line in told] == ["Sanity", "Language", "Grammar"]
+    lines = shown.err.splitlines()  # without a terminal there is one line per suite instead of a bar
+    assert [line.split()[3].strip(",") for line in lines] == ["Sanity", "Language", "Grammar"]
     page = (run_folder / "evaluation" / "evaluation.html").read_text(encoding="utf-8")
-    assert "What has toy learned?" in page and "http" not in page.split("</style>")[1].replace("www.w3.org", "")[:200]
+    assert "Evaluation of toy" in page and "http" not in page.split("</style>")[1].replace("www.w3.org", "")[:200]
     written = json.loads((run_folder / "evaluation" / "evaluation.json").read_text(encoding="utf-8"))
     assert written["subjects"][0]["tokens_seen"] == 40 * 8 * 16
     assert written["results"]["toy"]["language"]["measures"][0]["name"] == "masked words right"
 
 
-def test_two_models_and_an_untrained_one_side_by_side(run_folder, tmp_path, capsys):
+def test_two_models_and_an_untrained_one_are_compared(run_folder, tmp_path, capsys):
     given = (run_folder, run_folder / "model", "--untrained", "--quick", "--only", "language", "--text",
              run_folder.parent / "corpus", "-o", tmp_path, "--json", "--engine", "numpy")  # fmt: skip
     assert run(*given) == 0
@@ -61,7 +61,7 @@ def test_two_models_and_an_untrained_one_side_by_side(run_folder, tmp_path, caps
     assert rows["toy untrained", "cross-entropy"]["verdict"] == "worse"
 
 
-def test_suites_of_your_own_come_from_a_file(run_folder, tmp_path, capsys):
+def test_user_suites_are_loaded_from_a_file(run_folder, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
         "from glassbert.evaluation import measure\n\n"
         "@measure('width')\ndef width(subject, options):\n    return subject.model.config.hidden_size\n"
@@ -79,23 +79,23 @@ def test_suites_of_your_own_come_from_a_file(run_folder, tmp_path, capsys):
     [
         (("nowhere/at/all",), "there is no file or folder"),
         (("RUN", "--only", "poetry"), "there is no suite 'poetry'"),
-        (("RUN", "--data", "nowhere"), "--data: there is no nowhere"),
+        (("RUN", "--data", "nowhere"), "--data: there is no file or folder nowhere"),
         (("RUN", "--with", "nowhere.py"), "--with: there is no file nowhere.py"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(run_folder, arguments, sentence, capsys):
+def test_wrong_arguments_give_an_error_message(run_folder, arguments, sentence, capsys):
     assert run(*(run_folder if word == "RUN" else word for word in arguments)) == 2
     assert sentence in capsys.readouterr().err
 
 
-def test_an_unhealthy_model_has_an_exit_code(run_folder, tmp_path, capsys):
+def test_a_sanity_problem_gives_exit_code_1(run_folder, tmp_path, capsys):
     import shutil
 
-    sick = tmp_path / "sick"
-    shutil.copytree(run_folder, sick)
-    weights = load_file(sick / "model" / "model.safetensors")
+    broken = tmp_path / "broken"
+    shutil.copytree(run_folder, broken)
+    weights = load_file(broken / "model" / "model.safetensors")
     weights["embeddings.token"] = np.array(weights["embeddings.token"])
     weights["embeddings.token"][9] = np.nan
-    save_file(weights, sick / "model" / "model.safetensors")
-    assert run(sick, "--only", "sanity", "--engine", "numpy") == 1
-    assert "A weight is not a number." in capsys.readouterr().out
+    save_file(weights, broken / "model" / "model.safetensors")
+    assert run(broken, "--only", "sanity", "--engine", "numpy") == 1
+    assert "A weight is not finite." in capsys.readouterr().out

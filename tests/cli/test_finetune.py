@@ -1,4 +1,4 @@
-"""`glassbert finetune`: from a file to a model, and errors in sentences."""
+"""`glassbert finetune`: a run, a settings file, interruption, and errors."""
 
 import os
 import signal
@@ -37,44 +37,44 @@ def arguments(encoder, files, run):
     )
 
 
-def test_from_a_file_to_a_model(tmp_path, encoder, files, capsys):
+def test_run(tmp_path, encoder, files, capsys):
     run = tmp_path / "run"
-    asked = ("--epochs", 3, "--learning-rate", 0.01, "--seeds", 2, "--batch", 8)
-    assert glassbert(*arguments(encoder, files, run), *asked) == 0
+    flags = ("--epochs", 3, "--learning-rate", 0.01, "--seeds", 2, "--batch", 8)
+    assert glassbert(*arguments(encoder, files, run), *flags) == 0
     shown = capsys.readouterr()
     assert "auc" in shown.out and "over 2 seeds" in shown.out and f"glassbert predict {run}" in shown.out
     assert "The head is binary" in shown.err and "examples/s" in shown.err
     assert (run / "model" / "task.json").exists()
 
 
-def test_settings_from_a_file_and_flags_over_it(tmp_path, encoder, files, capsys):
+def test_settings_file(tmp_path, encoder, files, capsys):
     (tmp_path / "settings.toml").write_text("epochs = 1\nbatch = 16\nmetric = 'f1'\n")
-    asked = ("--settings", tmp_path / "settings.toml", "--metric", "accuracy")
-    assert glassbert(*arguments(encoder, files, tmp_path / "run"), *asked) == 0
-    assert "decided by accuracy" in capsys.readouterr().err
+    flags = ("--settings", tmp_path / "settings.toml", "--metric", "accuracy")
+    assert glassbert(*arguments(encoder, files, tmp_path / "run"), *flags) == 0
+    assert "main metric accuracy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("flags", "message"),
     [
         (["finetune"], "--model"),
         (["finetune", "--model", "mini"], "--task"),
         (["finetune", "--model", "mini", "--task", "sst3"], "there is no ready task 'sst3'"),
         (["finetune", "--resume", "nowhere"], "there is no run nowhere"),
-        (["finetune", "--resume", "x", "--epochs", "3"], "leave the others out"),
+        (["finetune", "--resume", "x", "--epochs", "3"], "remove the other options"),
         (["finetune", "--model", "mini", "--task", "airline", "--data", "nowhere"], "glassbert forecast"),
     ],
 )
-def test_errors_are_a_sentence(asked, words, capsys):
-    assert glassbert(*asked) == 2
+def test_errors(flags, message, capsys):
+    assert glassbert(*flags) == 2
     shown = capsys.readouterr().err
-    assert words in shown and "Traceback" not in shown
+    assert message in shown and "Traceback" not in shown
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a signal")
-def test_ctrl_c_saves_and_either_command_goes_on(tmp_path, encoder, files, capsys):
-    asked = ("--epochs", 8, "--patience", 0, "--batch", 4)
-    command = [str(a) for a in (*arguments(encoder, files, tmp_path / "run"), *asked)]
+def test_interrupt_and_resume(tmp_path, encoder, files, capsys):
+    flags = ("--epochs", 8, "--patience", 0, "--batch", 4)
+    command = [str(a) for a in (*arguments(encoder, files, tmp_path / "run"), *flags)]
     process = subprocess.Popen(
         [sys.executable, "-c", "from glassbert.cli import main; main()", *command],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -82,16 +82,16 @@ def test_ctrl_c_saves_and_either_command_goes_on(tmp_path, encoder, files, capsy
     wait_for(tmp_path / "run" / "seed-0", process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 0 and "Go on with: glassbert finetune --resume" in out, err
+    assert process.returncode == 0 and "Resume with: glassbert finetune --resume" in out, err
     assert glassbert("resume", tmp_path / "run") == 0
-    assert glassbert(*arguments(encoder, files, tmp_path / "whole"), *asked) == 0
+    assert glassbert(*arguments(encoder, files, tmp_path / "whole"), *flags) == 0
     capsys.readouterr()
     one, two = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("run", "whole"))
     assert all(np.array_equal(one[name], two[name]) for name in one)
 
 
 def wait_for(folder, process):
-    """Until the first checkpoint is there: then training is under way."""
+    """Wait for the first checkpoint."""
     for _ in range(600):
         if list(folder.glob("step-*")):
             return

@@ -1,4 +1,4 @@
-"""`glassbert inspect`: a page, a summary, JSON, pictures, and errors in sentences."""
+"""The command `glassbert inspect`: page, summary, JSON, pictures and errors."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_a_prediction_is_shown_and_its_page_written(saved, tmp_path, capsys):
     shown = capsys.readouterr()
     assert "without it" in shown.out and "layer by layer" in shown.out and str(tmp_path / "page.html") in shown.out
     assert shown.err == ""
-    assert "Which words made it say so" in (tmp_path / "page.html").read_text()
+    assert "Attributions of the words" in (tmp_path / "page.html").read_text()
 
 
 def test_json_is_one_object(saved, tmp_path, capsys):
@@ -59,7 +59,7 @@ def test_a_classifier_needs_no_mask(saved, tmp_path, capsys):
 
 
 @pytest.mark.skipif(not figures.available(), reason="matplotlib is not installed")
-def test_pictures_beside_the_untrained_model(saved, tmp_path, capsys):
+def test_pictures_compared_with_the_untrained_model(saved, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("\n".join(sentences(20)))
     arguments = [
         saved["words"],
@@ -82,15 +82,15 @@ def test_pictures_beside_the_untrained_model(saved, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("which", "arguments", "message"),
     [
-        ("words", [], "say what to look at"),
+        ("words", [], "nothing to inspect"),
         ("words", ["no mask"], "must contain [MASK]"),
-        ("words", [TEXT, "--against", "untrained"], "--against belongs to --pictures"),
+        ("words", [TEXT, "--against", "untrained"], "--against needs --pictures"),
         ("words", ["--pictures", "x", "--only", "nothing"], "no insight 'nothing'"),
         ("words", ["--pictures", "x", "--on", "missing.txt"], "missing.txt"),
         ("bare", [TEXT], "has no head"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(saved, which, arguments, message, capsys, tmp_path, monkeypatch):
+def test_wrong_arguments_give_an_error_message(saved, which, arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(saved[which], *arguments) == 2
     shown = capsys.readouterr()
@@ -98,6 +98,6 @@ def test_what_is_wrong_is_one_sentence(saved, which, arguments, message, capsys,
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_is_not_there(capsys, tmp_path):
+def test_a_missing_model_is_named(capsys, tmp_path):
     assert run(tmp_path / "nowhere", TEXT) == 2
     assert "nowhere" in capsys.readouterr().err

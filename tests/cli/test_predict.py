@@ -1,4 +1,4 @@
-"""`glassbert predict`: what it prints, what it writes, and what it says to mistakes."""
+"""`glassbert predict`: printed output, output files, and errors."""
 
 import io
 import json
@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from glassbert.cli import main
+from glassbert.families.bert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.finetuning.card import TaskCard
-from glassbert.models.config import MINI_BERT_CONFIG
-from glassbert.models.model import BertWithHead
 from glassbert.tasks import TaskData
 from tests.finetuning.toy import make_tokenizer
 
@@ -22,7 +21,7 @@ CONFIG = MINI_BERT_CONFIG.replace(
 
 @pytest.fixture
 def predict(tmp_path, capsys):
-    """Runs the command on a model of some head; gives what it printed and its exit status."""
+    """A function that runs the command on a model and returns exit status, stdout and stderr."""
 
     def run(head, outputs, *arguments, loss=None, kind="sequence", **card):
         BertWithHead(CONFIG, kind, outputs, loss=loss, engine="numpy", seed=2).save(tmp_path / "run")
@@ -42,43 +41,43 @@ def predict(tmp_path, capsys):
 BINARY = {"labels": ("no", "yes"), "loss": "binary_cross_entropy"}
 
 
-def test_a_text_gets_its_labels_with_bars(predict):
+def test_text(predict):
     status, out, _ = predict("binary", 1, "the bird sings", **BINARY)
     assert not status and "yes" in out and "no" in out and "%" in out
 
 
-def test_json_is_one_object_a_line_and_nothing_else(predict):
+def test_json(predict):
     status, out, _ = predict("binary", 1, "the bird sings", "--json", **BINARY)
     row = json.loads(out)
     assert not status and row["prediction"] in ("no", "yes") and sum(row["probabilities"].values()) == pytest.approx(1)
 
 
-def test_a_file_in_a_file_out_with_the_speed(predict, tmp_path):
+def test_input_and_output_file(predict, tmp_path):
     (tmp_path / "in.csv").write_text("id,text\n1,a bird\n2,a king\n")
     status, out, err = predict("binary", 1, "--file", tmp_path / "in.csv", "--output", tmp_path / "o.csv", **BINARY)
-    assert not status and not out and "2 answers" in err and "examples/s" in err
+    assert not status and not out and "2 predictions" in err and "examples/s" in err
     assert (tmp_path / "o.csv").read_text().startswith("id,text,prediction,probability,p(yes)\n1,a bird,")
 
 
-def test_a_file_without_output_shows_the_first_answers(predict, tmp_path):
+def test_file_without_output(predict, tmp_path):
     (tmp_path / "in.txt").write_text("a bird\n" * 20)
     status, out, _ = predict("multiclass", 3, "--file", tmp_path / "in.txt", labels=("a", "b", "c"))
-    assert not status and "8 more" in out and "20 examples" in out and "a second" in out
+    assert not status and "8 more" in out and "20 examples" in out and "per second" in out
 
 
-def test_texts_from_stdin(predict, monkeypatch):
+def test_stdin(predict, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("a bird\n\na king\n"))
     status, out, _ = predict("multiclass", 3, "--file", "-", "--json", labels=("a", "b", "c"))
     assert not status and [json.loads(line)["text"] for line in out.splitlines()] == ["a bird", "a king"]
 
 
-def test_scores_where_the_file_has_the_truth(predict, tmp_path):
+def test_scores(predict, tmp_path):
     (tmp_path / "in.csv").write_text("text,y\na bird,no\na king,yes\na stone,yes\n")
     status, out, _ = predict("binary", 1, "--file", tmp_path / "in.csv", "--score", target="y", **BINARY)
     assert not status and "auc" in out and "accuracy" in out
 
 
-def test_words_names_numbers_passages_and_vectors(predict, tmp_path):
+def test_other_heads(predict, tmp_path):
     assert "/" in predict("token", 3, "the bird", kind="token", text=None, words="w", labels=("N", "V", "D"))[1]
     tags = {"labels": ("O", "B-per", "I-per"), "kind": "token", "text": None, "words": "w"}
     assert not predict("token", 3, "the bird sings", **tags)[0]
@@ -95,7 +94,7 @@ def test_words_names_numbers_passages_and_vectors(predict, tmp_path):
     assert np.load(tmp_path / "v.npy", allow_pickle=False).shape == (2, 16)
 
 
-def test_a_table_row_by_hand(predict):
+def test_table_row(predict):
     rows = [{"sex": "male" if n % 2 else "female", "age": n % 9 + 0.5, "y": n % 2} for n in range(40)]
     card = {"template": TaskData.of(rows, template="auto", target="y").template, "text": None}
     status, out, err = predict("binary", 1, "-c", "sex=male", **card, **BINARY)
@@ -105,22 +104,22 @@ def test_a_table_row_by_hand(predict):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "message"),
     [
-        ((), "ask about one thing"),
+        ((), "give exactly one input"),
         (("a", "--file", "x.csv"), "a text and --file"),
         ((" ",), "the text is empty"),
         (("--file", "nowhere.csv"), "there is no file nowhere.csv"),
-        (("--pair", "b", "--file", "x.csv"), "--pair is the partner"),
-        (("a", "--output", "x.xls"), "the ending says how"),
+        (("--pair", "b", "--file", "x.csv"), "--pair needs a text"),
+        (("a", "--output", "x.xls"), "unknown file extension"),
     ],
 )
-def test_mistakes_get_one_sentence(predict, arguments, sentence):
+def test_errors(predict, arguments, message):
     status, out, err = predict("binary", 1, *arguments, **BINARY)
-    assert status == 2 and not out and sentence in " ".join(err.split()) and "Traceback" not in err
+    assert status == 2 and not out and message in " ".join(err.split()) and "Traceback" not in err
 
 
-def test_the_help_teaches(capsys):
+def test_help(capsys):
     with pytest.raises(SystemExit):
         main(["predict", "--help"])
     out = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`glassbert pretrain`, `resume`, `fill-mask` and `runs`, as a user types them."""
+"""`glassbert pretrain`, `resume`, `fill-mask` and `runs`, called through the command line."""
 
 import json
 
@@ -25,11 +25,11 @@ def flags(**changes):
     return [word for name, value in given.items() for word in ("--" + name.replace("_", "-"), value)]
 
 
-def test_from_a_corpus_to_filled_masks(corpus, tmp_path, capsys):
+def test_pretrain_fill_mask_and_runs(corpus, tmp_path, capsys):
     assert run("pretrain", "--corpus", corpus, "--run", tmp_path / "runs" / "one", *flags()) == 0
     shown = capsys.readouterr()
     assert "Held-out loss" in shown.out and "report.html" in shown.out
-    assert "100%" in shown.err  # plain lines, since nobody is looking at a terminal
+    assert "100%" in shown.err  # plain lines, since there is no terminal
     assert (
         run("fill-mask", tmp_path / "runs" / "one", "the [MASK] sings and [MASK].", "--engine", "numpy", "--json") == 0
     )
@@ -40,10 +40,10 @@ def test_from_a_corpus_to_filled_masks(corpus, tmp_path, capsys):
     assert run("runs", tmp_path / "runs") == 0
     assert "one" in capsys.readouterr().out
     assert run("runs", tmp_path / "runs", "--html", tmp_path / "runs.html") == 0
-    assert "Runs side by side" in (tmp_path / "runs.html").read_text()
+    assert "Comparison of runs" in (tmp_path / "runs.html").read_text()
 
 
-def test_from_a_text_file(tmp_path, capsys):
+def test_pretrain_from_a_text_file(tmp_path, capsys):
     from tests.training.toy import texts
 
     (tmp_path / "book.txt").write_text("\n\n".join(texts(300)))
@@ -52,7 +52,7 @@ def test_from_a_text_file(tmp_path, capsys):
     assert (tmp_path / "run" / "corpus" / "manifest.json").exists()
 
 
-def test_settings_from_a_file_and_flags_that_win(corpus, tmp_path, monkeypatch):
+def test_flags_override_a_settings_file(corpus, tmp_path, monkeypatch):
     path = tmp_path / "run.toml"
     path.write_text('preset = "mini"\nsteps = 500\nbatch = 4\n[model]\nhidden_size = 32\n')
     seen = []
@@ -61,7 +61,7 @@ def test_settings_from_a_file_and_flags_that_win(corpus, tmp_path, monkeypatch):
     assert seen[0].steps == 3 and seen[0].batch == 4 and seen[0].model == {"hidden_size": 32}
 
 
-def test_every_setting_has_a_flag_that_teaches(capsys, monkeypatch):
+def test_help_lists_the_flags_of_settings(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert run("pretrain", "--help") == 0
     shown = capsys.readouterr().out
@@ -78,25 +78,25 @@ def test_every_setting_has_a_flag_that_teaches(capsys, monkeypatch):
         (["--settings", "nowhere.toml"], "cannot be read"),
     ],
 )
-def test_mistakes_are_sentences(arguments, message, tmp_path, capsys):
+def test_mistakes_give_clear_errors(arguments, message, tmp_path, capsys):
     assert run("pretrain", "--run", tmp_path / "run", *arguments) == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_corpus_smaller_than_a_batch_is_a_sentence(corpus, tmp_path, capsys):
+def test_a_corpus_smaller_than_a_batch_is_refused(corpus, tmp_path, capsys):
     assert run("pretrain", "--run", tmp_path / "run", "--corpus", corpus, *flags(batch=5000)) == 2
     assert "fewer than a batch of 5000" in capsys.readouterr().err
     assert not (tmp_path / "run" / "settings.json").exists()
 
 
-def test_impossible_minutes_are_a_sentence(corpus, tmp_path, capsys):
+def test_too_few_minutes_are_refused(corpus, tmp_path, capsys):
     given = [word for word in flags() if word not in ("--steps", 12)]
     assert run("pretrain", "--run", tmp_path / "run", "--corpus", corpus, *given, "--minutes", "0.0001") == 2
     assert "too short" in capsys.readouterr().err
     assert not (tmp_path / "run" / "settings.json").exists()
 
 
-def test_resume_and_fill_mask_say_what_is_missing(tmp_path, capsys):
+def test_resume_and_runs_report_what_is_missing(tmp_path, capsys):
     assert run("resume", tmp_path / "nothing") == 2
     assert "there is no run" in capsys.readouterr().err
     assert run("runs", tmp_path / "nothing") == 2

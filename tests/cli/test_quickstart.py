@@ -1,4 +1,4 @@
-"""`glassbert quickstart`, run as a newcomer would run it, with a smaller text and a smaller model."""
+"""`glassbert quickstart` with a smaller text and a smaller model."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "__init__", tiny)
 
 
-def test_it_trains_and_fills_masks(small, tmp_path, capsys):
+def test_quickstart_trains_and_fills_masks(small, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["quickstart", "--steps", "5", "--engine", "numpy", "--run", str(tmp_path / "run")])
     assert ended.value.code in (0, None)

@@ -1,4 +1,4 @@
-"""`glassbert scale`, as a user types it."""
+"""The command `glassbert scale`."""
 
 import json
 
@@ -39,7 +39,7 @@ def test_from_sizes_to_a_prediction(corpus, tmp_path, capsys):
     answer = json.loads(capsys.readouterr().out)
     assert answer["prediction"]["size"] == 3 and answer["law"]["terms"]["parameters"]["power"] > 0
     assert run(*begin, "--confirm") == 0
-    assert "Then trained, size 2.5 came to" in capsys.readouterr().out
+    assert "Then trained, size 2.5 has the loss" in capsys.readouterr().out
     plant(folder, {"size-1.5": 6.0, "size-2-": 6.0})
     assert run("-o", folder) == 1
     assert "No law: the loss does not fall" in capsys.readouterr().out
@@ -48,31 +48,31 @@ def test_from_sizes_to_a_prediction(corpus, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--sizes", "1,2,two", "--tokens", "1M"), "'two' is no number"),
-        (("--sizes", "1,2,3", "--tokens", "1X"), "'1X' is no number"),
+        (("--sizes", "1,2,two", "--tokens", "1M"), "'two' is not a number"),
+        (("--sizes", "1,2,3", "--tokens", "1X"), "'1X' is not a number"),
         (("--sizes", "1,2", "--tokens", "1M"), "at least 3 sizes"),
         (("--sizes", "1,2,3"), "one budget"),
-        (("--tokens", "1M"), "needs its --sizes"),
+        (("--tokens", "1M"), "needs --sizes"),
         ((), "there is no study"),
         (("--sizes", "1,2,3", "--tokens", "1M", "--corpus", "nowhere"), "there is no file or folder nowhere"),
         (("--sizes", "1,2,3", "--tokens", "1M", "--optimizer", "adam"), "optimizer must be one of"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(arguments, said, tmp_path, capsys):
+def test_wrong_arguments_give_an_error_message(arguments, said, tmp_path, capsys):
     assert run(*arguments, "-o", tmp_path / "study") == 2
     shown = capsys.readouterr().err
     assert said in shown and "Traceback" not in shown
     assert not (tmp_path / "study" / "study.json").exists()
 
 
-def test_numbers_as_people_write_them():
+def test_numbers_with_units_and_separators():
     from glassbert.cli.scale import _numbers
 
     assert _numbers("1, 1.5,2,", "--sizes") == [1, 1.5, 2]
     assert _numbers("500k,2M,1.5e6,1_000,1G", "--tokens") == [5e5, 2e6, 1.5e6, 1e3, 1e9]
 
 
-def test_the_help_teaches(capsys):
+def test_the_help_lists_the_options_of_a_study(capsys):
     assert run("--help") == 0
     shown = capsys.readouterr().out
     for flag in ("--sizes", "--tokens", "--minutes", "--predict", "--confirm", "--learning-rate", "--corpus"):

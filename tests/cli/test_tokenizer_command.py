@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from glassbert.cli.tokenizer import app
 from glassbert.errors import TextError
 from glassbert.text import WordPieceTokenizer, load_tokenizer
-from glassbert.text.sentences import SENTENCES
+from tests.text.sample_sentences import SENTENCES
 from tests.text.tokenizers_for_tests import byte_level_folder, description
 
 
@@ -35,17 +35,17 @@ def test_train(tmp_path, option):
     (sources / "a.txt").write_text("\n\n".join(SENTENCES[:16]), encoding="utf-8")
     (sources / "b.txt.xz").write_bytes(lzma.compress("\n\n".join(SENTENCES[16:]).encode()))
     output = tmp_path / "tokenizer"
-    told = run("train", sources, "-o", output, "--size", 220, option)
-    assert "220 entries" in told
+    printed = run("train", sources, "-o", output, "--size", 220, option)
+    assert "220 entries" in printed
     assert load_tokenizer(output).vocab_size == 220
-    with pytest.raises(TextError, match="already; add --overwrite"):
+    with pytest.raises(TextError, match="already contains a tokenizer; add --overwrite"):
         run("train", sources, "-o", output, "--size", 220)
     run("train", sources, "-o", output, "--size", 230, "--overwrite", "--cased")
     again = load_tokenizer(output)
     assert again.vocab_size == 230 and "T" in again.vocabulary
 
 
-def test_a_refused_training_writes_nothing(tmp_path):
+def test_a_failed_training_writes_nothing(tmp_path):
     (tmp_path / "a.txt").write_text("hardly any text")
     with pytest.raises(TextError, match="entries at most"):
         run("train", tmp_path / "a.txt", "-o", tmp_path / "out")
@@ -53,12 +53,12 @@ def test_a_refused_training_writes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("option", ["--hand", "--fast"])
-def test_encode_tells_why(folder, option):
-    told = run("encode", folder, "The unaffable snow☃", "Cafés", option)
-    assert "[CLS] the un ##aff ##able [UNK] [SEP] cafe ##s [SEP]" in told
-    assert "##aff after ##affabl, ##affab, ##affa" in told
-    assert "nothing fits at '☃'" in told
-    assert "Cafés → cafes" in told
+def test_encode_shows_reasons(folder, option):
+    printed = run("encode", folder, "The unaffable snow☃", "Cafés", option)
+    assert "[CLS] the un ##aff ##able [UNK] [SEP] cafe ##s [SEP]" in printed
+    assert "##aff after ##affabl, ##affab, ##affa" in printed
+    assert "no match at '☃'" in printed
+    assert "Cafés → cafes" in printed
 
 
 def test_encode_from_standard_input_as_json(folder):
@@ -72,10 +72,10 @@ def test_encode_with_another_kind(tmp_path):
 
 
 def test_inspect(folder):
-    told = run("inspect", folder)
+    printed = run("inspect", folder)
     described = description()
-    assert f"{len(described.tokens):,}" in told and "[MASK] 4" in told
-    assert WordPieceTokenizer(described).fingerprint in told
-    assert "lower case, accents stripped" in told and "unreachable" in told and "vocab.txt (" in told
+    assert f"{len(described.tokens):,}" in printed and "[MASK] 4" in printed
+    assert WordPieceTokenizer(described).fingerprint in printed
+    assert "lower case, accents stripped" in printed and "unreachable" in printed and "vocab.txt (" in printed
     facts = json.loads(run("inspect", folder / "vocab.txt", "--json"))
     assert facts["entries"] == len(described.tokens) and facts["kind"] == "WordPiece"

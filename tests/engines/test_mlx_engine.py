@@ -95,15 +95,15 @@ def test_checkpointing_changes_nothing():
         close(results[1][1][name], gradient, 1e-5)
 
 
-def test_dropout_masks_drop_their_share_and_differ_from_place_to_place():
+def test_dropout_masks_drop_their_share_and_differ_from_name_to_name():
     from glassbert.engines import get_engine
 
     source = get_engine("mlx").dropout(3)
-    one, again, other = (np.array(source.keep(place, (50, 400), 0.3)) for place in ("a", "a", "b"))
+    one, again, other = (np.array(source.mask(name, (50, 400), 0.3)) for name in ("a", "a", "b"))
     assert 1 - one.mean() == pytest.approx(0.3, abs=0.02)
     np.testing.assert_array_equal(one, again)
     assert (one != other).any()
-    assert (np.array(source.keep("a", (50, 400), 0.3, row=1)) != one).any()
+    assert (np.array(source.mask("a", (50, 400), 0.3, row=1)) != one).any()
 
 
 def test_bfloat16_is_near_and_gradients_stay_float32_where_it_matters():

@@ -1,14 +1,15 @@
 """The NumPy engine: threads, flat buffers, dropout masks."""
 
 import os
+import pickle
 import threading
 import time
 
 import numpy as np
 import pytest
 
+from glassbert.arrays import FlatArrays, FlatGradients, Layout, ThreadGradients
 from glassbert.engines.numpy_engine import NumpyDropout, NumpyEngine
-from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout, ShardGradients
 from glassbert.engines.threads import run_together, usable_cores, using_threads
 
 LAYOUT = Layout({"a": (3, 5), "b": (7,), "table": (10, 2)})
@@ -17,38 +18,38 @@ LAYOUT = Layout({"a": (3, 5), "b": (7,), "table": (10, 2)})
 # ---- dropout -------------------------------------------------------------------------------------------------------
 
 
-def test_masks_are_a_function_of_seed_place_and_row():
-    draw = NumpyDropout(5).keep("layers.0.dropout", (6, 4, 9), 0.3)
-    np.testing.assert_array_equal(draw, NumpyDropout(5).keep("layers.0.dropout", (6, 4, 9), 0.3))
-    for other in (NumpyDropout(6).keep("layers.0.dropout", (6, 4, 9), 0.3), NumpyDropout(5).keep("x", (6, 4, 9), 0.3)):
+def test_masks_are_a_function_of_seed_name_and_row():
+    draw = NumpyDropout(5).mask("layers.0.dropout", (6, 4, 9), 0.3)
+    np.testing.assert_array_equal(draw, NumpyDropout(5).mask("layers.0.dropout", (6, 4, 9), 0.3))
+    for other in (NumpyDropout(6).mask("layers.0.dropout", (6, 4, 9), 0.3), NumpyDropout(5).mask("x", (6, 4, 9), 0.3)):
         assert (draw != other).any()
     assert (draw[0] != draw[1]).any()
 
 
 @pytest.mark.parametrize("cut", [1, 2, 5])
 def test_a_part_of_a_batch_gets_the_masks_it_would_get_in_the_whole(cut):
-    whole = NumpyDropout(5).keep("place", (6, 4, 9), 0.3)
+    whole = NumpyDropout(5).mask("name", (6, 4, 9), 0.3)
     source = NumpyDropout(5)
-    parts = [source.keep("place", (cut, 4, 9), 0.3), source.from_row(cut).keep("place", (6 - cut, 4, 9), 0.3)]
+    parts = [source.mask("name", (cut, 4, 9), 0.3), source.from_row(cut).mask("name", (6 - cut, 4, 9), 0.3)]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
-    np.testing.assert_array_equal(source.keep("place", (6 - cut, 4, 9), 0.3, row=cut), parts[1])
+    np.testing.assert_array_equal(source.mask("name", (6 - cut, 4, 9), 0.3, row=cut), parts[1])
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9])
 def test_masks_drop_the_share_they_are_asked_to(rate):
-    keep = NumpyDropout(1).keep("place", (20, 100, 501), rate)
-    assert keep.dtype == np.bool_ and keep.shape == (20, 100, 501)
-    error = np.sqrt(rate * (1 - rate) / keep.size)
-    assert 1 - keep.mean() == pytest.approx(rate, abs=5 * error + 1e-5)
+    mask = NumpyDropout(1).mask("name", (20, 100, 501), rate)
+    assert mask.dtype == np.bool_ and mask.shape == (20, 100, 501)
+    error = np.sqrt(rate * (1 - rate) / mask.size)
+    assert 1 - mask.mean() == pytest.approx(rate, abs=5 * error + 1e-5)
     for axis in (0, 2):  # no row and no column is treated differently
-        shares = 1 - keep.mean(axis=tuple(i for i in range(3) if i != axis))
-        assert np.abs(shares - rate).max() < 6 * np.sqrt(rate * (1 - rate) / (keep.size / len(shares)))
+        shares = 1 - mask.mean(axis=tuple(i for i in range(3) if i != axis))
+        assert np.abs(shares - rate).max() < 6 * np.sqrt(rate * (1 - rate) / (mask.size / len(shares)))
 
 
-def test_masks_of_neighbouring_rows_and_places_are_independent():
-    keep = NumpyDropout(1).keep("a", (2, 40_000), 0.5)
-    other = NumpyDropout(1).keep("b", (2, 40_000), 0.5)
-    for one, two in ((keep[0], keep[1]), (keep[0], other[0]), (keep[0, :-1], keep[0, 1:])):
+def test_masks_of_neighbouring_rows_and_names_are_independent():
+    mask = NumpyDropout(1).mask("a", (2, 40_000), 0.5)
+    other = NumpyDropout(1).mask("b", (2, 40_000), 0.5)
+    for one, two in ((mask[0], mask[1]), (mask[0], other[0]), (mask[0, :-1], mask[0, 1:])):
         assert (one == two).mean() == pytest.approx(0.5, abs=0.015)
 
 
@@ -75,7 +76,7 @@ def test_parts_have_about_the_same_number_of_tokens():
 # ---- threads -------------------------------------------------------------------------------------------------------
 
 
-def test_tasks_run_side_by_side_and_answer_in_order():
+def test_tasks_run_side_by_side_and_results_are_in_order():
     meeting = threading.Barrier(3, timeout=10)
 
     def task(i):
@@ -101,6 +102,13 @@ def test_an_error_in_any_task_comes_out_and_the_others_finish(culprit):
     assert run_together(abs, [-1, -2]) == [1, 2]
 
 
+def test_tasks_keep_the_error_settings_of_the_caller():
+    with using_threads(3), np.errstate(divide="ignore", over="raise"):
+        assert (
+            run_together(lambda i: (np.geterr()["divide"], np.geterr()["over"]), range(3)) == [("ignore", "raise")] * 3
+        )
+
+
 def test_tasks_inside_tasks_do_not_wait_for_each_other():
     def outer(i):
         return run_together(lambda j: (i, j), range(2))
@@ -113,7 +121,22 @@ def test_the_engine_uses_all_cores_unless_told_otherwise():
     assert NumpyEngine(threads=3).threads == 3
 
 
-# ---- where parameters and gradients live ---------------------------------------------------------------------------
+def test_plain_kernels_run_in_the_calling_thread_with_the_threads_of_blas():
+    plain = NumpyEngine(kernels="plain")
+    assert plain.threads == 1 and not plain.limits_blas
+    assert NumpyEngine(kernels="plain", threads=2).threads == 2 and NumpyEngine(kernels="plain", threads=2).limits_blas
+    assert NumpyEngine().limits_blas
+
+
+@pytest.mark.parametrize("kernels", ["fast", "plain"])
+def test_an_engine_survives_pickling(kernels):
+    engine = NumpyEngine("float64", 2, kernels)
+    again = pickle.loads(pickle.dumps(engine))
+    assert (again.dtype_name, again.threads, again.kernels) == ("float64", 2, kernels)
+    assert again.ops.forward_and_backward("gelu") == engine.ops.forward_and_backward("gelu")
+
+
+# ---- buffers of parameters and gradients ---------------------------------------------------------------------------
 
 
 def test_named_arrays_are_views_into_one_buffer():
@@ -126,7 +149,7 @@ def test_named_arrays_are_views_into_one_buffer():
     assert all(LAYOUT.offsets[name] % 16 == 0 for name in arrays)
 
 
-def test_contributions_add_up_whoever_comes_first():
+def test_contributions_add_up_in_any_order():
     ones, rows = np.ones((10, 2)), np.full((2, 2), 5.0)
     index = np.array([1, 4])
     expected = ones.copy()
@@ -141,20 +164,20 @@ def test_contributions_add_up_whoever_comes_first():
             else:
                 gradients.add_rows("table", index, rows)
                 gradients.add("table", ones)
-            gradients.finish()
+            gradients.fill_missing()
             np.testing.assert_array_equal(gradients["table"], expected, err_msg=f"step {step}")
 
 
-def test_what_took_no_part_is_zero_also_when_memory_is_used_again():
+def test_a_gradient_without_contribution_is_zero_also_when_memory_is_used_again():
     gradients = FlatGradients(LAYOUT, np.dtype("float64"))
     gradients.add("a", np.ones((3, 5)))
     gradients.add("b", np.ones(7))
     gradients.add_rows("table", np.array([3]), np.ones((1, 2)))
-    gradients.finish()
+    gradients.fill_missing()
     gradients.clear()
     gradients.add("b", np.full(7, 2.0))
     gradients.add_rows("table", np.array([5]), np.ones((1, 2)))
-    gradients.finish()
+    gradients.fill_missing()
     assert not gradients["a"].any()
     assert gradients["b"].sum() == 14
     assert gradients["table"].sum() == 2 and gradients["table"][5].all()
@@ -162,24 +185,24 @@ def test_what_took_no_part_is_zero_also_when_memory_is_used_again():
 
 def test_the_first_contribution_may_be_written_in_place():
     gradients = FlatGradients(LAYOUT, np.dtype("float64"))
-    place = gradients.place("a")
-    place[...] = 3
-    gradients.add("a", place)
-    assert gradients.place("a") is None  # the next one must be added
+    buffer = gradients.buffer_for("a")
+    buffer[...] = 3
+    gradients.add("a", buffer)
+    assert gradients.buffer_for("a") is None  # the next one must be added
     gradients.add("a", np.ones((3, 5)))
     assert (gradients["a"] == 4).all()
 
 
-def test_a_shard_notes_rows_and_pours_the_rest():
-    shard, target = ShardGradients(LAYOUT, np.dtype("float64")), FlatGradients(LAYOUT, np.dtype("float64"))
-    shard.add("a", np.ones((3, 5)))
-    shard.add_rows("table", np.array([0]), np.ones((1, 2)))
+def test_the_gradients_of_a_thread_collect_rows_and_add_the_rest():
+    of_thread, target = ThreadGradients(LAYOUT, np.dtype("float64")), FlatGradients(LAYOUT, np.dtype("float64"))
+    of_thread.add("a", np.ones((3, 5)))
+    of_thread.add_rows("table", np.array([0]), np.ones((1, 2)))
     target.add("a", np.ones((3, 5)))
-    shard.pour_into(target, ["a", "b"])
+    of_thread.add_to(target, ["a", "b"])
     assert (target["a"] == 2).all() and not target["b"].any()
-    assert [name for name, _, _ in shard.rows] == ["table"]
-    shard.clear()
-    assert not shard.rows
+    assert [name for name, _, _ in of_thread.rows] == ["table"]
+    of_thread.clear()
+    assert not of_thread.rows
 
 
 def test_arrays_have_the_engine_s_precision():
@@ -204,5 +227,5 @@ def test_a_forked_child_has_threads_of_its_own():
     else:
         os.kill(child, 9)
         os.waitpid(child, 0)
-        pytest.fail("the child waits for threads that it does not have")
+        pytest.fail("the child waits for threads of its parent")
     assert status == 0

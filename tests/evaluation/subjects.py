@@ -4,7 +4,8 @@ from functools import cache
 from pathlib import Path
 
 from glassbert.evaluation import Subject
-from glassbert.models.config import BertConfig, EncoderConfig
+from glassbert.families.bert import BertConfig
+from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.text import WordPieceTokenizer
 from tests.training.toy import make_trainer, texts

@@ -1,4 +1,4 @@
-"""Embeddings against judgements, neighbours, and what a model costs."""
+"""The suites embeddings and cost."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from glassbert.evaluation import SUITES, Options
 from glassbert.evaluation.embeddings import nearest_words, sentence_vectors
 from glassbert.models.flops import forward_flops
+from glassbert.models.inputs import check_inputs
 from tests.evaluation.subjects import subject
 
 
@@ -36,20 +37,13 @@ def test_sentences_are_means_of_their_tokens():
     vectors, _, cut = sentence_vectors(one, texts, Options())
     for text, vector in zip(texts, vectors, strict=True):
         ids = np.array([one.tokenizer.encode(text).ids])
-        hidden, _ = one.model.run_encoder({"ids": ids, "mask": None, "types": None, "segments": None,
-                                           "positions": np.arange(ids.shape[1])[None]}, cache())  # fmt: skip
+        hidden = one.model.run(check_inputs(one.model.config, ids)).encode()
         np.testing.assert_allclose(vector, hidden[0].mean(0), atol=1e-6)
     assert cut == 0
     assert sentence_vectors(one, ["the " * 80], Options())[2] == 1
 
 
-def cache():
-    from glassbert.layers.scope import Cache
-
-    return Cache()
-
-
-def test_similarity_is_held_against_judgement_and_against_word_overlap(similarity):
+def test_similarity_and_its_word_overlap_baseline(similarity):
     found = SUITES["embeddings"](subject(), similarity(ROWS))
     assert found["similarity of sentences"].value > 0.5
     assert found["sharing words alone"].value > 0.5
@@ -63,7 +57,7 @@ def test_constant_judgements_have_no_correlation(similarity):
     assert found["similarity of sentences"].value is None and "constant" in found["similarity of sentences"].reason
 
 
-def test_without_data_the_words_are_still_there():
+def test_without_data_only_the_nearest_words_are_reported():
     found = SUITES["embeddings"](subject(), Options())
     assert found["similarity of sentences"].reason.startswith("there is no set of sentence pairs")
     assert found.tables[0].title == "Nearest words"
@@ -77,7 +71,7 @@ def test_neighbours_are_whole_words_and_never_the_word_itself():
     assert rows["king"].startswith("tree 1.00") and "king" not in rows["king"] and "##" not in rows["king"]
 
 
-def test_costs_are_counted_and_timed():
+def test_cost_measures():
     one = subject()
     found = SUITES["cost"](one, Options(quick=True))
     assert found["parameters"].value == one.parameters

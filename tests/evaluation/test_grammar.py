@@ -1,4 +1,4 @@
-"""Grammar: choices of a model whose probabilities are known, formats, broken rows, ties."""
+"""Grammar: choices of a model with known probabilities, formats, broken rows, ties."""
 
 import json
 
@@ -12,8 +12,8 @@ from tests.evaluation.subjects import subject
 
 
 @pytest.fixture(scope="module")
-def counting():
-    """A model that knows words by their frequency alone: "sings" is likely, "falls" is not, whatever stands around."""
+def unigram():
+    """A unigram model: "sings" is probable and "falls" is not, in every context."""
     one = subject()
     for name in ("head.decoder.weight", "head.decoder.bias"):
         one.model.parameters[name] = 0.0
@@ -32,27 +32,27 @@ def blimp(folder, name, *rows):
     (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def test_the_likelier_sentence_is_chosen_and_ties_are_halves(counting, tmp_path):
+def test_the_more_probable_sentence_is_chosen_and_ties_are_halves(unigram, tmp_path):
     zorro(tmp_path / "zorro", "agreement_subject_verb-simple", *[("the bird sings .", "the bird falls .")] * 6)
     zorro(tmp_path / "zorro", "word-order", *[("the bird sings .", "bird the sings .")] * 6)
     zorro(tmp_path / "zorro", "wrong-way", *[("a tree falls .", "a tree sings .")] * 6)
-    found = SUITES["grammar"](counting, Options(data=tmp_path))
+    found = SUITES["grammar"](unigram, Options(data=tmp_path))
     values = {row.name: row.value for row in found.groups["right, by phenomenon"]}
     assert values == {"agreement subject verb, simple": 1.0, "word, order": 0.5, "wrong, way": 0.0}
     assert found["accuracy"].value == 0.5
     assert "18 of 18 pairs of 3 phenomena" in found.notes[0]
-    worst = next(table for table in found.tables if "most sure" in table.title)
+    worst = next(table for table in found.tables if "largest margin" in table.title)
     assert worst.rows[0][1:] == ("wrong, way", "a tree falls .", "a tree sings .")
 
 
-def test_phenomena_count_alike_whatever_their_size(counting, tmp_path):
+def test_phenomena_have_equal_weight(unigram, tmp_path):
     zorro(tmp_path / "zorro", "a-few", *[("a bird sings .", "a bird falls .")] * 5)
     zorro(tmp_path / "zorro", "b-many", *[("a bird falls .", "a bird sings .")] * 50)
-    assert SUITES["grammar"](counting, Options(data=tmp_path))["accuracy"].value == 0.5
+    assert SUITES["grammar"](unigram, Options(data=tmp_path))["accuracy"].value == 0.5
 
 
-def test_scoring_only_the_words_that_differ(tmp_path):
-    """Only the middle counts: with a model that sees, the other words vote differently."""
+def test_the_score_of_the_changed_words(tmp_path):
+    """The score uses the changed word only; in a contextual model the other words change too."""
     one = subject(seed=3)
     zorro(tmp_path / "zorro", "x-y", ("the red house stands .", "the green house stands ."), ("a king .", "king ."))
     found = SUITES["grammar"](one, Options(data=tmp_path))
@@ -67,49 +67,49 @@ def test_scoring_only_the_words_that_differ(tmp_path):
     assert found["accuracy, changed words only"].sample.columns[0][0] == first
 
 
-def test_blimp_rows_that_are_no_pair_are_counted(counting, tmp_path):
+def test_blimp_rows_that_are_no_pair_are_counted(unigram, tmp_path):
     good = {"sentence_good": "the bird sings", "sentence_bad": "the bird falls"}
     blimp(tmp_path / "blimp", "wh_island", *[good] * 6, {"sentence_good": "alone"}, {**good, "sentence_bad": "  "},
           {"sentence_good": "same", "sentence_bad": "same"})  # fmt: skip
-    found = SUITES["grammar"](counting, Options(data=tmp_path))
+    found = SUITES["grammar"](unigram, Options(data=tmp_path))
     assert found["accuracy"].value == 1.0
     assert any("3 rows are no pair of two different sentences" in note and "line 7" in note for note in found.notes)
 
 
-def test_sentences_longer_than_the_model_are_counted(counting, tmp_path):
+def test_sentences_longer_than_the_model_are_counted(unigram, tmp_path):
     long = "the bird sings and " * 20
     zorro(tmp_path / "zorro", "long-ones", (f"{long} sings .", f"{long} falls ."))
     zorro(tmp_path / "zorro", "short-ones", *[("the bird sings .", "the bird falls .")] * 5)
-    found = SUITES["grammar"](counting, Options(data=tmp_path))
+    found = SUITES["grammar"](unigram, Options(data=tmp_path))
     assert found["right, by phenomenon/long, ones"].reason == "none of its pairs could be scored"
     assert found["accuracy"].value == 1.0
     assert any("2 sentences are longer" in note for note in found.notes)
 
 
-def test_what_cannot_be_asked_says_so(counting, tmp_path):
-    assert "no minimal pairs" in SUITES["grammar"](counting, Options(data=tmp_path)).skipped_because
-    assert "no head at all" in SUITES["grammar"](subject(None), Options(data=tmp_path)).skipped_because
+def test_missing_pairs_and_heads_are_reported(unigram, tmp_path):
+    assert "no minimal pairs" in SUITES["grammar"](unigram, Options(data=tmp_path)).skipped_because
+    assert "this model has no head" in SUITES["grammar"](subject(None), Options(data=tmp_path)).skipped_because
     with pytest.raises(TextError, match="there is no file or folder"):
-        SUITES["grammar"](counting, Options(pairs=tmp_path / "nowhere"))
+        SUITES["grammar"](unigram, Options(pairs=tmp_path / "nowhere"))
     (tmp_path / "odd.txt").write_text("one\ntwo\nthree\n")
-    with pytest.raises(TextError, match="has no partner"):
+    with pytest.raises(TextError, match="an odd number"):
         read_pairs(tmp_path / "odd.txt")
     with pytest.raises(TextError, match="no file of minimal pairs can be used; the first: "):
-        SUITES["grammar"](counting, Options(pairs=tmp_path / "odd.txt"))
+        SUITES["grammar"](unigram, Options(pairs=tmp_path / "odd.txt"))
 
 
-def test_a_broken_file_is_a_row_of_the_report_and_stops_nobody(counting, tmp_path):
+def test_a_broken_file_is_a_row_of_the_report(unigram, tmp_path):
     zorro(tmp_path / "zorro", "a-good", *[("a bird sings .", "a bird falls .")] * 5)
     (tmp_path / "zorro" / "b-empty.txt").write_text("")
     (tmp_path / "zorro" / "c-odd.txt").write_text("one\ntwo\nthree\n")
-    found = SUITES["grammar"](counting, Options(data=tmp_path))
+    found = SUITES["grammar"](unigram, Options(data=tmp_path))
     assert found["accuracy"].value == 1.0
-    assert found["b, empty"].reason.endswith("is empty") and "has no partner" in found["c, odd"].reason
+    assert found["b, empty"].reason.endswith("is empty") and "an odd number" in found["c, odd"].reason
 
 
-def test_a_quick_look_takes_a_sample_and_says_so(counting, tmp_path):
+def test_a_quick_evaluation_uses_a_sample_and_notes_it(unigram, tmp_path):
     zorro(tmp_path / "zorro", "a-b", *[(f"the bird sings {'and ' * (i % 5)}.", "a bird falls .") for i in range(100)])
-    found = SUITES["grammar"](counting, Options(data=tmp_path, quick=True))
+    found = SUITES["grammar"](unigram, Options(data=tmp_path, quick=True))
     assert found.notes[0] == "60 of 100 pairs of 1 phenomena, a sample"
 
 

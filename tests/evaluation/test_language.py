@@ -1,4 +1,4 @@
-"""Language modelling: published masks that never change, measures of a model that only counts, texts of all kinds."""
+"""Language modelling: published masks, measures of a unigram model, and kinds of text."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 
 from glassbert.errors import TextError
 from glassbert.evaluation import SUITES, Options
-from glassbert.evaluation.held_out import MASKS_VERSION, asked_places, held_out, published_masks
+from glassbert.evaluation.held_out import MASKS_VERSION, held_out, published_masks, target_positions
 from glassbert.evaluation.references import nearest, references
 from glassbert.text import FastTokenizer
 from glassbert.text.corpus import write_corpus
@@ -23,8 +23,8 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def counting():
-    """A model that gives every word the same score but "the", which gets two nats more."""
+def unigram():
+    """A model with equal scores for all words but "the", which gets two nats more."""
     one = subject()
     for name in ("head.decoder.weight", "head.decoder.bias"):
         one.model.parameters[name] = 0.0
@@ -32,11 +32,11 @@ def counting():
     return one
 
 
-def test_the_masks_are_those_that_were_published():
-    """Should this fail, the masks changed: raise MASKS_VERSION, and say so in the changelog."""
+def test_the_published_masks_do_not_change():
+    """If this fails, the masks changed: raise MASKS_VERSION and note it in the changelog."""
     ids = (np.arange(240).reshape(4, 60) * 7 % 91 + 5).astype(np.int32)
     seen, labels = published_masks(ids, tokenizer())
-    asked = asked_places(labels)
+    asked = target_positions(labels)
     assert MASKS_VERSION == 1
     assert asked.tolist() == PLACES
     assert {int(at): int(id) for at, id in zip(asked, seen.reshape(-1)[asked], strict=True) if id != 4} == NOT_HIDDEN
@@ -49,7 +49,7 @@ PLACES = [
 NOT_HIDDEN = {79: 24, 116: 89, 121: 33, 157: 12, 222: 12}
 
 
-def test_a_row_has_one_mask_whoever_asks_and_in_whatever_order():
+def test_the_mask_of_a_row_does_not_depend_on_the_batch():
     rows = np.random.default_rng(0).integers(5, 96, (9, 30)).astype(np.int32)
     seen, labels = published_masks(rows, tokenizer())
     backwards, _ = published_masks(rows[::-1], tokenizer())
@@ -58,12 +58,12 @@ def test_a_row_has_one_mask_whoever_asks_and_in_whatever_order():
     assert 0.1 < (labels != -100).mean() < 0.2
 
 
-def test_a_model_that_only_counts_gets_what_counting_gives(counting, corpus):
-    found = SUITES["language"](counting, Options(text=corpus))
-    text = held_out(counting, Options(text=corpus))
-    the = counting.tokenizer.token_to_id("the")
+def test_measures_of_a_unigram_model(unigram, corpus):
+    found = SUITES["language"](unigram, Options(text=corpus))
+    text = held_out(unigram, Options(text=corpus))
+    the = unigram.tokenizer.token_to_id("the")
     total = math.log(95 + math.exp(2.0))
-    targets = np.concatenate([published_masks(row[None], counting.tokenizer)[1][0] for row in text.rows])
+    targets = np.concatenate([published_masks(row[None], unigram.tokenizer)[1][0] for row in text.rows])
     targets = targets[targets != -100]
     share = float((targets == the).mean())
     assert found["masked words right"].value == pytest.approx(share)
@@ -72,11 +72,11 @@ def test_a_model_that_only_counts_gets_what_counting_gives(counting, corpus):
     assert "by documents" not in found["masked words right"].note and "documents" in found["masked words right"].note
     low, high = found["cross-entropy"].interval
     assert low < found["cross-entropy"].value < high
-    assert [finding.problem for finding in found.findings] == ["The model knows less than word counts do."]
+    assert [finding.problem for finding in found.findings] == ["The model is worse than word frequencies."]
 
 
-def test_breakdowns_add_up_to_the_whole(counting, corpus):
-    found = SUITES["language"](counting, Options(text=corpus))
+def test_breakdowns_add_up_to_the_total(unigram, corpus):
+    found = SUITES["language"](unigram, Options(text=corpus))
     whole = found["masked words right"].sample
     for group in (
         "right, by frequency of the word",
@@ -89,54 +89,54 @@ def test_breakdowns_add_up_to_the_whole(counting, corpus):
     assert [row.name for row in found.groups["right, by position in the row"]][:2] == ["1 to 8", "9 to 16"]
 
 
-def test_a_text_file_is_held_out_whole(counting, tmp_path):
+def test_all_of_a_text_file_is_held_out(unigram, tmp_path):
     path = tmp_path / "held-out.txt"
     path.write_text("\n\n".join(texts(30)), encoding="utf-8")
-    found = SUITES["language"](counting, Options(text=path, quick=True))
+    found = SUITES["language"](unigram, Options(text=path, quick=True))
     assert any("all of held-out.txt counts as held out" in note for note in found.notes)
     assert found["masked words right"].sample is not None and len(found["masked words right"].sample) == 30
 
 
-def test_few_documents_are_resampled_by_rows(counting, tmp_path):
+def test_few_documents_are_resampled_by_rows(unigram, tmp_path):
     path = tmp_path / "one.txt"
     path.write_text("\n".join(texts(30)), encoding="utf-8")
-    found = SUITES["language"](counting, Options(text=path))
+    found = SUITES["language"](unigram, Options(text=path))
     assert "rows" in found["masked words right"].note
 
 
-def test_a_corpus_of_another_tokenizer_is_tokenised_anew(counting, tmp_path):
+def test_a_corpus_of_another_tokenizer_is_tokenized_again(unigram, tmp_path):
     other = FastTokenizer.train(texts(), vocab_size=80, min_frequency=1)
     write_corpus(tmp_path / "corpus", other, texts(60), validation=0.5)
-    found = SUITES["language"](counting, Options(text=tmp_path / "corpus"))
+    found = SUITES["language"](unigram, Options(text=tmp_path / "corpus"))
     assert any("another tokenizer" in note for note in found.notes)
     assert found["perplexity"].value > 1
 
 
-def test_parts_of_speech_from_a_treebank_and_from_a_broken_one(counting, corpus, tmp_path):
+def test_parts_of_speech_from_a_treebank_and_from_a_broken_one(unigram, corpus, tmp_path):
     sentence = "".join(
         f"{i}\t{word}\t_\t{tag}\t_\t_\t0\troot\t_\t_\n"
         for i, (word, tag) in enumerate([("the", "DET"), ("bird", "NOUN"), ("sings", "VERB")], 1)
     )
     (tmp_path / "toy-dev.conllu").write_text(f"{sentence}\n" * 25 + "1\thello\t_\tINTJ\t_\t_\t0\troot\t_\t_\n\n")
-    rows = SUITES["language"](counting, Options(text=corpus, data=tmp_path)).groups["right, by part of speech"]
+    rows = SUITES["language"](unigram, Options(text=corpus, data=tmp_path)).groups["right, by part of speech"]
     values = {row.name: row.value for row in rows}
     assert values["DET"] == 1.0 and values["NOUN"] == 0.0 and values["INTJ"] is None
     assert next(row for row in rows if row.name == "INTJ").reason == "1 words are too few"
     (tmp_path / "toy-dev.conllu").write_text("1\tthe\tDET\n\n")
-    broken = SUITES["language"](counting, Options(text=corpus, data=tmp_path)).groups["right, by part of speech"]
+    broken = SUITES["language"](unigram, Options(text=corpus, data=tmp_path)).groups["right, by part of speech"]
     assert "line 1" in broken[0].reason and broken[0].value is None
 
 
-def test_what_cannot_be_asked_says_so(counting, corpus, tmp_path):
-    assert "no held-out text" in SUITES["language"](counting, Options()).skipped_because
-    assert "no head at all" in SUITES["language"](subject(None), Options(text=corpus)).skipped_because
+def test_missing_text_and_heads_are_reported(unigram, corpus, tmp_path):
+    assert "no held-out text" in SUITES["language"](unigram, Options()).skipped_because
+    assert "this model has no head" in SUITES["language"](subject(None), Options(text=corpus)).skipped_because
     with pytest.raises(TextError, match="there is no text"):
-        SUITES["language"](counting, Options(text=tmp_path / "nowhere"))
+        SUITES["language"](unigram, Options(text=tmp_path / "nowhere"))
     write_corpus(tmp_path / "all", tokenizer(), texts(3), validation=0.0)
-    assert "holds out no text" in SUITES["language"](counting, Options(text=tmp_path / "all")).skipped_because
+    assert "the validation split of" in SUITES["language"](unigram, Options(text=tmp_path / "all")).skipped_because
 
 
-def test_every_reference_says_where_it_comes_from():
+def test_every_reference_has_a_source():
     for kind in ("language", "zorro", "similarity"):
         assert all(one.source and one.model for one in references(kind))
     assert "Mini" in nearest(subject()).model

@@ -1,10 +1,9 @@
-"""Scores of masked words and pseudo-likelihoods against plain loops."""
+"""Scores of masked words and pseudo-likelihoods against loops."""
 
 import numpy as np
 import pytest
 
-from glassbert.evaluation.masked import blocks, score
-from glassbert.evaluation.pseudo import pseudo_likelihoods
+from glassbert.evaluation.masked import blocks, pseudo_likelihoods, score
 from tests.evaluation.subjects import subject
 
 
@@ -27,16 +26,16 @@ def test_scores_are_those_of_predict(head):
     np.testing.assert_array_equal(found.rank, (logits > logits[rows, targets][:, None]).sum(1))
 
 
-def test_equal_scores_are_ranked_as_argmax_would():
+def test_ties_are_ranked_as_in_argmax():
     one = subject()
     for name in ("head.decoder.weight", "head.decoder.bias"):
         one.model.parameters[name] = 0.0
     found = score(one.model, np.full((1, 4), 9), np.array([0, 1, 2]), np.array([0, 1, 95]))
-    assert found.rank.tolist() == [0, 1, 95]  # a model that knows nothing is right once in 96 times, not always
+    assert found.rank.tolist() == [0, 1, 95]  # a model with equal scores is right once in 96 times
     np.testing.assert_allclose(found.log_probability, -np.log(96))
 
 
-def test_many_places_are_scored_in_parts(monkeypatch):
+def test_many_positions_are_scored_in_parts(monkeypatch):
     one = subject()
     ids = np.random.default_rng(0).integers(5, 96, (4, 10))
     whole = score(one.model, ids, np.arange(40), ids.reshape(-1))
@@ -46,7 +45,7 @@ def test_many_places_are_scored_in_parts(monkeypatch):
     np.testing.assert_array_equal(parts.rank, whole.rank)
 
 
-def test_scoring_leaves_training_mode_and_dropout_alone():
+def test_scoring_does_not_change_training_mode_and_dropout():
     one = subject(hidden_dropout=0.3)
     one.model.set_training(True)
     seed = one.model.dropout_seed
@@ -64,7 +63,7 @@ def test_blocks_hold_every_row_once_and_no_padding():
     assert all(len(block.rows) * block.ids.shape[1] <= 6 or len(block.rows) == 1 for block in found)
 
 
-def test_pseudo_likelihood_hides_one_token_at_a_time():
+def test_pseudo_likelihood_masks_one_token_at_a_time():
     one = subject()
     sentences = [
         "the red house stands.",
@@ -83,8 +82,8 @@ def test_pseudo_likelihood_hides_one_token_at_a_time():
     np.testing.assert_array_equal(found.tokens[0], found.tokens[2])
 
 
-def test_sentences_that_cannot_be_asked_are_counted():
+def test_empty_and_long_sentences_are_counted():
     found = pseudo_likelihoods(subject(), ["the " * 60, "", "a bird", "the " * 60])
     assert [values is None for values in found.tokens] == [True, True, False, True]
     assert found.too_long == 2 and found.empty == 1
-    assert "2 sentences are longer than the model reads" in found.notes[0]
+    assert "2 sentences are longer than the model's input" in found.notes[0]

@@ -1,4 +1,4 @@
-"""Measures: intervals over units, paired differences, reasons instead of numbers."""
+"""Measures: intervals over units, paired differences, reasons for missing values."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassbert.evaluation import Measure, Sample, estimate, mean, rate, undefined
-from glassbert.evaluation.comparison import Compared
+from glassbert.evaluation.comparison import Comparison
 from glassbert.evaluation.measures import write
 from glassbert.metrics import Undefined, bootstrap
 
@@ -14,7 +14,7 @@ from glassbert.metrics import Undefined, bootstrap
 def test_the_interval_is_over_units_and_not_over_tokens():
     generator = np.random.default_rng(0)
     asked = np.full(40, 1000.0)
-    right = asked * generator.uniform(0.2, 0.8, 40)  # documents differ, whatever their tokens do
+    right = asked * generator.uniform(0.2, 0.8, 40)  # the rate differs between documents
     found = estimate("accuracy", rate, right, asked, unit="share", resamples=500)
     low, high = found.interval
     assert found.value == pytest.approx(right.sum() / asked.sum())
@@ -27,21 +27,21 @@ def bootstrap_of(right, asked):
     return found.low, found.high
 
 
-def test_what_has_no_value_says_why():
+def test_a_missing_value_has_a_reason():
     nothing = estimate("accuracy", rate, np.zeros(9), np.zeros(9), unit="share")
-    assert nothing.value is None and nothing.text == "–" and nothing.range == "nothing was asked"
+    assert nothing.value is None and nothing.text == "–" and nothing.range == "the count is 0"
     assert undefined("x", "because").as_json()["reason"] == "because"
     few = estimate("accuracy", rate, [1.0, 2.0], [2.0, 2.0])
     assert few.value == 0.75 and few.interval is None and "too few units" in few.note
 
 
 def compared(first, second, **fields):
-    return Compared("s", "b", "a", Measure("m", 0.0, **fields), Measure("m", 0.0, **fields), second.minus(first))
+    return Comparison("s", "b", "a", Measure("m", 0.0, **fields), Measure("m", 0.0, **fields), second.minus(first))
 
 
-def test_paired_differences_see_what_two_intervals_hide():
+def test_paired_differences_are_narrower_than_two_intervals():
     generator = np.random.default_rng(1)
-    hard = generator.uniform(0, 1, 60)  # what is hard for one is hard for the other
+    hard = generator.uniform(0, 1, 60)  # the same units are hard for both
     one, two = (Sample(mean, (hard + shift,), "same") for shift in (0.0, 0.01))
     wide = estimate("m", mean, hard).interval
     assert wide[1] - wide[0] > 0.1
@@ -63,7 +63,7 @@ def test_different_units_are_not_compared(other):
     [(0.4531, "share", "45.3 %"), (2.8642, "nats", "2.864 nats"), (2_940_608, "", "2.94 M"), (12, "ms", "12 ms"),
      (float("inf"), "", "∞")],
 )  # fmt: skip
-def test_numbers_as_people_read_them(value, unit, text):
+def test_formatting_of_numbers(value, unit, text):
     assert write(value, unit) == text
 
 

@@ -1,4 +1,4 @@
-"""Faults planted in real models, batches, corpora and runs: each must be found and called by its name."""
+"""Faults injected into models, batches, corpora and runs: each must be found and named."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def problems(found):
 
 
 def wrapped(model, name, change):
-    """Replace a method of this one model by what `change` makes of its result."""
+    """Wrap a method of this model: `change` is applied to its result."""
     whole = getattr(type(model), name)
 
     def planted(self, *given, **options):
@@ -43,7 +43,14 @@ def wrapped(model, name, change):
 
 def with_batches(change):
     found = subject()
-    wrapped(found.model, "batch_of", lambda batch, *_: change(batch))
+
+    def planted(run, *_):
+        run.batch = change(run.batch)
+        for part in run.parts:
+            part.batch = change(part.batch)
+        return run
+
+    wrapped(found.model, "run", planted)
     return found
 
 
@@ -69,20 +76,27 @@ def noise_in_every_pass():
     found = subject()
     generator = np.random.default_rng(0)
 
-    def noisy(result, *_):
-        return result[0] + 1e-4 * generator.standard_normal(result[0].shape).astype(result[0].dtype), result[1]
+    def noisy(run, *_):
+        hidden = run.encode()
+        run.hidden = hidden + 1e-4 * generator.standard_normal(hidden.shape).astype(hidden.dtype)
+        return run
 
-    wrapped(found.model, "run_encoder", noisy)
+    wrapped(found.model, "run", noisy)
     return found
 
 
-def rows_that_see_each_other():
+def rows_that_influence_each_other():
     found = subject()
-    wrapped(found.model, "run_encoder", lambda result, *_: (result[0] - result[0].mean(0), result[1]))
+
+    def mixed(run, *_):
+        run.hidden = run.encode() - run.encode().mean(0)
+        return run
+
+    wrapped(found.model, "run", mixed)
     return found
 
 
-def words_that_do_not_see_each_other():
+def words_without_attention():
     found = subject()
     for i in range(3):
         found.model.parameters[f"layers.{i}.attention.output.weight"] = 0.0
@@ -114,7 +128,7 @@ def foreign_tokenizer():
 
 
 def with_gradients(change, **options):
-    """The model and its untrained twins have a backward pass whose gradients were tampered with."""
+    """The model and its untrained copies have a backward pass with changed gradients."""
 
     def plant(model):
         def tamper(gradients, *_):
@@ -156,33 +170,33 @@ def initial_weights_too_large():
 
 
 MODELS = {
-    inverted_mask: ("The attention mask is inverted.", "turned around"),
-    mask_lost: ("The attention mask is not honoured.", "padding"),
-    segments_lost: ("Documents packed into one row see each other.", "packed beside it"),
-    dropout_left_on: ("Dropout is left on.", "in training mode"),
+    inverted_mask: ("The attention mask is inverted.", "with the inverted mask"),
+    mask_lost: ("The attention mask is ignored.", "padding"),
+    segments_lost: ("Documents packed into one row influence each other.", "packed into its row"),
+    dropout_left_on: ("Dropout is on.", "in training mode"),
     noise_in_every_pass: ("The model is not deterministic.", "dropout off"),
-    rows_that_see_each_other: ("Rows of a batch influence each other.", "in its batch"),
-    words_that_do_not_see_each_other: ("No word influences another.", "place 2"),
+    rows_that_influence_each_other: ("Rows of a batch influence each other.", "in its batch"),
+    words_without_attention: ("No word influences another.", "position 2"),
     nan_in_one_row: (
-        "A weight is not a number.",
-        "embeddings.token holds 24 values that are NaN or infinite, first in row 7",
+        "A weight is not finite.",
+        "embeddings.token has 24 values that are NaN or infinite, first in row 7",
     ),
     dead_layer: ("A layer is dead.", "layers.1"),
     exploding_layer: ("A layer explodes.", "layers.1"),
-    foreign_tokenizer: ("The tokenizer is not the model's own.", "99 entries and the model 96"),
+    foreign_tokenizer: ("The tokenizer belongs to another model.", "99 entries and the model 96"),
     untrained_embedding: ("Some weights get no gradient and will not be trained.", "embeddings.token"),
     forgotten_half_of_a_tied_gradient: ("A gradient is wrong.", "embeddings.token"),
     wrong_factor_in_a_gradient: ("A gradient is wrong.", "layers.1.ffn.up.weight"),
-    initial_weights_too_large: ("An untrained model does not begin by guessing.", "ln V = 4.56"),
+    initial_weights_too_large: ("The loss of the untrained model is not that of uniform guessing.", "ln V = 4.56"),
 }
 
 
-# A lost gradient is also a wrong one, and rows that share their mean have no mean of their own to differ from.
-CASCADES = (untrained_embedding, rows_that_see_each_other)
+# These faults also fail other checks.
+CASCADES = (untrained_embedding, rows_that_influence_each_other)
 
 
 @pytest.mark.parametrize("plant", MODELS, ids=lambda plant: plant.__name__)
-def test_a_fault_in_the_model_is_named(plant):
+def test_a_fault_in_the_model_is_found(plant):
     problem, evidence = MODELS[plant]
     found = problems(checks(plant()))
     assert problem in found, f"found instead: {list(found)}"
@@ -191,7 +205,7 @@ def test_a_fault_in_the_model_is_named(plant):
     assert len(found) == 1 or plant in CASCADES
 
 
-def test_a_model_that_climbs_the_loss_cannot_learn_a_batch_by_heart():
+def test_a_model_that_cannot_overfit_one_batch_is_found():
     def uphill(gradients):
         for name in gradients:
             gradients[name][...] = -gradients[name]
@@ -201,17 +215,12 @@ def test_a_model_that_climbs_the_loss_cannot_learn_a_batch_by_heart():
     assert "A gradient is wrong." in wrapped_steps
 
     wrong = dataclasses.replace(subject(), fresh=_frozen)
-    assert "The model cannot learn one batch by heart." in problems(check_learning(wrong))
+    assert "The model cannot overfit one batch." in problems(check_learning(wrong))
 
 
 def _frozen(seed):
-    """A model whose training step moves nothing, for its encoder's backward is cut off and its head's too."""
+    """A model whose training step changes nothing: no gradient from the encoder, and a zero head."""
     model = Model(config(), "mlm", engine="numpy", threads=1, seed=seed)
-
-    def nothing(result, *_):
-        return result
-
-    wrapped(model, "run_encoder_backward", nothing)
     for name in list(model.parameters):
         if name.startswith("head."):
             model.parameters[name] = 0.0
@@ -267,15 +276,15 @@ BATCHES = {
     answers_visible: "The labels leak into the inputs.",
     mask_turned_around: "The attention mask is inverted.",
     no_mask_at_all: "The attention mask does not fit the tokens.",
-    nothing_asked: "Hardly any word is asked for.",
-    everything_asked: "Most words are asked for.",
-    half_the_rows_twice: "The same rows come again and again.",
-    another_script: "Many words are unknown to the tokenizer.",
+    nothing_asked: "Hardly any word is a target.",
+    everything_asked: "Most words are targets.",
+    half_the_rows_twice: "Many rows are repeated.",
+    another_script: "Many tokens are unknown.",
 }
 
 
 @pytest.mark.parametrize("plant", BATCHES, ids=lambda plant: plant.__name__)
-def test_a_fault_in_the_batches_is_named(plant, batches, corpus):
+def test_a_fault_in_the_batches_is_found(plant, batches, corpus):
     assert not problems(check_batches(batches, tokenizer_of(corpus)))
     assert BATCHES[plant] in problems(check_batches([plant(batch) for batch in batches], tokenizer_of(corpus)))
 
@@ -283,25 +292,25 @@ def test_a_fault_in_the_batches_is_named(plant, batches, corpus):
 # ---- text and runs ----
 
 
-def test_half_the_data_duplicated_is_named(tmp_path):
+def test_duplicated_data_is_found(tmp_path):
     documents = texts(40)
     doubled = write_corpus(tmp_path / "doubled", tokenizer(), [*documents, *documents[:38]], validation=0.05)
-    assert list(problems(check_text(doubled))) == ["Much of the training text is copies."]
+    assert list(problems(check_text(doubled))) == ["Much of the training text is repeated."]
     assert not problems(check_text(write_corpus(tmp_path / "once", tokenizer(), documents, validation=0.1)))
 
 
-def test_held_out_text_that_is_trained_on_is_named(corpus):
+def test_held_out_text_in_the_training_text_is_found(corpus):
     opened = Corpus.open(corpus)
     mixed = dataclasses.replace(opened, splits={**opened.splits, "validation": opened.splits["train"]})
     assert not problems(check_text(opened))
-    assert list(problems(check_text(mixed))) == ["Held-out text is in the training text as well."]
+    assert list(problems(check_text(mixed))) == ["Held-out text is also in the training text."]
 
 
 def history(run):
     return History.read(RunFolder(run))
 
 
-def test_a_learning_rate_a_hundred_times_too_high_is_named(corpus, tmp_path):
+def test_a_learning_rate_a_hundred_times_too_high_is_found(corpus, tmp_path):
     make_trainer(corpus, tmp_path / "good", steps=60, learning_rate=3e-3).train()
     make_trainer(corpus, tmp_path / "bad", steps=60, learning_rate=0.3).train()
     assert not problems(check_log(history(tmp_path / "good")))
@@ -310,59 +319,59 @@ def test_a_learning_rate_a_hundred_times_too_high_is_named(corpus, tmp_path):
     assert "0.3" in found["The learning rate is too high."].evidence
 
 
-def test_steps_that_are_no_numbers_are_named(corpus, tmp_path):
+def test_steps_that_are_not_finite_are_found(corpus, tmp_path):
     with pytest.raises(TrainingError, match="no finite gradient"):
         make_trainer(corpus, tmp_path / "run", steps=60, learning_rate=1e30, clip=0).train()
     found = problems(check_log(history(tmp_path / "run")))
-    assert "Steps had a loss or gradient that is not a number." in found
+    assert "Some steps had a loss or gradient that is not finite." in found
 
 
-def test_a_run_without_its_log_is_not_called_healthy(corpus, tmp_path):
+def test_without_a_log_the_checks_are_skipped(corpus, tmp_path):
     make_trainer(corpus, tmp_path / "run", steps=20).train()
-    told = history(tmp_path / "run")
-    told.lines.clear()
-    assert [check.verdict for check in check_log(told)] == ["not asked", "not asked"]
+    log = history(tmp_path / "run")
+    log.lines.clear()
+    assert [check.verdict for check in check_log(log)] == ["not checked", "not checked"]
 
 
-def test_a_run_that_stands_still_is_named(corpus, tmp_path):
+def test_a_run_without_progress_is_found(corpus, tmp_path):
     make_trainer(corpus, tmp_path / "run", steps=120, learning_rate=1e-9).train()
     found = problems(check_log(history(tmp_path / "run")))
     assert list(found) == ["The model hardly learns."]
 
 
-def test_labels_that_leak_in_a_run_show_in_its_log(corpus, tmp_path):
-    """A run whose log begins far below ln V."""
+def test_a_first_loss_below_uniform_guessing_is_found(corpus, tmp_path):
+    """A log whose first loss is far below ln V."""
     make_trainer(corpus, tmp_path / "one", steps=60).train()
-    told = history(tmp_path / "one")
-    for line in told.kind("train"):
+    log = history(tmp_path / "one")
+    for line in log.kind("train"):
         line["loss"] *= 0.3
-    assert "The run does not begin by guessing." in problems(check_log(told))
+    assert "The first loss is not that of uniform guessing." in problems(check_log(log))
 
 
-def test_a_run_that_came_apart_late_is_named(corpus, tmp_path):
-    """The end of a real log as it would be had the run come apart: the loss back to where it began."""
+def test_a_diverged_run_is_found(corpus, tmp_path):
+    """A log whose last losses are as high as the first."""
     make_trainer(corpus, tmp_path / "run", steps=120).train()
-    told = history(tmp_path / "run")
-    assert not problems(check_log(told))
-    for line in told.kind("train")[-30:]:
+    log = history(tmp_path / "run")
+    assert not problems(check_log(log))
+    for line in log.kind("train")[-30:]:
         line["loss"] = 4.1
-    assert list(problems(check_log(told))) == ["The run came apart."]
+    assert list(problems(check_log(log))) == ["The training diverged."]
 
 
-def test_an_overfitted_run_is_warned_of(corpus, tmp_path):
+def test_an_overfitted_run_gives_a_warning(corpus, tmp_path):
     make_trainer(corpus, tmp_path / "run", steps=60, evaluate_every=10).train()
-    told = history(tmp_path / "run")
-    for number, line in enumerate(told.kind("evaluation")):
+    log = history(tmp_path / "run")
+    for number, line in enumerate(log.kind("evaluation")):
         line["loss"] = 3.0 + 0.2 * abs(number - 2)
-    assert [f.severity for p, f in problems(check_log(told)).items() if "by heart" in p] == ["warning"]
+    assert [f.severity for p, f in problems(check_log(log)).items() if "overfits" in p] == ["warning"]
 
 
-def test_a_ruined_model_is_asked_no_further():
+def test_weights_that_are_not_finite_skip_the_other_checks():
     found = list(checks(nan_in_one_row()))
-    assert [check.skipped for check in found if check.name.startswith("everything else")] == ["see above"]
+    assert [check.skipped for check in found if check.name.startswith("all other checks")] == ["see above"]
 
 
-def test_models_without_a_loss_are_not_asked_to_learn():
+def test_models_without_a_loss_skip_the_checks_of_learning():
     found = {check.name: check for check in checks(Subject("core", subject(None).model, tokenizer()))}
     assert "no loss" in found["gradients are right"].skipped
     assert found["padding changes nothing"].passed

@@ -1,4 +1,4 @@
-"""Suites and measures of one's own, and evaluations of one and of several subjects."""
+"""User suites and measures, and evaluations of one and of several subjects."""
 
 import json
 
@@ -24,7 +24,7 @@ from tests.evaluation.subjects import subject
 
 @pytest.fixture(autouse=True)
 def registry():
-    """What a test enters is gone after it."""
+    """Restore the registries after each test."""
     before = dict(SUITES)
     yield
     MEASURES.clear()
@@ -41,18 +41,18 @@ def coin(name="coin", shift=0.0):
     return coins
 
 
-def test_a_suite_of_your_own_is_a_function_with_a_decorator():
+def test_a_user_suite():
     coins = coin()
     found = coins(subject())
     assert found.name == "coin" and found.title == "Coins" and 0.3 < found["heads"].value < 0.7
     assert evaluate([subject()], ["coin"]).results["toy"]["coin"]["heads"].interval is not None
     with pytest.raises(ConfigError, match="already"):
         coin()
-    with pytest.raises(ConfigError, match="small word"):
+    with pytest.raises(ConfigError, match="one lower-case word"):
         coin("Two Words")
 
 
-def test_a_measure_of_your_own_is_a_function_with_a_decorator():
+def test_a_user_measure():
     @measure("layers", unit="")
     def layers(one, options):
         return one.model.config.num_hidden_layers
@@ -68,7 +68,7 @@ def test_a_measure_of_your_own_is_a_function_with_a_decorator():
         measure("layers")(layers)
 
 
-def test_what_does_not_apply_and_what_breaks_is_told_and_stops_nobody():
+def test_skipped_and_failed_suites_do_not_stop_the_others():
     @suite("picky", title="Picky")
     def picky(one, options):
         raise DoesNotApply("only for models that sing")
@@ -95,7 +95,7 @@ def test_a_suite_must_return_measures():
         odd(subject())
     with pytest.raises(ConfigError, match="there is no suite 'nothing'; there are sanity, language"):
         evaluate([subject()], ["nothing"])
-    with pytest.raises(InputError, match="at least one model"):
+    with pytest.raises(InputError, match="give at least one model"):
         evaluate([], ["odd"])
 
 
@@ -107,14 +107,14 @@ def test_two_subjects_are_compared_on_the_same_units(tmp_path):
     difference = next(row for row in found.comparison if row.name == "heads")
     assert difference.verdict == "better" and difference.text == "+2.0" and difference.baseline == "toy"
     page = found.write(tmp_path / "report").read_text(encoding="utf-8")
-    assert "▲ better" in page and "toy and second, side by side" in page
+    assert "▲ better" in page and "Comparison of toy and second" in page
     written = json.loads((tmp_path / "report" / "evaluation.json").read_text(encoding="utf-8"))
     assert written["format"] == "glassbert-evaluation"
     assert {row["name"]: row.get("verdict") for row in written["comparison"]}["heads"] == "better"
     assert [one["name"] for one in written["subjects"]] == ["toy", "second"]
 
 
-def test_equal_names_are_told_apart_and_names_cannot_write_html(tmp_path):
+def test_names_are_made_unique_and_escaped(tmp_path):
     coin()
     one, two = subject(), subject()
     assert list(evaluate([one, two], ["coin"]).results) == ["toy", "toy (2)"]
@@ -123,7 +123,7 @@ def test_equal_names_are_told_apart_and_names_cannot_write_html(tmp_path):
     assert "<script" not in page and "&lt;script&gt;" in page
 
 
-def test_samples_are_the_same_for_everybody():
+def test_samples_do_not_depend_on_the_options():
     options = Options(quick=True)
     some = options.sample(1000, 10, "rows")
     assert len(some) == 10 and (np.diff(some) > 0).all()
@@ -131,8 +131,8 @@ def test_samples_are_the_same_for_everybody():
     assert list(options.sample(5, 10, "rows")) == [0, 1, 2, 3, 4] and len(options.sample(5, None, "rows")) == 5
 
 
-def test_missing_data_is_asked_for_by_its_pattern(tmp_path):
-    with pytest.raises(DoesNotApply, match=r"there is no treebank: give a folder with \*\.conllu by --data"):
+def test_missing_data_is_named_by_its_pattern(tmp_path):
+    with pytest.raises(DoesNotApply, match=r"there is no treebank: name a folder with \*\.conllu by --data"):
         Options().file("treebank", "*.conllu")
     with pytest.raises(DoesNotApply, match="has no file"):
         Options(data=tmp_path).file("treebank", "*.conllu")

@@ -1,4 +1,4 @@
-"""Transfer: frozen features and fine-tuning on a task that words give away."""
+"""Transfer: frozen features and fine-tuning on a task that single words decide."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import pytest
 from glassbert.errors import InputError
 from glassbert.evaluation import SUITES, Options
 from glassbert.evaluation import transfer as module
-from glassbert.evaluation.probes.states import layer_states
-from glassbert.evaluation.transfer import affordable, fine_tuned, frozen, text_vectors
+from glassbert.evaluation.encoding import layer_states
+from glassbert.evaluation.transfer import fine_tuned, frozen, text_limit, text_vectors
 from glassbert.tasks import TaskData
 from tests.evaluation.subjects import subject
 
@@ -50,14 +50,14 @@ def test_a_text_is_the_mean_of_its_tokens():
             np.testing.assert_allclose(found[layer, row], values[0].mean(0), atol=1e-5)
 
 
-def test_long_texts_are_read_whole():
+def test_long_texts_are_read_in_windows():
     one = subject(max_position_embeddings=12)
     found, cut = text_vectors(one, ["the red bird " * 20, "a stone"])
     assert cut == 1 and found.shape[1] == 2
     assert np.isfinite(found).all() and found[:, 0].any()
 
 
-def test_frozen_features_tell_them_apart():
+def test_frozen_features_separate_the_classes():
     found, notes = frozen(subject(), task_data(80), task_data(30, 1))
     assert [one.view for one in found] == ["last layer", "all layers"]
     for one in found:
@@ -66,12 +66,12 @@ def test_frozen_features_tell_them_apart():
     assert notes == []
 
 
-def test_what_frozen_features_cannot_do_is_said():
+def test_unsuitable_tasks_are_errors():
     numbers = TaskData.of([("a", 0.5), ("b", 1.5)], text="column 1", target="column 2", kind="regression")
     with pytest.raises(InputError, match="this task is regression"):
         frozen(subject(), numbers, numbers)
     same = TaskData.of([("a", 1), ("b", 1)], text="column 1", target="column 2", kind="binary")
-    with pytest.raises(InputError, match="single label"):
+    with pytest.raises(InputError, match="a single label"):
         frozen(subject(), same, same)
 
 
@@ -88,11 +88,11 @@ def test_fine_tuning_of_a_copy(tmp_path, folder):
 
 def test_the_suite(folder, monkeypatch):
     monkeypatch.setattr(module, "SEEDS", 2)
-    told = []
-    options = Options(data=folder, resamples=50, progress=lambda done, of, what="": told.append((what, done, of)))
+    calls = []
+    options = Options(data=folder, resamples=50, progress=lambda done, of, what="": calls.append((what, done, of)))
     found = SUITES["transfer"](subject(), options)
     assert not found.skipped_because
-    tuning = [(done, of) for what, done, of in told if what.startswith("fine-tuning, seed")]
+    tuning = [(done, of) for what, done, of in calls if what.startswith("fine-tuning, seed")]
     assert tuning == sorted(tuning) and {of for _, of in tuning} == {200} and tuning[-1][0] > 100
     tuned = found["sst2: fine-tuned"]
     assert tuned.interval[0] <= tuned.value <= tuned.interval[1] and "2 seeds" in tuned.note
@@ -101,7 +101,7 @@ def test_the_suite(folder, monkeypatch):
     assert [table.title for table in found.tables] == ["Frozen features", "Fine-tuning"]
 
 
-def test_quick_and_nothing(folder):
+def test_quick_and_missing_data(folder):
     quick = SUITES["transfer"](subject(), Options(data=folder, quick=True, resamples=50))
     assert all("fine-tuned" not in row.name for row in quick.rows)
     assert quick.notes[0].startswith("quick:")
@@ -110,6 +110,6 @@ def test_quick_and_nothing(folder):
 
 def test_large_encoders_learn_from_fewer_texts(monkeypatch):
     one = subject()
-    assert affordable(one, 67_349) is None
-    monkeypatch.setattr(module, "MOST_FLOPS", 1e9)
-    assert 100 <= affordable(one, 67_349) < 67_349
+    assert text_limit(one, 67_349) is None
+    monkeypatch.setattr(module, "MAX_FLOPS", 1e9)
+    assert 100 <= text_limit(one, 67_349) < 67_349

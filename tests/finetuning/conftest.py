@@ -1,4 +1,4 @@
-"""What most tests of fine-tuning begin with: a toy encoder, and reviews to train and to measure with."""
+"""Fixtures: a toy encoder, and files with training and held-out reviews."""
 
 import pytest
 

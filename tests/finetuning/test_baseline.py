@@ -1,17 +1,16 @@
-"""Baselines: fair opponents, in the form of our own outputs, for every kind of task, and never a crash."""
+"""Baselines of every kind of task, and edge cases such as unseen labels and texts without words."""
 
 import importlib.util
 
 import numpy as np
 import pytest
 
-from glassbert.finetuning.answers import choices, probabilities
 from glassbert.finetuning.baseline import MISSING, BaselineMissing, fit_baseline
 from glassbert.finetuning.baseline import fitting as baselines
-from glassbert.finetuning.baseline.learners import learn_classes, learn_each_label, learn_yes_or_no, rank_logits
-from glassbert.finetuning.baseline.spans import odd_words
-from glassbert.finetuning.baseline.tags import TagCounts
+from glassbert.finetuning.baseline.learners import fit_binary, fit_multiclass, fit_multilabel, rank_logits
+from glassbert.finetuning.baseline.rules import TagCounts, overlap_answers
 from glassbert.finetuning.card import TaskCard
+from glassbert.finetuning.outcome import choices, probabilities
 from glassbert.tasks import TaskData
 
 with_sklearn = pytest.mark.skipif(
@@ -22,7 +21,7 @@ GENERATOR = np.random.default_rng(0)
 
 
 @pytest.fixture(autouse=True)
-def the_same_numbers_for_every_test():
+def reset_generator():
     global GENERATOR
     GENERATOR = np.random.default_rng(0)
 
@@ -46,7 +45,7 @@ def reviews(count, label):
 
 
 @with_sklearn
-def test_words_that_decide_the_label_are_found():
+def test_finds_words_that_decide_the_label():
     train, dev = (reviews(count, lambda good: "yes" if good else "no") for count in (120, 40))
     found = fit_baseline(train, dev, card("binary", ("no", "yes")), resamples=50)
     assert found.main.value > 0.99 and found.main.low is not None
@@ -55,7 +54,7 @@ def test_words_that_decide_the_label_are_found():
 
 
 @with_sklearn
-def test_the_same_data_give_the_same_baseline():
+def test_baseline_is_deterministic():
     train, dev = (reviews(count, lambda good: "yes" if good else "no") for count in (60, 20))
     first, second = (fit_baseline(train, dev, card("binary", ("no", "yes"))) for _ in range(2))
     assert first.name == second.name
@@ -63,7 +62,7 @@ def test_the_same_data_give_the_same_baseline():
 
 
 @with_sklearn
-def test_several_labels_are_judged_by_cross_fitted_thresholds_like_ours():
+def test_multilabel_uses_cross_fitted_thresholds():
     def rows(count):
         flags = GENERATOR.random((count, 2)) < 0.4
         words = [" ".join(["film", *(["fine"] if a else []), *(["long"] if b else [])]) for a, b in flags]
@@ -78,7 +77,7 @@ def test_several_labels_are_judged_by_cross_fitted_thresholds_like_ours():
 
 
 @with_sklearn
-def test_ranks_and_numbers():
+def test_ordinal_and_regression():
     rows = [{"text": review(True) if n % 3 == 2 else review(False) if n % 3 == 0 else "film plot", "y": n % 3}
             for n in range(90)]  # fmt: skip
     ranked = data(rows, text="text", target="y", kind="ordinal")
@@ -90,7 +89,7 @@ def test_ranks_and_numbers():
 
 
 @with_sklearn
-def test_a_table_gets_a_second_baseline_that_sees_its_columns():
+def test_table_gets_a_second_baseline_on_its_columns():
     rows = [
         {"price": int(price), "city": city, "y": int(price > 50_000)}
         for price, city in zip(
@@ -104,7 +103,7 @@ def test_a_table_gets_a_second_baseline_that_sees_its_columns():
 
 
 @with_sklearn
-def test_pairs_that_share_words_are_close():
+def test_pairs_and_embeddings():
     words = np.array("man dog sings runs red house sees bird tall tree".split())  # noqa: SIM905
     rows = []
     for _ in range(120):
@@ -124,7 +123,7 @@ def test_pairs_that_share_words_are_close():
 
 @with_sklearn
 @pytest.mark.parametrize("head", ["binary", "multiclass", "ordinal"])
-def test_labels_that_training_lacks_and_texts_without_words_are_no_crash(head):
+def test_unseen_labels_and_texts_without_words(head):
     labels = ("a", "b") if head == "binary" else ("a", "b", "c")
     kind = {"kind": head}
     train = data([{"text": text, "y": "ab"[n % 2]} for n, text in enumerate(["?", "", "!", "..", "", "?!"] * 2)],
@@ -135,16 +134,16 @@ def test_labels_that_training_lacks_and_texts_without_words_are_no_crash(head):
 
 
 @with_sklearn
-def test_one_label_in_a_fold_gives_a_constant_answer():
+def test_one_label_in_training_gives_constant_outputs():
     x = np.eye(4)
-    assert (learn_yes_or_no(x, np.zeros(4, int), 1.0, 2)(x) < 0).all()
-    assert (learn_classes(x, np.full(4, 2), 1.0, 3)(x).argmax(1) == 2).all()
-    two = learn_classes(x, np.array([0, 2, 0, 2]), 10.0, 3)(x)
+    assert (fit_binary(x, np.zeros(4, int), 1.0, 2)(x) < 0).all()
+    assert (fit_multiclass(x, np.full(4, 2), 1.0, 3)(x).argmax(1) == 2).all()
+    two = fit_multiclass(x, np.array([0, 2, 0, 2]), 10.0, 3)(x)
     assert two.shape == (4, 3) and two.argmax(1).tolist() == [0, 2, 0, 2]
-    assert learn_each_label(x, np.array([[1, 0]] * 4), 1.0, 2)(x).tolist() == [[30.0, -30.0]] * 4
+    assert fit_multilabel(x, np.array([[1, 0]] * 4), 1.0, 2)(x).tolist() == [[30.0, -30.0]] * 4
 
 
-def test_rank_logits_give_the_probabilities_back():
+def test_rank_logits_decode_to_the_probabilities():
     p = np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [0.0, 0.0, 1.0, 0.0]])
     above = np.cumsum(p[:, ::-1], 1)[:, ::-1][:, 1:]
     made = card("ordinal", tuple("1234"))
@@ -152,7 +151,7 @@ def test_rank_logits_give_the_probabilities_back():
     assert choices(rank_logits(above), made).tolist() == [2, 0, 2]
 
 
-def test_a_word_has_the_tag_it_had_most_often_and_unknown_ones_that_of_their_ending():
+def test_most_frequent_tag_and_suffixes_of_unknown_words():
     sentences = [["The", "king", "sings"], ["the", "bird", "sings"], ["Sings", "walking", "42nd"]]
     tags = [np.array([0, 1, 2]), np.array([0, 1, 2]), np.array([2, 2, 1])]
     counts = TagCounts(sentences, tags, 3)
@@ -165,15 +164,15 @@ def test_a_word_has_the_tag_it_had_most_often_and_unknown_ones_that_of_their_end
     assert fit_baseline(words, words, made).main.value == pytest.approx(1.0)
 
 
-def test_the_odd_words_of_the_nearest_sentence_answer():
+def test_overlap_answers():
     context = "Rain fell all day. The engine was built by Ada Lovelace in London. Nobody came."
     rows = [{"q": "Who built the engine?", "c": context}, {"q": "", "c": ""}]
-    found = odd_words(data(rows, text="q", pair="c"))
+    found = overlap_answers(data(rows, text="q", pair="c"))
     assert found[0][0].text == "Ada Lovelace" and context[found[0][0].start : found[0][0].end] == "Ada Lovelace"
     assert found[1][0].text == ""
 
 
-def test_without_scikit_learn_a_sentence_says_what_is_missing(monkeypatch):
+def test_error_without_scikit_learn(monkeypatch):
     monkeypatch.setattr(baselines, "find_spec", lambda name: None)
     train = reviews(20, lambda good: "yes" if good else "no")
     with pytest.raises(BaselineMissing, match=r'pip install "glassbert\[tasks\]"'):
@@ -181,7 +180,7 @@ def test_without_scikit_learn_a_sentence_says_what_is_missing(monkeypatch):
     assert "scikit-learn" in MISSING
 
 
-def test_large_data_are_sampled_by_size_and_always_alike():
+def test_samples_are_limited_by_size_and_deterministic():
     many = data([{"text": "x" * 100, "y": n % 2} for n in range(500)], text="text", target="y")
     rows = baselines._sample(many, 20_000)
     assert len(rows) == 200 and (np.diff(rows) > 0).all() and (rows == baselines._sample(many, 20_000)).all()

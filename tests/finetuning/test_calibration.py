@@ -1,4 +1,4 @@
-"""Temperatures are found where there is one, measured on rows that did not fit them, and refused with a reason."""
+"""Calibration: fitted temperatures, cross-fitted scores, and reasons if no temperature is used."""
 
 import numpy as np
 import pytest
@@ -18,24 +18,24 @@ def outcome(head, truth, outputs, labels):
     return Outcome(TaskCard(title="toy", head=head, labels=labels), rows, truth, outputs, Scores())
 
 
-def honest_logits(generator, shape):
+def calibrated_logits(generator, shape):
     return generator.normal(0, 2, shape)
 
 
-def test_too_sure_by_a_factor_of_three_is_found_for_two_labels():
+def test_finds_a_temperature_of_three_for_binary():
     generator = np.random.default_rng(0)
-    z = honest_logits(generator, N)
+    z = calibrated_logits(generator, N)
     truth = (generator.random(N) < sigmoid(z)).astype(np.int64)
     found = calibrate(outcome("binary", truth, 3 * z, ("no", "yes")))
     assert found.temperature == pytest.approx(3, rel=0.1)
     assert found.before.ece.value > 0.08 > 0.03 > found.after.ece.value
     assert found.after.log_loss.value < found.before.log_loss.value and found.thresholds is None
-    assert found.on(TaskCard(title="t", head="binary", labels=("no", "yes"))).temperature == found.temperature
+    assert found.apply_to(TaskCard(title="t", head="binary", labels=("no", "yes"))).temperature == found.temperature
 
 
-def test_ranks_and_words_and_labels_have_one_temperature_too():
+def test_ordinal_token_and_multilabel_temperature():
     generator = np.random.default_rng(1)
-    z = honest_logits(generator, (N, 3))
+    z = calibrated_logits(generator, (N, 3))
     passed = generator.random((N, 3)) < sigmoid(z)
     ranks = np.cumprod(passed, 1).sum(1)
     found = calibrate(outcome("ordinal", ranks, 2 * z, tuple("1234")))
@@ -48,16 +48,16 @@ def test_ranks_and_words_and_labels_have_one_temperature_too():
     assert found.temperature == pytest.approx(2, rel=0.1) and found.after.ece.value < found.before.ece.value
 
 
-def test_what_is_measured_was_fitted_on_the_other_half():
-    """Even rows are too sure by 4, odd ones honest: each half is treated by the other's number, and suffers."""
+def test_scores_are_cross_fitted():
+    """Even rows are overconfident by 4, odd rows are calibrated: each half gets the wrong temperature."""
     generator = np.random.default_rng(2)
-    z = honest_logits(generator, N)
+    z = calibrated_logits(generator, N)
     truth = (generator.random(N) < sigmoid(z)).astype(np.int64)
     odd = np.arange(N) % 2 == 1
     found = calibrate(outcome("binary", truth, np.where(odd, z, 4 * z), ("no", "yes")))
     by_half = [fit_temperature(truth[part], np.where(odd, z, 4 * z)[part]) for part in (~odd, odd)]
     assert by_half[0] == pytest.approx(4, rel=0.15) and by_half[1] == pytest.approx(1, rel=0.15)
-    assert "would not help" in found.reason  # fitted on its own rows the loss could only fall
+    assert "does not lower the log loss" in found.reason  # fitted on its own rows the loss could only fall
 
 
 @pytest.mark.parametrize(
@@ -69,23 +69,23 @@ def test_what_is_measured_was_fitted_on_the_other_half():
         (np.array([0, 1, 1, 0, 1, 0]), np.array([-1.0, 1, 0.5, 1, -0.5, -2]), "too few"),
     ],
 )
-def test_where_no_temperature_fits_the_reason_is_told(truth, outputs, reason):
+def test_reason_if_no_temperature_fits(truth, outputs, reason):
     found = calibrate(outcome("binary", truth, outputs, ("no", "yes")))
     assert found.temperature is None and reason in found.reason and found.before is not None and found.after is None
     assert found.as_json()["temperature"] is None
 
 
-def test_numbers_have_no_probabilities_to_calibrate():
+def test_regression_has_no_probabilities():
     found = calibrate(outcome("regression", np.zeros(3), np.zeros(3), ()))
     assert found.temperature is None and "no probabilities" in found.reason
 
 
-def test_thresholds_are_those_of_calibrated_probabilities():
+def test_thresholds_are_tuned_on_calibrated_probabilities():
     generator = np.random.default_rng(3)
-    z = honest_logits(generator, (N, 2)) - 1
+    z = calibrated_logits(generator, (N, 2)) - 1
     truth = (generator.random((N, 2)) < sigmoid(z)).astype(np.float32)
     given = outcome("multilabel", truth, 5 * z, ("a", "b"))
-    finished = calibrate(given).on(given.card)
+    finished = calibrate(given).apply_to(given.card)
     chances = sigmoid(5 * z / finished.temperature)
 
     def f1(cut):
@@ -95,23 +95,23 @@ def test_thresholds_are_those_of_calibrated_probabilities():
     assert f1(finished.thresholds[0]) >= max(f1(cut) for cut in np.linspace(0.05, 0.95, 19)) - 1e-9
 
 
-def test_a_temperature_that_would_not_help_is_left_out():
+def test_temperature_without_gain_is_not_used():
     generator = np.random.default_rng(4)
     found = []
     for seed in range(8):
-        z = honest_logits(np.random.default_rng(seed), 60)
+        z = calibrated_logits(np.random.default_rng(seed), 60)
         found.append(calibrate(outcome("binary", (generator.random(60) < sigmoid(z)).astype(int), z, ("no", "yes"))))
     kept = [one for one in found if one.temperature is not None]
     left = [one for one in found if one.temperature is None]
-    assert left and all("would not help" in one.reason and one.after is None for one in left)
+    assert left and all("does not lower the log loss" in one.reason and one.after is None for one in left)
     assert all(one.after.log_loss.value < one.before.log_loss.value for one in kept)
 
 
-def test_ranks_are_the_same_before_and_after():
+def test_calibration_does_not_change_ordinal_answers():
     generator = np.random.default_rng(5)
-    z = honest_logits(generator, (N, 3))
+    z = calibrated_logits(generator, (N, 3))
     ranks = np.cumprod(generator.random((N, 3)) < sigmoid(z), 1).sum(1)
     given = outcome("ordinal", ranks, 3 * z, tuple("1234"))
-    finished = Outcome(calibrate(given).on(given.card), given.data, ranks, given.outputs, Scores())
+    finished = Outcome(calibrate(given).apply_to(given.card), given.data, ranks, given.outputs, Scores())
     assert finished.card.temperature is not None
     np.testing.assert_array_equal(finished.choices(), given.choices())

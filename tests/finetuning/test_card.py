@@ -1,4 +1,4 @@
-"""The card beside a model: what it remembers, and what it says where there is none."""
+"""The task card: files, defaults, errors, and reading examples."""
 
 import json
 
@@ -14,7 +14,7 @@ def card(**changes):
     return TaskCard(**{**given, "labels": ("a", "b"), "thresholds": (0.25, 0.75), "temperature": 1.5, **changes})
 
 
-def test_a_card_comes_back_as_it_was(tmp_path):
+def test_save_and_load(tmp_path):
     template = TaskData.of([{"sex": "f", "age": 3, "y": 1}] * 3, template="{sex} of {age}", target="y").template
     written = card(template=template, details={"score_range": [0, 5]}, reading={"header": False})
     written.save(tmp_path / "model")
@@ -22,13 +22,13 @@ def test_a_card_comes_back_as_it_was(tmp_path):
     assert TaskCard.load(tmp_path) == written  # of the run
 
 
-def test_what_is_left_out_is_filled_in():
+def test_defaults():
     assert card(metric="").metric == "micro_f1"
     assert TaskCard(title="x", head="binary", labels=("0", "1")).label_names == ("0", "1")
     assert head_of("tokens") == "token"
 
 
-def test_a_folder_without_a_card_says_how_one_is_made(tmp_path):
+def test_error_for_a_folder_without_card(tmp_path):
     with pytest.raises(CheckpointError, match="glassbert finetune --model"):
         TaskCard.load(tmp_path)
 
@@ -37,13 +37,13 @@ def test_a_folder_without_a_card_says_how_one_is_made(tmp_path):
     "content",
     ["{", "[]", '{"format": 99}', '{"format": 1, "head": "binary"}', '{"format": 1, "title": "x", "head": "?"}'],
 )
-def test_a_broken_card_names_its_file(tmp_path, content):
+def test_error_for_a_broken_card(tmp_path, content):
     (tmp_path / TASK).write_text(content)
     with pytest.raises(CheckpointError, match=r"task\.json cannot be used"):
         TaskCard.load(tmp_path)
 
 
-def test_impossible_cards_are_refused():
+def test_invalid_cards():
     with pytest.raises(ConfigError, match="no head 'sentiment'"):
         card(head="sentiment")
     with pytest.raises(ConfigError, match="no metric"):
@@ -52,12 +52,12 @@ def test_impossible_cards_are_refused():
         card(label_names=("only",))
 
 
-def test_a_card_reads_examples_the_way_training_did():
+def test_reading_examples():
     rows = [{"body": "one", "tags": "a;b"}, {"body": "two", "tags": ""}]
     data = card().read(rows, with_targets=True)
     assert data.texts == ["one", "two"] and data.targets == [["a", "b"], []]
     assert card().read(rows).targets is None
 
 
-def test_json_is_plain():
+def test_json_serialisable():
     json.dumps(card().as_json())

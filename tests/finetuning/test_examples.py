@@ -1,4 +1,4 @@
-"""What a model is asked about each row, for every kind of head."""
+"""Encoded examples and labels of every head."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from glassbert.errors import InputError
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import encode_examples
-from glassbert.tasks import NOT_ASKED
+from glassbert.ops import IGNORED
 from tests.finetuning.toy import make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -29,7 +29,7 @@ def test_every_window_of_a_long_text_has_its_label():
     assert examples.inputs(np.array([3]), multiple=8)["input_ids"].shape == (1, 8)
 
 
-def test_a_pair_has_types_where_the_model_has_them():
+def test_token_types_of_pairs():
     card = TaskCard(title="toy", head="regression", text="a", pair="b", target="y", max_length=12)
     data = card.read([{"a": "the bird", "b": "a king", "y": 0.5}], with_targets=True)
     with_types = encode_examples(data, TOKENIZER, card).inputs(np.array([0]))
@@ -37,16 +37,16 @@ def test_a_pair_has_types_where_the_model_has_them():
     assert "token_type_ids" not in encode_examples(data, TOKENIZER, card, token_types=False).inputs(np.array([0]))
 
 
-def test_a_word_is_asked_on_its_first_piece():
+def test_labels_are_on_the_first_token_of_a_word():
     rows = [{"words": ["bird", "qqq", "king"], "tags": ["N", "X", "N"]}]
     examples = encoded(rows, head="token", words="words", target="tags", labels=("N", "X"))
     labels = examples.inputs(np.array([0]))["labels"][0]
-    assert labels[0] == labels[-1] == NOT_ASKED
-    assert labels[labels != NOT_ASKED].tolist() == [0, 1, 0]
+    assert labels[0] == labels[-1] == IGNORED
+    assert labels[labels != IGNORED].tolist() == [0, 1, 0]
     assert [tags.tolist() for tags in examples.truth] == [[0, 1, 0]]
 
 
-def test_pairs_of_an_embedding_stay_together():
+def test_rows_of_an_embedding_pair_are_adjacent():
     rows = [{"a": "bird", "b": "a bird sings", "y": 5}, {"a": "king", "b": "road", "y": 0}]
     details = {"score_range": [0, 5]}
     examples = encoded(rows, head="embedding", text="a", pair="b", target="y", details=details)
@@ -55,12 +55,12 @@ def test_pairs_of_an_embedding_stay_together():
     assert examples.lengths.tolist() == [5, 3] and len(examples) == 2
 
 
-def test_pairs_without_scores_belong_together():
+def test_pairs_without_scores_have_label_one():
     examples = encoded([{"a": "bird", "b": "king"}], head="embedding", text="a", pair="b")
     assert examples.truth is None and examples.inputs(np.array([0]))["labels"].tolist() == [1.0, 1.0]
 
 
-def test_the_window_with_the_whole_answer_points_at_it_and_others_at_cls():
+def test_span_labels_are_the_answer_or_cls():
     context = "the road falls " * 4 + "a king sings"
     rows = [{"question": "who", "context": context, "answer": "king sings"}]
     examples = encoded(rows, head="span", text="question", pair="context", target="answer", stride=1)
@@ -75,7 +75,7 @@ def test_the_window_with_the_whole_answer_points_at_it_and_others_at_cls():
     assert examples.truth == [["king sings"]]
 
 
-def test_answers_may_be_several_or_none_and_say_where_they_begin():
+def test_several_answers_no_answer_and_answer_start():
     rows = [
         {"question": "who", "context": "king and king", "answers": {"text": ["king"], "answer_start": [9]}},
         {"question": "who", "context": "nobody", "answers": {"text": [], "answer_start": []}},
@@ -89,19 +89,19 @@ def test_answers_may_be_several_or_none_and_say_where_they_begin():
     assert offsets[examples.labels[0][0]][0] == 9
 
 
-def test_an_answer_that_is_not_in_its_text_is_named():
+def test_error_for_an_answer_outside_its_context():
     rows = [{"question": "who", "context": "a king", "answer": "queen"}]
-    with pytest.raises(InputError, match=r"row 1: the answer 'queen' does not stand in its text"):
+    with pytest.raises(InputError, match=r"row 1: the answer 'queen' is not in its context"):
         encoded(rows, head="span", text="question", pair="context", target="answer")
 
 
-def test_a_label_that_training_never_saw_is_named_with_its_row():
+def test_error_for_an_unseen_label():
     rows = [{"t": "bird", "y": "yes"}, {"t": "bird", "y": "maybe"}]
     with pytest.raises(InputError, match=r"row 2: the label 'maybe' was not seen in training"):
         encoded(rows, head="binary", text="t", target="y", labels=("no", "yes"))
 
 
-def test_no_targets_is_no_error():
+def test_targets_are_optional():
     card = TaskCard(title="toy", head="binary", text="t", target="y", labels=("0", "1"), max_length=12)
     examples = encode_examples(card.read([{"t": "a bird"}]), TOKENIZER, card)
     assert examples.labels is None and examples.truth is None

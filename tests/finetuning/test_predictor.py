@@ -1,4 +1,4 @@
-"""Asking fine-tuned models: every kind of head and of input, files that are whole or not there, errors in sentences."""
+"""`Predictor`: all heads, all input types, output files, models without card, and errors."""
 
 import csv
 import json
@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassbert.errors import CheckpointError, InputError
+from glassbert.families.bert import MINI_BERT_CONFIG, BertConfig, BertCore, BertWithHead
 from glassbert.finetuning.card import TASK, TaskCard
-from glassbert.finetuning.predictor import Predictor
-from glassbert.finetuning.predictor.words import split_words
-from glassbert.models.config import MINI_BERT_CONFIG, BertConfig
-from glassbert.models.model import BertCore, BertWithHead
+from glassbert.finetuning.predictor import Predictor, split_words
 from glassbert.tasks import TaskData
 from tests.finetuning.toy import make_tokenizer
 
@@ -36,7 +34,7 @@ HEADS = {
 
 
 def save(folder: Path, head: str, with_card: bool = True, **changes) -> Path:
-    """A fine-tuned model as a run leaves it."""
+    """Save a model with random weights, its tokenizer and a card."""
     kind, outputs, loss, labels = HEADS[head]
     config = MINI_BERT_CONFIG.replace(**SIZES)
     options = {"loss_options": {"target_mean": [5.0], "target_scale": [2.0]}} if head == "regression" else {}
@@ -49,15 +47,15 @@ def save(folder: Path, head: str, with_card: bool = True, **changes) -> Path:
     return folder
 
 
-def opened(tmp_path, head, **changes):
+def load_predictor(tmp_path, head, **changes):
     return Predictor.load(save(tmp_path / head, head, **changes), engine="numpy", threads=1)
 
 
-# ---- what may be given ----------------------------------------------------------------------------------------------
+# ---- inputs ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_text_a_list_rows_and_a_file_give_the_same_answers(tmp_path):
-    predictor = opened(tmp_path, "multiclass")
+def test_all_input_types_give_the_same_outputs(tmp_path):
+    predictor = load_predictor(tmp_path, "multiclass")
     texts = ["the bird sings", "a bitter night", "king " * 60]  # the last one takes several windows
     (tmp_path / "texts.csv").write_text("id,text\n" + "".join(f"{n},{text}\n" for n, text in enumerate(texts)))
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n\n")
@@ -75,10 +73,10 @@ def test_a_text_a_list_rows_and_a_file_give_the_same_answers(tmp_path):
     assert expected.per_second > 0
 
 
-def test_files_like_those_of_training_and_files_that_name_their_columns(tmp_path):
-    """SST-5, for one, has no header: its columns are named by the card."""
+def test_files_without_and_with_header(tmp_path):
+    """The card names the columns of files without header, such as SST-5."""
     reading = {"format": "tsv", "header": False, "columns": ["label", "text"]}
-    predictor = opened(tmp_path, "multiclass", reading=reading)
+    predictor = load_predictor(tmp_path, "multiclass", reading=reading)
     (tmp_path / "like.txt").write_text("3\ta bird\n1\tthe king, he sings\n")
     (tmp_path / "named.csv").write_text('id,text\n7,a bird\n8,"the king, he sings"\n')
     expected = predictor.predict(["a bird", "the king, he sings"]).outputs
@@ -91,8 +89,8 @@ def test_files_like_those_of_training_and_files_that_name_their_columns(tmp_path
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_every_head_answers_and_its_rows_are_json(tmp_path, head):
-    predictor = opened(tmp_path, head)
+def test_rows_of_every_head_are_json(tmp_path, head):
+    predictor = load_predictor(tmp_path, head)
     asked = ("who sings", "the king sings at night") if head == "span" else "the bird sings"
     found = predictor.predict(asked)
     row = json.loads(json.dumps(found.rows()))[0]
@@ -111,21 +109,21 @@ def test_every_head_answers_and_its_rows_are_json(tmp_path, head):
         assert head == "multilabel" or total == pytest.approx(1, abs=1e-5)
 
 
-def test_the_card_decides_temperature_thresholds_and_names(tmp_path):
-    predictor = opened(tmp_path, "binary", label_names=("sad", "glad"))
+def test_temperature_thresholds_and_names_of_the_card(tmp_path):
+    predictor = load_predictor(tmp_path, "binary", label_names=("sad", "glad"))
     plain = predictor.predict("the bird sings").probabilities()[0]
-    hot = opened(tmp_path, "binary", temperature=50.0).predict("the bird sings")
+    hot = load_predictor(tmp_path, "binary", temperature=50.0).predict("the bird sings")
     assert abs(hot.probabilities()[0] - 0.5) < abs(plain - 0.5)
-    strict, lax = (opened(tmp_path, "binary", thresholds=(cut,)).predict("the bird") for cut in (1.0, 0.0))
+    strict, lax = (load_predictor(tmp_path, "binary", thresholds=(cut,)).predict("the bird") for cut in (1.0, 0.0))
     assert strict.answers() == ["no"] and lax.answers() == ["yes"]
     assert strict.confidence[0] == pytest.approx(1 - strict.probabilities()[0])
     assert set(predictor.predict("the bird").by_label()[0]) == {"sad", "glad"}
-    labels = opened(tmp_path, "multilabel", thresholds=(0.0, 1.0, 0.0)).predict("the bird")
+    labels = load_predictor(tmp_path, "multilabel", thresholds=(0.0, 1.0, 0.0)).predict("the bird")
     assert labels.answers() == [["a", "c"]] and labels.confidence is None
 
 
-def test_pairs_go_in_as_tuples_and_a_single_text_is_refused(tmp_path):
-    predictor = opened(tmp_path, "regression", pair="other")
+def test_pairs_are_tuples(tmp_path):
+    predictor = load_predictor(tmp_path, "regression", pair="other")
     assert predictor.predict(("a king", "a bird")).answers() == predictor.predict([("a king", "a bird")]).answers()
     with pytest.raises(InputError, match="compares two texts"):
         predictor.predict("a king")
@@ -134,7 +132,7 @@ def test_pairs_go_in_as_tuples_and_a_single_text_is_refused(tmp_path):
 
 
 def test_embeddings_of_single_texts_and_of_pairs(tmp_path):
-    predictor = opened(tmp_path, "embedding", pair="other")
+    predictor = load_predictor(tmp_path, "embedding", pair="other")
     assert predictor.predict(["a king", "a bird"]).vectors.shape == (2, 16)
     assert predictor.predict([{"text": "a king"}]).vectors.shape == (1, 16)
     assert predictor.predict([{"text": "a king", "other": "a bird"}]).vectors.shape == (1, 2, 16)
@@ -142,10 +140,10 @@ def test_embeddings_of_single_texts_and_of_pairs(tmp_path):
     assert pair.vectors.shape == (1, 2, 16) and pair.answers()[0] == pytest.approx(1)
 
 
-def test_table_rows_become_sentences_and_missing_columns_are_named(tmp_path):
+def test_table_rows_and_missing_columns(tmp_path):
     rows = [{"sex": "male" if n % 2 else "female", "age": n % 9 + 0.5, "y": n % 2} for n in range(40)]
     template = TaskData.of(rows, template="auto", target="y").template
-    predictor = opened(tmp_path, "binary", text=None, template=template)
+    predictor = load_predictor(tmp_path, "binary", text=None, template=template)
     assert predictor.predict([{"sex": "male", "age": 3}]).data.texts == ["sex is male, age is 3"]
     by_hand = predictor.predict({"sex": "male"})
     assert by_hand.data.texts[0].startswith("sex is male") and "age" in by_hand.notes[-1]
@@ -155,8 +153,8 @@ def test_table_rows_become_sentences_and_missing_columns_are_named(tmp_path):
         predictor.predict([{"a": 1}])
 
 
-def test_names_are_spans_of_words(tmp_path):
-    predictor = opened(tmp_path, "token")
+def test_entities_are_spans_of_words(tmp_path):
+    predictor = load_predictor(tmp_path, "token")
     found = predictor.predict([["the", "king", "sings"], "The king, who sings."])
     assert found.data.words == [["the", "king", "sings"], ["The", "king", ",", "who", "sings", "."]]
     for words, tags, entities in zip(found.data.words, found.answers(), found.entities, strict=True):
@@ -168,21 +166,21 @@ def test_names_are_spans_of_words(tmp_path):
 
 @settings(max_examples=30, deadline=None)
 @given(st.text(max_size=60))
-def test_splitting_loses_no_letter(text):
+def test_split_words_keeps_all_characters(text):
     assert "".join(split_words(text)) == "".join(text.split())
 
 
-def test_words_as_people_write_them():
+def test_split_words():
     assert split_words("Don't ask @ada, it's in the U.S. (well-known)!") == [
         "Don't", "ask", "@ada", ",", "it's", "in", "the", "U.S.", "(", "well-known", ")", "!",
     ]  # fmt: skip
 
 
-# ---- judging and saving -----------------------------------------------------------------------------------------
+# ---- scores and files ------------------------------------------------------------------------------------------------
 
 
-def test_a_file_with_the_truth_can_be_judged(tmp_path):
-    predictor = opened(tmp_path, "multiclass", metric="accuracy")
+def test_judge(tmp_path):
+    predictor = load_predictor(tmp_path, "multiclass", metric="accuracy")
     (tmp_path / "f.csv").write_text("text,y\na bird,a\na king,b\na stone,c\n")
     found = predictor.judge(tmp_path / "f.csv", resamples=20)
     right = np.mean([a == b for a, b in zip(found.answers(), "abc", strict=True)])
@@ -191,8 +189,8 @@ def test_a_file_with_the_truth_can_be_judged(tmp_path):
         predictor.judge([{"text": "a bird"}])
 
 
-def test_saved_answers_come_after_the_columns_they_belong_to(tmp_path):
-    predictor = opened(tmp_path, "binary")
+def test_saved_files(tmp_path):
+    predictor = load_predictor(tmp_path, "binary")
     found = predictor.predict(
         [{"text": 'say "hi", bird', "prediction": 7}, {"text": "king\nand line", "prediction": None}]
     )
@@ -203,13 +201,13 @@ def test_saved_answers_come_after_the_columns_they_belong_to(tmp_path):
     assert rows[0]["prediction 2"] in ("no", "yes")
     lines = [json.loads(line) for line in found.save(tmp_path / "out.jsonl").read_text().splitlines()]
     assert lines == json.loads(found.save(tmp_path / "out.json").read_text()) and lines[1]["prediction"] is None
-    vectors = opened(tmp_path, "embedding").predict(["a bird", "a king"])
+    vectors = load_predictor(tmp_path, "embedding").predict(["a bird", "a king"])
     loaded = np.load(vectors.save(tmp_path / "v.npy"), allow_pickle=False)
     assert loaded.shape == (2, 16) and loaded.dtype == np.float32
 
 
-def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
-    found = opened(tmp_path, "binary").predict(["a bird"] * 3)
+def test_files_are_written_atomically(tmp_path, monkeypatch):
+    found = load_predictor(tmp_path, "binary").predict(["a bird"] * 3)
     with pytest.raises(InputError, match=r"one of \.csv"):
         found.save(tmp_path / "out.xlsx")
     with pytest.raises(InputError, match="holds vectors"):
@@ -220,10 +218,10 @@ def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["binary"]
 
 
-# ---- models of others, and none at all ------------------------------------------------------------------------------
+# ---- models without card ---------------------------------------------------------------------------------------------
 
 
-def test_a_hugging_face_folder_without_a_card_answers_by_its_own_labels(tmp_path):
+def test_hugging_face_folder_without_card(tmp_path):
     config = BertConfig(**SIZES)
     BertWithHead(config, "sequence", 2, engine="numpy").save(tmp_path)
     TOKENIZER.save(tmp_path)
@@ -240,12 +238,12 @@ def test_a_hugging_face_folder_without_a_card_answers_by_its_own_labels(tmp_path
     ("head", "labels"),
     [("token", 3), ("multilabel", 3), ("binary", 2), ("regression", 0), ("embedding", 0), ("span", 0)],
 )
-def test_cards_are_made_for_whatever_head_a_folder_has(tmp_path, head, labels):
+def test_card_from_config(tmp_path, head, labels):
     predictor = Predictor.load(save(tmp_path, head, with_card=False), engine="numpy")
     assert predictor.card.head == head and len(predictor.card.labels) == labels
 
 
-def test_a_folder_of_sentence_transformers_makes_vectors(tmp_path):
+def test_sentence_transformers_folder(tmp_path):
     BertCore(BertConfig(**SIZES), engine="numpy").save(tmp_path)
     TOKENIZER.save(tmp_path)
     kinds = [("", "Transformer"), ("1_Pooling", "Pooling")]
@@ -260,7 +258,7 @@ def test_a_folder_of_sentence_transformers_makes_vectors(tmp_path):
     assert -1 <= predictor.predict(("a bird", "a king")).answers()[0] <= 1
 
 
-def test_a_model_that_answers_nothing_says_how_to_make_one_that_does(tmp_path):
+def test_error_for_a_model_without_task_head(tmp_path):
     BertWithHead(MINI_BERT_CONFIG.replace(**SIZES), "mlm", engine="numpy").save(tmp_path / "mlm")
     BertCore(BertConfig(**SIZES), engine="numpy").save(tmp_path / "core")
     for name in ("mlm", "core"):
@@ -268,7 +266,7 @@ def test_a_model_that_answers_nothing_says_how_to_make_one_that_does(tmp_path):
             Predictor.load(tmp_path / name, engine="numpy")
 
 
-def test_a_card_that_does_not_fit_its_model_is_refused(tmp_path):
+def test_error_for_a_card_that_does_not_fit(tmp_path):
     folder = save(tmp_path, "multiclass")
     card = json.loads((folder / TASK).read_text())
     (folder / TASK).write_text(json.dumps({**card, "labels": ["a", "b"], "label_names": ["a", "b"]}))
@@ -293,12 +291,12 @@ def test_a_card_that_does_not_fit_its_model_is_refused(tmp_path):
         ([{"other": "a"}], r"lacks the column 'text'.*--text"),
     ],
 )
-def test_bad_input_is_told_in_a_sentence(tmp_path, given_, sentence):
+def test_bad_input(tmp_path, given_, sentence):
     with pytest.raises(InputError, match=sentence):
-        opened(tmp_path, "binary").predict(given_)
+        load_predictor(tmp_path, "binary").predict(given_)
 
 
-def test_odd_texts_are_answered_and_empty_ones_noted(tmp_path):
-    found = opened(tmp_path, "multiclass").predict(["", "  ", "\x00\x07", "é" * 40, "king " * 20_000])
+def test_unusual_and_empty_texts(tmp_path):
+    found = load_predictor(tmp_path, "multiclass").predict(["", "  ", "\x00\x07", "é" * 40, "king " * 20_000])
     assert len(found.answers()) == 5 and np.isfinite(found.outputs).all()
     assert found.notes[-1].startswith("2 texts are empty")

@@ -1,22 +1,22 @@
-"""The model that a fine-tuning begins with, and what follows from the data."""
+"""The initial model and the choices that follow from the data."""
 
 import numpy as np
 import pytest
 
 import glassbert
 from glassbert.errors import ConfigError, GlassBertError, InputError
-from glassbert.finetuning.display import watched
+from glassbert.families.bert import BertWithHead
+from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.finetuning.preparing import prepare
-from glassbert.models.model import BertWithHead
 from tests.finetuning.toy import make_model, sentences, settings, write_csv
 
 
 def prepared(encoder, files, **changes):
-    return prepare(settings(encoder, *files, **changes), watched)
+    return prepare(settings(encoder, *files, **changes), progress_bar)
 
 
-def test_the_encoder_is_taken_over_and_the_head_is_new(encoder, reviews):
+def test_pretrained_encoder_and_new_head(encoder, reviews):
     ready = prepared(encoder, reviews)
     one, two = ready.model(0), ready.model(1)
     saved = glassbert.load(encoder, engine="numpy")
@@ -24,13 +24,13 @@ def test_the_encoder_is_taken_over_and_the_head_is_new(encoder, reviews):
         if not name.startswith("head."):
             np.testing.assert_array_equal(one.parameters[name], values)
     assert not np.array_equal(one.parameters["head.classifier.weight"], two.parameters["head.classifier.weight"])
-    assert any("begin at random" in note for note in ready.notes)
+    assert any("initialised at random" in note for note in ready.notes)
     assert one.config.classifier_pooling == "mean" and one.config.classifier_dropout == 0.1
     assert one.config.hidden_dropout == saved.config.hidden_dropout == 0.0
     assert one.carried_fields["id2label"] == {"0": "good"}
 
 
-def test_a_head_of_the_same_kind_goes_on_learning(encoder, reviews, tmp_path):
+def test_head_of_the_same_type_is_kept(encoder, reviews, tmp_path):
     first = prepared(encoder, reviews, pooling="max").model(5)
     first.save(tmp_path / "tuned")
     glassbert.load_tokenizer(encoder).save(tmp_path / "tuned")
@@ -42,13 +42,13 @@ def test_a_head_of_the_same_kind_goes_on_learning(encoder, reviews, tmp_path):
     assert again.config.classifier_pooling == "max" and not any("at random" in note for note in ready.notes)
 
 
-def test_dropout_and_pooling_as_asked(encoder, reviews):
+def test_dropout_and_pooling(encoder, reviews):
     model = prepared(encoder, reviews, dropout=0.3, pooling="attention").model(0)
     assert model.config.attention_dropout == model.config.classifier_dropout == 0.3
     assert "head.pool.query" in model.parameters
 
 
-def test_a_preset_begins_at_random_with_a_tokenizer_of_the_texts(reviews):
+def test_preset_trains_a_tokenizer(reviews):
     ready = prepared("mini", reviews)
     assert ready.model(0).config.vocab_size == ready.tokenizer.vocab_size <= 8_192
     assert any("pretrained encoder would do better" in note for note in ready.notes)
@@ -61,7 +61,7 @@ def test_adapters_of_low_rank(encoder, reviews):
     assert adapted.learning_rate > plain.learning_rate
 
 
-def test_numbers_are_scaled_by_the_training_data(encoder, tmp_path):
+def test_regression_targets_are_scaled(encoder, tmp_path):
     rows = [[text, 100 + 10 * (label == "good") + i % 7] for i, (text, label) in enumerate(sentences(40))]
     path = write_csv(tmp_path / "n.csv", ["review", "verdict"], rows)
     ready = prepared(encoder, (path,), head="regression")
@@ -71,7 +71,7 @@ def test_numbers_are_scaled_by_the_training_data(encoder, tmp_path):
     assert options.target_scale == (pytest.approx(values.std()),)
 
 
-def test_rare_labels_count_more_where_asked(encoder, tmp_path):
+def test_balanced_class_weights(encoder, tmp_path):
     rows = [[text, "abc"[0 if i % 10 else 1 + i % 2]] for i, (text, _) in enumerate(sentences(100))]
     rows += [["the bird", "c"]] * 3
     path = write_csv(tmp_path / "w.csv", ["review", "verdict"], rows)
@@ -82,12 +82,12 @@ def test_rare_labels_count_more_where_asked(encoder, tmp_path):
         prepared(encoder, (path,), head="ordinal", class_weights="balanced")
 
 
-def test_soft_labels_where_the_loss_is_about_yes_and_no(encoder, reviews):
+def test_label_smoothing_of_binary_labels(encoder, reviews):
     labels = prepared(encoder, reviews, label_smoothing=0.2).train_examples.labels
     np.testing.assert_allclose(np.unique(labels), [0.1, 0.9], rtol=1e-6)
 
 
-def test_a_better_head_for_alike_texts_is_named_where_texts_of_a_pair_are_not_told_apart(encoder, tmp_path):
+def test_note_about_pairs_without_token_types(encoder, tmp_path):
     path = write_csv(tmp_path / "pairs.csv", ["a", "b", "y"], [(f"bird {i}", "king", i) for i in range(20)])
     columns = {"text": "a", "pair": "b", "target": "y"}
     typed = make_model(tmp_path / "typed", type_vocab_size=2)
@@ -100,7 +100,7 @@ def test_a_better_head_for_alike_texts_is_named_where_texts_of_a_pair_are_not_to
         assert any("--head embedding" in note for note in notes) == named
 
 
-def test_the_loss_of_pairs_must_fit_their_scores(encoder, tmp_path):
+def test_embedding_loss_must_fit_the_targets(encoder, tmp_path):
     path = write_csv(tmp_path / "p.csv", ["a", "b", "y"], [[f"bird {i}", "king", i] for i in range(20)])
     pairs = {"head": "embedding", "text": "a", "pair": "b"}
     with pytest.raises(ConfigError, match="without scores"):
@@ -109,7 +109,7 @@ def test_the_loss_of_pairs_must_fit_their_scores(encoder, tmp_path):
         prepared(encoder, (path,), **pairs, target=None, embedding_loss="cosine")
 
 
-def test_a_very_long_text_is_cut_and_said(encoder, tmp_path):
+def test_long_text_is_split(encoder, tmp_path):
     rows = [["bird " * 20_000, "good"], *sentences(30)]
     ready = prepared(encoder, (write_csv(tmp_path / "long.csv", ["review", "verdict"], rows),), max_windows=4)
     assert any("windows of 24 tokens" in note for note in ready.notes)
@@ -117,7 +117,7 @@ def test_a_very_long_text_is_cut_and_said(encoder, tmp_path):
     assert np.bincount(ready.train_examples.rows.owners).max() <= 4
 
 
-def test_a_tokenizer_of_another_model_is_refused(reviews, tmp_path, encoder):
+def test_error_for_a_tokenizer_of_another_model(reviews, tmp_path, encoder):
     small = glassbert.load(encoder, engine="numpy")
     config = small.config.replace(vocab_size=50)
     BertWithHead(config, "mlm", engine="numpy").save(tmp_path / "small")
@@ -125,7 +125,7 @@ def test_a_tokenizer_of_another_model_is_refused(reviews, tmp_path, encoder):
         prepared(tmp_path / "small", reviews, tokenizer=str(encoder))
 
 
-def test_a_folder_without_a_tokenizer_or_a_model(reviews, tmp_path, encoder):
+def test_error_for_a_folder_without_tokenizer_or_model(reviews, tmp_path, encoder):
     glassbert.load(encoder, engine="numpy").save(tmp_path / "bare")
     with pytest.raises(GlassBertError, match="no tokenizer"):
         prepared(tmp_path / "bare", reviews)
@@ -134,7 +134,7 @@ def test_a_folder_without_a_tokenizer_or_a_model(reviews, tmp_path, encoder):
         prepared(tmp_path / "empty", reviews)
 
 
-def test_weights_that_are_not_finite_are_no_beginning(encoder, reviews, tmp_path):
+def test_error_for_non_finite_weights(encoder, reviews, tmp_path):
     broken = glassbert.load(encoder, engine="numpy")
     broken.parameters["layers.0.ffn.up.weight"] = np.full_like(broken.parameters["layers.0.ffn.up.weight"], np.nan)
     broken.save(tmp_path / "broken")

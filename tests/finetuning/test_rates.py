@@ -12,28 +12,28 @@ from tests.models.small import BERT, CAUSAL, make
 MODEL = make(BERT.replace(num_hidden_layers=4), "sequence", 3)
 
 
-def by_place(rates):
-    """The one factor of every place; a place whose parameters disagree fails."""
+def by_module(rates):
+    """The factor of every module; all parameters of a module must have the same."""
     found = {}
     for name, rate in rates.items():
-        place = ".".join(name.split(".")[:2]) if name.startswith("layers.") else name.split(".")[0]
-        assert found.setdefault(place, rate) == rate, name
+        module = ".".join(name.split(".")[:2]) if name.startswith("layers.") else name.split(".")[0]
+        assert found.setdefault(module, rate) == rate, name
     return found
 
 
-def test_every_layer_learns_slower_than_the_one_above():
+def test_layer_decay():
     rates = layer_rates(MODEL, decay=0.5, head_factor=3.0)
     assert set(rates) == set(MODEL.layout.shapes)
-    assert by_place(rates) == {
+    assert by_module(rates) == {
         "embeddings": 0.5**5, "layers.0": 0.5**4, "layers.1": 0.5**3, "layers.2": 0.25, "layers.3": 0.5,
         "pooler": 3.0, "head": 3.0,
     }  # fmt: skip
-    assert by_place(layer_rates(make(CAUSAL), decay=0.5))["final_norm"] == 0.5
+    assert by_module(layer_rates(make(CAUSAL), decay=0.5))["final_norm"] == 0.5
     assert set(layer_rates(MODEL).values()) == {1.0}
 
 
 @pytest.mark.parametrize(
-    ("freeze", "still"),
+    ("freeze", "frozen"),
     [
         (0, []),
         ("embeddings", ["embeddings"]),
@@ -42,28 +42,28 @@ def test_every_layer_learns_slower_than_the_one_above():
         ("encoder", ["embeddings", "layers.0", "layers.1", "layers.2", "layers.3"]),
     ],
 )
-def test_freezing(freeze, still):
-    assert [place for place, rate in by_place(layer_rates(MODEL, freeze=freeze)).items() if rate == 0] == still
+def test_freezing(freeze, frozen):
+    assert [module for module, rate in by_module(layer_rates(MODEL, freeze=freeze)).items() if rate == 0] == frozen
 
 
-def test_unfreezing_goes_from_the_top_to_the_embeddings():
+def test_gradual_unfreezing():
     learning = []
     for epoch in range(7):
-        rates = by_place(layer_rates(MODEL, decay=0.9, unfrozen_layers=epoch))
-        learning.append([place for place, rate in rates.items() if rate > 0])
+        rates = by_module(layer_rates(MODEL, decay=0.9, unfrozen_layers=epoch))
+        learning.append([module for module, rate in rates.items() if rate > 0])
     assert learning[0] == ["pooler", "head"]
     assert learning[1] == ["layers.3", "pooler", "head"]
     assert learning[4] == ["layers.0", "layers.1", "layers.2", "layers.3", "pooler", "head"]
     assert learning[5] == learning[6] == ["embeddings", *learning[4]]
-    held = by_place(layer_rates(MODEL, freeze=2, unfrozen_layers=9))
-    assert [place for place, rate in held.items() if rate == 0] == ["embeddings", "layers.0", "layers.1"]
+    held = by_module(layer_rates(MODEL, freeze=2, unfrozen_layers=9))
+    assert [module for module, rate in held.items() if rate == 0] == ["embeddings", "layers.0", "layers.1"]
 
 
 @given(st.floats(0.1, 1.0), st.floats(0.1, 10.0), st.integers(0, 4), st.none() | st.integers(0, 9))
-def test_an_optimizer_takes_any_of_them_and_deeper_is_never_faster(decay, head_factor, freeze, unfrozen):
+def test_rates_increase_from_bottom_to_top(decay, head_factor, freeze, unfrozen):
     rates = layer_rates(MODEL, decay=decay, head_factor=head_factor, freeze=freeze, unfrozen_layers=unfrozen)
     AdamW(MODEL).rates = rates
-    order = [by_place(rates)[place] for place in ("embeddings", *(f"layers.{i}" for i in range(4)))]
+    order = [by_module(rates)[module] for module in ("embeddings", *(f"layers.{i}" for i in range(4)))]
     assert order == sorted(order) and order[-1] <= 1
 
 
@@ -79,6 +79,6 @@ def test_an_optimizer_takes_any_of_them_and_deeper_is_never_faster(decay, head_f
         ({"unfrozen_layers": -1}, "unfrozen_layers must be a number of layers"),
     ],
 )
-def test_impossible_wishes(options, message):
+def test_invalid_options(options, message):
     with pytest.raises(TrainingError, match=message):
         layer_rates(MODEL, **options)

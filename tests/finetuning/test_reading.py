@@ -1,4 +1,4 @@
-"""From files to examples: what is recognised, what is held out, and what is refused before anything is trained."""
+"""Reading files: recognised heads and columns, held-out examples, and errors."""
 
 import json
 
@@ -20,33 +20,33 @@ def reviews(tmp_path):
     return write_csv(tmp_path / "reviews.csv", ["review", "verdict"], sentences(60))
 
 
-def test_the_head_is_recognised_and_said(reviews):
+def test_head_is_recognised(reviews):
     found = read(reviews, target="verdict")
     assert found.card.head == "binary" and found.card.labels == ("bad", "good") and found.card.text == "review"
-    assert any("The head is binary" in note and "--head says otherwise" in note for note in found.notes)
+    assert any("The head is binary" in note and "--head overrides this" in note for note in found.notes)
     assert any("'review'" in note for note in found.notes)
 
 
-def test_a_part_is_held_out_where_no_dev_file_is_given(reviews):
+def test_held_out_share_without_dev_file(reviews):
     found = read(reviews, target="verdict", held_out=0.25)
     assert len(found.train) + len(found.dev) == 60 and 12 <= len(found.dev) <= 18
     assert any("held out" in note for note in found.notes)
 
 
-def test_a_limit_takes_some_of_the_training_examples_and_none_of_the_others(reviews):
+def test_limit_applies_only_to_training(reviews):
     found = read(reviews, dev=reviews, target="verdict", limit=10)
     assert len(found.train) == 10 and len(found.dev) == 60
     assert any(finding.severity == "problem" for finding in found.findings)  # dev is train
 
 
-def test_rows_without_a_text_become_sentences(tmp_path):
+def test_table_without_text_uses_a_template(tmp_path):
     rows = [[i % 3, "fm"[i % 2], 20.5 + i % 17, i // 2 % 2] for i in range(60)]
     found = read(write_csv(tmp_path / "t.csv", ["class", "sex", "age", "survived"], rows), target="survived")
     assert found.card.template is not None and "sex is" in found.train.texts[0]
     assert any("becomes a sentence" in note for note in found.notes)
 
 
-def test_a_ready_task_brings_its_columns_and_another_head_may_ask_otherwise(tmp_path):
+def test_ready_task_and_another_head(tmp_path):
     (tmp_path / "sst5").mkdir()
     for name in ("train", "dev"):
         lines = [f"__label__{i % 5 + 1}\tthe bird sings {i}" for i in range(20)]
@@ -57,11 +57,11 @@ def test_a_ready_task_brings_its_columns_and_another_head_may_ask_otherwise(tmp_
     assert found.card.label_names[0] == "very negative" and found.card.labels[0] == "1"
     other = read_examples(FineTuningSettings.from_dict({**given, "head": "multiclass"}))
     assert other.card.head == "multiclass" and other.card.metric == "accuracy"
-    with pytest.raises(InputError, match="say with --data"):
+    with pytest.raises(InputError, match="with --data"):
         read_examples(FineTuningSettings.from_dict({**given, "data": str(tmp_path / "nowhere")}))
 
 
-def test_questions_and_answers_under_their_usual_names(tmp_path):
+def test_default_columns_of_spans(tmp_path):
     rows = [
         {"question": "who", "context": f"a king {i}", "answers": {"text": ["king"], "answer_start": [2]}}
         for i in range(20)
@@ -82,14 +82,14 @@ def test_pairs_with_and_without_scores(tmp_path):
     assert read(path, head="embedding", text="a", pair="b").card.metric == "accuracy"
 
 
-def test_bio_tags_are_judged_by_their_spans(tmp_path):
+def test_bio_tags_use_span_f1(tmp_path):
     path = tmp_path / "x.conll"
     path.write_text("".join(f"king\tB-PER\nsings{i}\tO\n\n" for i in range(20)))
     assert read(path, target="tags").card.metric == "span_f1"
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "changes", "words"),
+    ("columns", "rows", "changes", "message"),
     [
         (["t", "y"], [["bird", "a"]] * 20, {"target": "y"}, r"all \d+ examples have the label 'a'"),
         (["t", "y"], [["bird king runs", "a"], ["x", ""]] * 10, {"target": "y"}, r"line 3 has no target.*drop_missing"),
@@ -98,32 +98,32 @@ def test_bio_tags_are_judged_by_their_spans(tmp_path):
         (["t", "y"], [["", "a"], ["", "b"]] * 10, {"target": "y", "text": "t"}, "every text is empty"),
         (["t", "y"], [["b", "a"]] * 9, {"target": "z", "text": "t"}, "no column 'z'; its columns are 't', 'y'"),
         (["t", "y"], [["b", "a"]] * 9, {"target": "y", "text": "tt"}, "no column 'tt'.*did you mean 't'"),
-        (["t", "y"], [["b", "a"]] * 9, {}, "say with --target"),
+        (["t", "y"], [["b", "a"]] * 9, {}, "target column with --target"),
         (["t", "y"], [[f"b{i}", i % 4] for i in range(9)], {"target": "y", "head": "binary"}, "there are 4"),
         (["t", "y"], [["b", 3], ["c", 3]] * 9, {"target": "y", "head": "regression"}, "every target is 3"),
         (["t", "y"], [["b", "a"]] * 9, {"target": "y", "head": "embedding", "text": "t"}, "--pair"),
         (["t", "y"], [["b", "a"]] * 9, {"target": "y", "head": "token", "text": "t"}, "--words"),
     ],
 )  # fmt: skip
-def test_bad_data_is_a_sentence(tmp_path, columns, rows, changes, words):
-    with pytest.raises(GlassBertError, match=words):
+def test_bad_data(tmp_path, columns, rows, changes, message):
+    with pytest.raises(GlassBertError, match=message):
         read(write_csv(tmp_path / "bad.csv", columns, rows), **changes)
 
 
-def test_a_label_of_the_dev_file_that_training_never_shows(tmp_path, reviews):
+def test_error_for_an_unseen_label_in_dev(tmp_path, reviews):
     dev = write_csv(tmp_path / "dev.csv", ["review", "verdict"], [["a bird sings", "mediocre"]])
     with pytest.raises(InputError, match=r"dev\.csv, line 2: the label 'mediocre' was not seen in training"):
         read(reviews, dev=dev, target="verdict")
 
 
-def test_dev_examples_of_one_class_have_no_auc(tmp_path, reviews):
+def test_error_for_dev_examples_of_one_class(tmp_path, reviews):
     dev = write_csv(tmp_path / "dev.csv", ["review", "verdict"], [["a bird sings", "good"]] * 5)
     with pytest.raises(InputError, match="auc cannot be computed"):
         read(reviews, dev=dev, target="verdict")
     assert read(reviews, dev=dev, target="verdict", metric="accuracy").card.metric == "accuracy"
 
 
-def test_ragged_rows_are_named(tmp_path):
+def test_error_for_ragged_rows(tmp_path):
     path = tmp_path / "ragged.csv"
     path.write_text("t,y\na bird,1\na king,2,3\n")
     with pytest.raises(GlassBertError, match="line 3"):

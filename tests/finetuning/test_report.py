@@ -1,4 +1,4 @@
-"""The report: for every kind of task, with and without a baseline, and with data that leave metrics undefined."""
+"""The report and the model card of every head, with and without baseline, and with undefined metrics."""
 
 import dataclasses
 import json
@@ -12,11 +12,20 @@ from glassbert.finetuning.calibration import calibrate
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.report import learning_curves, write_report
-from glassbert.finetuning.report.answers import fifths, threshold_rows
 from glassbert.finetuning.report.model_card import write_model_card
-from glassbert.finetuning.report.verdict import compare, verdict
-from glassbert.finetuning.report.words import between, change, inside_sentence, name_of, written
-from glassbert.finetuning.scoring import judge
+from glassbert.finetuning.report.sections import fifths, threshold_rows
+from glassbert.finetuning.report.texts import (
+    compare,
+    format_difference,
+    format_interval,
+    format_value,
+    metric_in_sentence,
+    metric_name,
+    python_example,
+    shell_examples,
+    verdict,
+)
+from glassbert.finetuning.scoring import compute_scores
 from glassbert.finetuning.spans import SpanAnswer
 from glassbert.metrics import METRICS, Score
 from glassbert.reports import figures
@@ -27,11 +36,11 @@ NASTY = '<script>alert("x")</script> & friends'
 
 
 def outcome(card, data, truth, outputs, resamples=20):
-    return Outcome(card, data, truth, outputs, judge(outputs, truth, card, resamples=resamples))
+    return Outcome(card, data, truth, outputs, compute_scores(outputs, truth, card, resamples=resamples))
 
 
 def case(head, noise=1.0, seed=0, truth=None):
-    """An outcome of a made-up model of this head; less noise is a better model."""
+    """A synthetic outcome for this head; less noise is a better model."""
     generator = np.random.default_rng(seed)
     labels = {"binary": ("no", "yes"), "multiclass": ("a", "b", "<c>"), "ordinal": ("1", "2", "3"),
               "multilabel": ("x", "y", "<z>"), "token": ("O", "B-per", "I-per")}.get(head, ())  # fmt: skip
@@ -76,7 +85,7 @@ def baseline_of(given):
 
 
 class Reader(HTMLParser):
-    """Every tag that is opened is closed, and none came from the data."""
+    """Checks that all tags are closed and collects them."""
 
     def __init__(self, text):
         super().__init__()
@@ -97,10 +106,10 @@ HEADS = ("binary", "multiclass", "multilabel", "ordinal", "regression", "embeddi
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_every_head_has_a_report_that_is_whole_and_escaped(tmp_path, head):
+def test_report_of_every_head_is_valid_and_escaped(tmp_path, head):
     ours, again, theirs = case(head, 0.4), case(head, 0.6, seed=1), baseline_of(case(head, 2.0, seed=2))
     calibration = calibrate(ours)
-    finished = dataclasses.replace(ours, card=calibration.on(ours.card))
+    finished = dataclasses.replace(ours, card=calibration.apply_to(ours.card))
     (tmp_path / "settings.json").write_text(json.dumps({"command": "glassbert finetune", "examples": {"train": 1234}}))
     path = write_report(
         tmp_path / "report.html",
@@ -117,12 +126,12 @@ def test_every_head_has_a_report_that_is_whole_and_escaped(tmp_path, head):
     assert "script" not in seen and "http-equiv" not in text
     assert "alert(&quot;" in text or "alert(&#x27;" in text or head == "embedding"
     assert "1,234" in text and "a simple model" in text and "glassbert predict" in text
-    assert name_of(ours.card.metric) in text and "Worst errors" in text
+    assert metric_name(ours.card.metric) in text and "Worst errors" in text
     if figures.available():
         assert "svg" in seen
 
 
-def test_undefined_metrics_say_why_and_break_nothing(tmp_path):
+def test_undefined_metrics(tmp_path):
     one_class = case("binary", truth=np.ones(N, np.int64))
     path = write_report(tmp_path / "r.html", settings={}, outcome=one_class, outcomes={0: one_class},
                         baseline=baseline_of(one_class), calibration=calibrate(one_class))  # fmt: skip
@@ -131,7 +140,7 @@ def test_undefined_metrics_say_why_and_break_nothing(tmp_path):
     assert "There is no ROC curve" in text and "cannot be compared" in text
 
 
-def test_without_pictures_the_numbers_stay(tmp_path, monkeypatch):
+def test_report_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "available", lambda: False)
     ours = case("multiclass")
     text = write_report(tmp_path / "r.html", settings={}, outcome=ours, outcomes={0: ours}).read_text()
@@ -139,7 +148,7 @@ def test_without_pictures_the_numbers_stay(tmp_path, monkeypatch):
     assert text.count("glassbert[plots]") == 1
 
 
-def test_a_clear_difference_is_told_from_an_unclear_one():
+def test_verdict():
     good, alike, bad = case("binary", 0.3), case("binary", 0.3, seed=5), case("binary", 4.0, seed=6)
     assert verdict(good, bad, "it").level == "good" and "more than chance" in verdict(good, bad, "it").sentence
     assert verdict(good, alike, "it").sentence.startswith("No clear difference")
@@ -148,19 +157,19 @@ def test_a_clear_difference_is_told_from_an_unclear_one():
     assert compare(good, bad, "auc", 50).value == pytest.approx(good.main.value - bad.main.value)
 
 
-def test_of_errors_the_lower_is_the_better():
+def test_verdict_if_lower_is_better():
     good, bad = case("regression", 0.1), case("regression", 2.0, seed=1)
     found = verdict(good, bad, "it")
     assert good.card.metric == "rmse" and found.difference.value < 0 and found.level == "good"
 
 
-def test_several_labels_are_compared_by_thresholds_of_the_other_half():
+def test_multilabel_comparison_uses_cross_fitted_thresholds():
     ours = case("multilabel", 0.5)
-    tuned = dataclasses.replace(ours, card=calibrate(ours).on(ours.card))
+    tuned = dataclasses.replace(ours, card=calibrate(ours).apply_to(ours.card))
     assert compare(tuned, ours, "micro_f1", 20).value == pytest.approx(0, abs=0.05)
 
 
-def test_threshold_table_counts_what_is_claimed():
+def test_threshold_rows():
     rows = threshold_rows(np.array([1, 1, 0, 0]), np.array([0.95, 0.35, 0.55, 0.05]))
     by_cut = {row[0]: row[1:] for row in rows}
     assert by_cut["0.5"] == ["50.0%", "50.0%", "0.500", "50.0%", "50.0%"]
@@ -168,14 +177,14 @@ def test_threshold_table_counts_what_is_claimed():
     assert threshold_rows(np.array([1, 0]), np.array([0.2, 0.1]))[-1][1] == "–"
 
 
-def test_fifths_are_five_parts_of_the_targets():
+def test_fifths():
     rows = fifths(np.arange(10.0), np.arange(10.0) + 1, np.zeros(10))
     assert [row[3] for row in rows] == [2] * 5 and [row[4] for row in rows] == ["1"] * 5
     assert [row[6] for row in rows] == ["0.5", "2.5", "4.5", "6.5", "8.5"]
     assert len(fifths(np.array([1.0]), np.array([1.0]), None)) == 1
 
 
-def test_curves_are_those_of_the_log():
+def test_learning_curves():
     lines = [
         {"kind": "train", "seed": 1, "progress": 0.5, "loss": 0.7},
         {"kind": "train", "seed": 1, "progress": 1.0, "loss": None},
@@ -185,20 +194,19 @@ def test_curves_are_those_of_the_log():
     assert learning_curves(lines, "auc", 4) == ({"seed 1": ([2.0], [0.7])}, {"seed 1": ([2], [0.9])})
 
 
-def test_numbers_are_written_for_people():
-    assert (
-        written(0.8734, "accuracy") == "87.3 %" and written(0.87345, "auc") == "0.873" and written(None, "auc") == "–"
-    )
-    assert written(12345.6, "rmse") == "12,346" and written(-0.5, "r2") == "−0.500"
-    assert between(Score(0.9, "", 0.85, 0.95), "accuracy") == "85.0 – 95.0 %"
-    assert between(Score(None, "why"), "auc") == "why"
-    assert change(0.021, "accuracy") == "+2.1 points" and change(-0.0042, "auc") == "−0.004"
-    assert inside_sentence("accuracy") == "accuracy" and inside_sentence("auc") == "AUC"
-    assert all(name_of(name) for name in METRICS) and name_of("within_one") == "within one"
+def test_formatting():
+    assert format_value(0.8734, "accuracy") == "87.3 %" and format_value(0.87345, "auc") == "0.873"
+    assert format_value(None, "auc") == "–"
+    assert format_value(12345.6, "rmse") == "12,346" and format_value(-0.5, "r2") == "−0.500"
+    assert format_interval(Score(0.9, "", 0.85, 0.95), "accuracy") == "85.0 – 95.0 %"
+    assert format_interval(Score(None, "why"), "auc") == "why"
+    assert format_difference(0.021, "accuracy") == "+2.1 points" and format_difference(-0.0042, "auc") == "−0.004"
+    assert metric_in_sentence("accuracy") == "accuracy" and metric_in_sentence("auc") == "AUC"
+    assert all(metric_name(name) for name in METRICS) and metric_name("within_one") == "within one"
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_the_model_card_has_a_header_that_the_hub_reads(tmp_path, head):
+def test_model_card_header(tmp_path, head):
     yaml = pytest.importorskip("yaml", reason="the header is read back with PyYAML")
     ours, theirs = case(head, 0.5), baseline_of(case(head, 2.0, seed=3))
     ours = dataclasses.replace(ours, card=ours.card.replace(title='Reviews: "good" & bad'))
@@ -210,3 +218,13 @@ def test_the_model_card_has_a_header_that_the_hub_reads(tmp_path, head):
     assert fields["library_name"] == "glassbert" and fields["model-index"][0]["name"] == 'Reviews: "good" & bad'
     assert {one["type"]: one["value"] for one in metrics}[ours.card.metric] == pytest.approx(ours.main.value, rel=1e-5)
     assert "100 examples of `reviews.csv`" in body and "glassbert predict" in body and "a simple model" in body
+
+
+def test_usage_of_a_table_and_of_pairs(tmp_path):
+    rows = [{"sex": "male" if n % 2 else "female", "age": n % 9 + 0.5, "y": n % 2} for n in range(N)]
+    table = TaskData.of(rows, template="auto", target="y")
+    ours = case("binary")
+    by_table = dataclasses.replace(ours, data=table, card=ours.card.replace(template=table.template, text=None))
+    assert shell_examples(by_table, tmp_path)[0].endswith("-c sex=female -c age=0.5")
+    assert "predict(table)" in python_example(by_table, tmp_path)
+    assert "--pair 'second 0 of it'" in shell_examples(case("embedding"), tmp_path)[0]

@@ -1,4 +1,4 @@
-"""Rows are what `cut_windows` cuts, whatever the texts, and a batch of them is padded as it should be."""
+"""Rows are equal to the windows of `cut_windows`; padding of batches."""
 
 import numpy as np
 import pytest
@@ -16,11 +16,11 @@ TEXTS = st.lists(st.lists(st.sampled_from([*WORDS, "zzz", "é"]), max_size=30).m
 
 @given(TEXTS, st.booleans(), st.integers(6, 20), st.one_of(st.none(), st.integers(1, 3)), st.sampled_from([None, 1, 2]))
 @settings(max_examples=60, deadline=None)
-def test_rows_are_windows(texts, paired, length, stride, most):
+def test_rows_are_equal_to_windows(texts, paired, length, stride, max_windows):
     pairs = texts[::-1] if paired else None
     stride = None if paired else stride
-    windows = cut_windows(TOKENIZER, texts, pairs, length=length, stride=stride, most=most)
-    fast = rows_of_texts(TOKENIZER, texts, pairs, length=length, stride=stride, most=most)
+    windows = cut_windows(TOKENIZER, texts, pairs, length=length, stride=stride, max_windows=max_windows)
+    fast = rows_of_texts(TOKENIZER, texts, pairs, length=length, stride=stride, max_windows=max_windows)
     slow = rows_of_windows(windows, paired)
     for one, two in zip((fast.ids, fast.starts, fast.owners), (slow.ids, slow.starts, slow.owners), strict=True):
         np.testing.assert_array_equal(one, two)
@@ -29,7 +29,7 @@ def test_rows_are_windows(texts, paired, length, stride, most):
     assert fast.texts == len(texts)
 
 
-def test_padding_fills_up_to_the_length():
+def test_padding():
     rows = rows_of_texts(TOKENIZER, ["the bird", "", "a king runs"], length=10)
     block = rows.padded(rows.ids, np.array([2, 1]), -1, 6)
     assert block.shape == (2, 6)
@@ -37,12 +37,12 @@ def test_padding_fills_up_to_the_length():
     assert (block[0] >= 0).sum() == rows.lengths[2] == 5
 
 
-def test_partners_must_be_as_many():
-    with pytest.raises(InputError, match="2 texts and 1 partners"):
+def test_error_for_different_numbers_of_texts():
+    with pytest.raises(InputError, match="2 texts and 1 second texts"):
         rows_of_texts(TOKENIZER, ["a", "b"], ["c"], length=10)
 
 
-def test_progress_reaches_the_end():
+def test_progress():
     seen = []
     rows_of_texts(TOKENIZER, ["the bird"] * 10, length=8, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (10, 10)

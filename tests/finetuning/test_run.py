@@ -1,4 +1,4 @@
-"""From a file to a model that answers, for every head; several seeds; interrupted and resumed."""
+"""Complete runs: every head, several seeds, interruption and resumption, cross-validation."""
 
 import importlib.util
 import json
@@ -12,7 +12,7 @@ import glassbert
 from glassbert.errors import TrainingError
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.cross_validation import cross_validate
-from glassbert.finetuning.display import watched
+from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.examples import encode_examples
 from glassbert.finetuning.preparing import prepare
 from glassbert.finetuning.run import finetune, reopen, resume
@@ -37,7 +37,7 @@ def killed_at(step, monkeypatch, seed=0):
     monkeypatch.setattr(FineTuner, "one_step", until)
 
 
-def test_a_run_learns_and_leaves_everything_behind(tmp_path, encoder, reviews):
+def test_run_writes_all_files(tmp_path, encoder, reviews):
     tuned = tune(tmp_path / "run", encoder, *reviews, epochs=8, learning_rate=1e-2, baseline=True, report=True)
     assert tuned.stopped == "finished" and tuned.scores["auc"].value > 0.9
     assert tuned.scores["auc"].low is not None
@@ -52,7 +52,7 @@ def test_a_run_learns_and_leaves_everything_behind(tmp_path, encoder, reviews):
     assert len(rows) == 32 and {"text", "answer", "truth", "probabilities"} <= set(rows[0])
 
 
-def test_the_saved_model_says_what_the_run_said(tmp_path, encoder, reviews):
+def test_saved_model_gives_the_outputs_of_the_run(tmp_path, encoder, reviews):
     tuned = tune(tmp_path / "run", encoder, *reviews, epochs=2)
     card, model = TaskCard.load(tuned.run), glassbert.load(tuned.run, engine="numpy")
     data = card.read(reviews[1], with_targets=True)
@@ -85,7 +85,7 @@ TASKS = {
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_head_from_a_file_to_a_model(tmp_path, encoder, name):
+def test_every_head(tmp_path, encoder, name):
     columns, rows, changes = TASKS[name]
     path = write_csv(tmp_path / "task.csv", columns, rows)
     tuned = tune(tmp_path / "run", encoder, path, epochs=1, **changes)
@@ -97,7 +97,7 @@ def test_every_head_from_a_file_to_a_model(tmp_path, encoder, name):
     assert glassbert.load(tuned.model, engine="numpy").head is not None
 
 
-def test_tags_of_words(tmp_path, encoder):
+def test_token_head(tmp_path, encoder):
     path = tmp_path / "x.conll"
     path.write_text("".join("".join(f"{w}\t{'B-X' if w == 'king' else 'O'}\n" for w in t.split()) + "\n"
                             for t, _ in sentences(64)))  # fmt: skip
@@ -105,7 +105,7 @@ def test_tags_of_words(tmp_path, encoder):
     assert tuned.metric == "span_f1" and tuned.scores["accuracy"].value > 0.9
 
 
-def test_several_seeds_have_a_spread_and_the_best_is_kept(tmp_path, encoder, reviews):
+def test_several_seeds(tmp_path, encoder, reviews):
     tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, seed=4, epochs=2)
     assert [result.seed for result in tuned.seeds] == [4, 5, 6]
     scores = [result.score for result in tuned.seeds]
@@ -116,7 +116,7 @@ def test_several_seeds_have_a_spread_and_the_best_is_kept(tmp_path, encoder, rev
 
 
 @pytest.mark.parametrize(("step", "seed"), [(7, 0), (3, 1)])
-def test_a_killed_run_resumes_to_the_same_bits(tmp_path, encoder, reviews, monkeypatch, step, seed):
+def test_resumed_run_is_bit_identical(tmp_path, encoder, reviews, monkeypatch, step, seed):
     changes = {"seeds": 2, "dropout": 0.1, "epochs": 2}
     whole = tune(tmp_path / "whole", encoder, *reviews, **changes)
     with monkeypatch.context() as patch:
@@ -136,7 +136,7 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path, encoder, reviews, monke
     assert lines(whole.run) == lines(resumed.run)
 
 
-def test_a_finished_run_and_changed_examples_are_not_resumed(tmp_path, encoder, reviews, monkeypatch):
+def test_error_for_resuming_a_finished_run_or_changed_examples(tmp_path, encoder, reviews, monkeypatch):
     tune(tmp_path / "done", encoder, *reviews, epochs=1)
     with pytest.raises(TrainingError, match="is finished"):
         resume(tmp_path / "done", display=NoDisplay())
@@ -146,11 +146,11 @@ def test_a_finished_run_and_changed_examples_are_not_resumed(tmp_path, encoder, 
         with pytest.raises(Stop):
             tune(tmp_path / "killed", encoder, train, reviews[1])
     write_csv(tmp_path / "train.csv", ["review", "verdict"], sentences(40, 9))
-    with pytest.raises(TrainingError, match="not those it began with"):
+    with pytest.raises(TrainingError, match="have changed since the run started"):
         resume(tmp_path / "killed", display=NoDisplay())
 
 
-def test_bad_input_leaves_nothing_behind(tmp_path, encoder, reviews):
+def test_no_files_after_bad_input(tmp_path, encoder, reviews):
     with pytest.raises(ValueError, match="no column"):
         tune(tmp_path / "run", encoder, *reviews, target="nothing")
     assert not (tmp_path / "run").exists()
@@ -163,24 +163,24 @@ def test_the_model_of_a_low_rank_run_is_a_plain_one(tmp_path, encoder, reviews):
     tuned = tune(tmp_path / "run", encoder, *reviews, epochs=1, low_rank=2)
     model = glassbert.load(tuned.model, engine="numpy")
     assert not any("adapter" in name for name in model.parameters)
-    examples = prepare(settings(encoder, *reviews), watched).dev_examples
+    examples = prepare(settings(encoder, *reviews), progress_bar).dev_examples
     np.testing.assert_allclose(score_examples(model, examples), tuned.outcome.outputs, atol=1e-5)
 
 
-def test_settings_may_come_as_keywords(tmp_path, encoder, reviews):
+def test_settings_as_keywords(tmp_path, encoder, reviews):
     given = settings(encoder, *reviews, epochs=1).to_dict()
     tuned = finetune(run=tmp_path / "run", display=NoDisplay(), **given)
     assert tuned.model.exists()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="needs MLX")
-def test_both_engines_learn_the_same(tmp_path, encoder, reviews):
+def test_engines_agree(tmp_path, encoder, reviews):
     changes = {"epochs": 1, "dropout": 0.0, "layer_decay": 0.8, "batch": 32}
     numpy, mlx = (tune(tmp_path / name, encoder, *reviews, engine=name, **changes) for name in ("numpy", "mlx"))
     np.testing.assert_allclose(numpy.outcome.outputs, mlx.outcome.outputs, atol=2e-3)
 
 
-def test_examples_from_memory_are_kept_with_the_run(tmp_path, encoder, monkeypatch):
+def test_examples_from_memory_are_saved(tmp_path, encoder, monkeypatch):
     rows = [{"review": text, "verdict": label} for text, label in sentences(60)]
     given = {
         k: v for k, v in settings(encoder, tmp_path / "x.csv", epochs=1).to_dict().items() if k not in ("train", "dev")
@@ -197,7 +197,7 @@ def test_examples_from_memory_are_kept_with_the_run(tmp_path, encoder, monkeypat
     assert not (tmp_path / "bad").exists()
 
 
-def test_every_example_is_held_out_once(tmp_path, encoder, monkeypatch):
+def test_cross_validation(tmp_path, encoder, monkeypatch):
     train = write_csv(tmp_path / "t.csv", ["review", "verdict"], sentences(60))
     asked = settings(encoder, train, epochs=1, folds=3)
     with monkeypatch.context() as patch:

@@ -1,13 +1,13 @@
-"""Settings that make no sense are refused with the field and what would be right."""
+"""Validation of settings and the defaults that depend on model and data."""
 
 import json
 
 import pytest
 
 from glassbert.errors import TrainingError
-from glassbert.finetuning import choosing
+from glassbert.families.bert import MINI_BERT_CONFIG, BertConfig
+from glassbert.finetuning.preparing import default_epochs, default_learning_rate, default_patience, max_length
 from glassbert.finetuning.settings import CHECKS, FineTuningSettings
-from glassbert.models.config import MINI_BERT_CONFIG, BertConfig
 
 
 def settings(**changes):
@@ -15,11 +15,11 @@ def settings(**changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"model": ""}, "--model"),
         ({"train": ""}, "--task, or a file with --train"),
-        ({"task": "sst2"}, "brings its own files"),
+        ({"task": "sst2"}, "has its own files"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1"),
         ({"dropout": 1.0}, "dropout must be in"),
         ({"layer_decay": 1.1}, "layer_decay must be in"),
@@ -27,33 +27,33 @@ def settings(**changes):
         ({"head": "sentiment"}, "head must be one of binary"),
         ({"metric": "luck"}, "metric must be one of"),
         ({"physical_batch": 64}, "larger than the batch of 32"),
-        ({"label_smoothing": 0.1, "focal_gamma": 2.0}, "work against each other"),
-        ({"fold": 2, "folds": 2}, "fold 2 is one of how many"),
-        ({"folds": 3, "dev": "y.csv"}, "leave --dev out"),
+        ({"label_smoothing": 0.1, "focal_gamma": 2.0}, "cannot be combined"),
+        ({"fold": 2, "folds": 2}, "--fold 2 needs --folds"),
+        ({"folds": 3, "dev": "y.csv"}, "remove --dev"),
         ({"learning_rat": 1}, "did you mean 'learning_rate'"),
     ],
 )
-def test_bad_settings_are_a_sentence(changes, words):
-    with pytest.raises(TrainingError, match=words):
+def test_invalid_settings(changes, message):
+    with pytest.raises(TrainingError, match=message):
         settings(**changes)
 
 
-def test_every_field_is_checked_and_survives_json():
+def test_checks_and_json():
     assert set(CHECKS) == set(FineTuningSettings.fields())
     given = settings(columns=["a", "b"], clip=0, patience=0, freeze=2)
     assert FineTuningSettings.from_dict(json.loads(json.dumps(given.to_dict()))) == given
     assert given.clip is None and given.freeze == "2"
 
 
-def test_larger_models_and_few_examples_learn_slower_and_few_examples_are_seen_more_often():
+def test_defaults_by_model_and_data():
     def rate(config, examples=50_000, **changes):
-        return choosing.learning_rate(settings(**changes), config, examples, False)
+        return default_learning_rate(settings(**changes), config, examples, False)
 
     assert rate(MINI_BERT_CONFIG) > 5 * rate(BertConfig()) and rate(MINI_BERT_CONFIG) > rate(MINI_BERT_CONFIG, 500)
     assert rate(BertConfig(), low_rank=4) > rate(BertConfig())
     assert rate(BertConfig(), learning_rate=0.5) == 0.5
-    assert choosing.epochs(settings(), 500) > choosing.epochs(settings(), 100_000)
-    assert choosing.patience(settings(), 20) == 10 and choosing.patience(settings(), 3) == 2
-    assert choosing.patience(settings(patience=0), 20) == 0
-    assert choosing.max_length(settings(), BertConfig(max_position_embeddings=8_192)) == 512
-    assert choosing.max_length(settings(max_length=4_096), BertConfig(max_position_embeddings=64)) == 64
+    assert default_epochs(settings(), 500) > default_epochs(settings(), 100_000)
+    assert default_patience(settings(), 20) == 10 and default_patience(settings(), 3) == 2
+    assert default_patience(settings(patience=0), 20) == 0
+    assert max_length(settings(), BertConfig(max_position_embeddings=8_192)) == 512
+    assert max_length(settings(max_length=4_096), BertConfig(max_position_embeddings=64)) == 64

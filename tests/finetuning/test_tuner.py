@@ -1,26 +1,24 @@
-"""One seed: it learns, keeps its best weights, stops when nothing gets better, and goes on after any stop."""
+"""`FineTuner`: training, best weights, early stopping, resumption."""
 
 import numpy as np
 import pytest
 
 from glassbert.errors import TrainingError
-from glassbert.finetuning.batches import epoch_batches
-from glassbert.finetuning.display import TuningStatus, picture, plain_line, watched
+from glassbert.finetuning.display import TuningStatus, panel, plain_line, progress_bar
 from glassbert.finetuning.preparing import prepare
-from glassbert.finetuning.scoring import judge, score_examples
-from glassbert.finetuning.tuner import FineTuner
-from glassbert.finetuning.tuner_state import SeedFolder
+from glassbert.finetuning.scoring import compute_scores, score_examples
+from glassbert.finetuning.tuner import FineTuner, SeedFolder, epoch_batches
 from glassbert.metrics import Score, Scores, get_metric
 from glassbert.training.log import RunLog, read_log
 from tests.finetuning.toy import Stop, settings
 
 
-def make_tuner(run, encoder, files, measure=None, metric="accuracy", asked_to_stop=lambda: False, **changes):
-    ready = prepare(settings(encoder, *files, **changes), watched)
+def make_tuner(run, encoder, files, measure=None, metric="accuracy", should_stop=lambda: False, **changes):
+    ready = prepare(settings(encoder, *files, **changes), progress_bar)
 
     def judged(model):
         outputs = score_examples(model, ready.dev_examples)
-        return judge(outputs, ready.dev_examples.truth, ready.card.replace(metric=metric))
+        return compute_scores(outputs, ready.dev_examples.truth, ready.card.replace(metric=metric))
 
     run.mkdir(parents=True, exist_ok=True)
     return FineTuner(
@@ -31,12 +29,12 @@ def make_tuner(run, encoder, files, measure=None, metric="accuracy", asked_to_st
         SeedFolder(run),
         metric=get_metric(metric),
         log=RunLog(run / "log.jsonl"),
-        asked_to_stop=asked_to_stop,
+        should_stop=should_stop,
     )
 
 
-def scripted(values):
-    """A measure that says these accuracies one after the other."""
+def measure_returning(values):
+    """A measure function that returns these accuracies in turn."""
     left = iter(values)
     return lambda model: Scores({"accuracy": Score(next(left))})
 
@@ -60,7 +58,7 @@ def same(one, two):
     return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
 
 
-def test_it_learns_and_logs(tmp_path, encoder, reviews):
+def test_training_and_log(tmp_path, encoder, reviews):
     tuner = make_tuner(tmp_path, encoder, reviews, epochs=8, learning_rate=1e-2)
     tuned = tuner.tune()
     tuner.log.close()
@@ -81,7 +79,7 @@ EVERYTHING = {
 
 @pytest.mark.parametrize("changes", [{}, EVERYTHING, {"low_rank": 2}, {"optimizer": "muon"}])
 @pytest.mark.parametrize("step", [1, 17])
-def test_a_killed_run_ends_with_the_same_bits(tmp_path, encoder, reviews, monkeypatch, changes, step):
+def test_resumed_training_is_bit_identical(tmp_path, encoder, reviews, monkeypatch, changes, step):
     whole = make_tuner(tmp_path / "whole", encoder, reviews, **changes)
     expected = whole.tune()
     with monkeypatch.context() as patch:
@@ -94,9 +92,9 @@ def test_a_killed_run_ends_with_the_same_bits(tmp_path, encoder, reviews, monkey
     assert found[:6] == expected[:6]
 
 
-def test_it_stops_between_steps_when_asked_and_goes_on(tmp_path, encoder, reviews):
-    asked = iter([False] * 6 + [True])
-    tuner = make_tuner(tmp_path / "run", encoder, reviews, asked_to_stop=lambda: next(asked))
+def test_should_stop(tmp_path, encoder, reviews):
+    stop = iter([False] * 6 + [True])
+    tuner = make_tuner(tmp_path / "run", encoder, reviews, should_stop=lambda: next(stop))
     assert tuner.tune().stopped == "interrupted" and tuner.folder.steps()[-1] == 7
     resumed = make_tuner(tmp_path / "run", encoder, reviews)
     whole = make_tuner(tmp_path / "whole", encoder, reviews)
@@ -104,20 +102,20 @@ def test_it_stops_between_steps_when_asked_and_goes_on(tmp_path, encoder, review
     assert same(weights(resumed), weights(whole))
 
 
-def test_the_best_weights_come_back(tmp_path, encoder, reviews):
-    first = make_tuner(tmp_path / "one", encoder, reviews, measure=scripted([0.9, 0.5, 0.6]), patience=0)
+def test_best_weights_are_restored(tmp_path, encoder, reviews):
+    first = make_tuner(tmp_path / "one", encoder, reviews, measure=measure_returning([0.9, 0.5, 0.6]), patience=0)
     tuned = first.tune()
     assert (tuned.best, tuned.epoch, tuned.epochs) == (0.9, 1.0, 3.0)
-    after_one = make_tuner(tmp_path / "two", encoder, reviews, measure=scripted([0.9, 0.5]), patience=1)
+    after_one = make_tuner(tmp_path / "two", encoder, reviews, measure=measure_returning([0.9, 0.5]), patience=1)
     early = after_one.tune()
     assert early.stopped == "early" and early.epochs == 2.0
     assert same(weights(first), weights(after_one))
-    last = make_tuner(tmp_path / "three", encoder, reviews, measure=scripted([0.1, 0.2, 0.3]))
+    last = make_tuner(tmp_path / "three", encoder, reviews, measure=measure_returning([0.1, 0.2, 0.3]))
     last.tune()
     assert not same(weights(first), weights(last))
 
 
-def test_a_smaller_error_is_better_where_the_metric_says_so(tmp_path, encoder, reviews):
+def test_metric_with_lower_is_better(tmp_path, encoder, reviews):
     values = iter([3.0, 1.0, 2.0])
     tuner = make_tuner(
         tmp_path, encoder, reviews, measure=lambda model: Scores({"rmse": Score(next(values))}), metric="rmse"
@@ -125,12 +123,12 @@ def test_a_smaller_error_is_better_where_the_metric_says_so(tmp_path, encoder, r
     assert tuner.tune().best == 1.0
 
 
-def test_a_score_that_does_not_exist_is_no_gain(tmp_path, encoder, reviews):
+def test_undefined_score(tmp_path, encoder, reviews):
     tuner = make_tuner(tmp_path, encoder, reviews, measure=lambda model: Scores({"accuracy": Score(None, "why")}))
     assert tuner.tune().best is None
 
 
-def test_frozen_layers_keep_every_bit(tmp_path, encoder, reviews):
+def test_frozen_layers_do_not_change(tmp_path, encoder, reviews):
     tuner = make_tuner(tmp_path, encoder, reviews, epochs=1, freeze="encoder")
     before = weights(tuner)
     tuner.tune()
@@ -139,14 +137,14 @@ def test_frozen_layers_keep_every_bit(tmp_path, encoder, reviews):
     assert moved and all(name.startswith("head.") for name in moved)
 
 
-def test_gradients_that_are_never_finite_stop_the_run(tmp_path, encoder, reviews):
+def test_error_for_non_finite_gradients(tmp_path, encoder, reviews):
     tuner = make_tuner(tmp_path, encoder, reviews)
     tuner.model.parameters["head.classifier.bias"][:] = np.nan
     with pytest.raises(TrainingError, match=r"10 steps in a row had no finite gradient.*lower --learning-rate"):
         tuner.tune()
 
 
-def test_batches_are_a_function_of_seed_and_epoch():
+def test_epoch_batches():
     lengths = np.random.default_rng(0).integers(3, 60, 500)
     options = {"batch": 16, "batch_tokens": 512}
     one = epoch_batches(lengths, **options, seed=1, epoch=2)
@@ -159,14 +157,14 @@ def test_batches_are_a_function_of_seed_and_epoch():
     assert len(epoch_batches(np.array([1_000, 5]), batch=4, batch_tokens=64)) == 2  # a row longer than the budget
 
 
-def test_what_people_see():
+def test_display():
     status = TuningStatus(title="toy", metric="accuracy", seeds=3, epochs=2, progress=0.5, scores=[0.7, 0.8], best=0.8)
-    status.note_loss(0.5, 0.9)
+    status.update_loss(0.5, 0.9)
     status.curve, status.left, status.examples_per_second = [0.7, 0.5], 61.0, 1234.0
     line = plain_line(status)
     assert "seed 1 of 3" in line and "accuracy 0.8000" in line and "1:01 left" in line and "1,234 examples/s" in line
     from rich.console import Console
 
     console = Console(record=True, width=100)
-    console.print(picture(status))
+    console.print(panel(status))
     assert "epoch 1.00 of 2" in console.export_text()

@@ -1,13 +1,12 @@
-"""A toy task: invented sentences whose label is a word in them, and an encoder small enough to train in a test."""
+"""A toy task: sentences with a good or bad word as label, and a very small encoder."""
 
 import csv
 import random
 from pathlib import Path
 
+from glassbert.families.bert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.finetuning.run import FineTuned, finetune
 from glassbert.finetuning.settings import FineTuningSettings
-from glassbert.models.config import MINI_BERT_CONFIG
-from glassbert.models.model import BertWithHead
 from glassbert.text import FastTokenizer
 from glassbert.text import wordpiece_files as files
 from glassbert.text.normalise import Normaliser
@@ -21,7 +20,7 @@ QUICK = {"engine": "numpy", "threads": 1, "report": False, "baseline": False, "r
 
 
 class Stop(Exception):
-    """Stands for a process that is killed."""
+    """Raised to simulate a killed process."""
 
 
 def sentences(count: int, seed: int = 0) -> list[tuple[str, str]]:
@@ -37,14 +36,14 @@ def sentences(count: int, seed: int = 0) -> list[tuple[str, str]]:
 
 
 def make_tokenizer() -> FastTokenizer:
-    """Every word of the toy is a token, and so is every letter."""
+    """A tokenizer with all words of the toy task and all letters."""
     letters = "abcdefghijklmnopqrstuvwxyz0123456789.,?"
     pieces = [*letters, *(f"##{letter}" for letter in letters), *WORDS[2:], "the", *GOOD, *BAD, "is", "who", "what"]
     return FastTokenizer(files.as_json(Description((*SPECIAL_TOKENS, *pieces), Normaliser())))
 
 
 def make_model(folder: Path, **changes) -> Path:
-    """A saved masked language model with its tokenizer, as pretraining leaves one."""
+    """Save a masked language model with its tokenizer."""
     tokenizer = make_tokenizer()
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = MINI_BERT_CONFIG.replace(

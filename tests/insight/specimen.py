@@ -1,4 +1,4 @@
-"""A small model with a tokenizer, to be looked into."""
+"""A small model with a tokenizer for the tests of insight."""
 
 import random
 from functools import cache
@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from glassbert import MINI_BERT_CONFIG, BertConfig, Model, ModernBertConfig
-from glassbert.insight import Opened
+from glassbert.insight import LoadedModel
 from glassbert.text import WordPieceTokenizer
 from tests.training.toy import WORDS
 
@@ -31,10 +31,10 @@ def sentences(count: int = 12, seed: int = 1) -> list[str]:
 
 
 def specimen(config="mini", head="mlm", num_labels=0, dtype="float64", engine="numpy", seed=3, labels=(), **options):
-    """Weights well away from their resting values, so that nothing is hidden by a 0 or a 1."""
+    """Random weights far from their initial values, so that a 0 or a 1 hides no error."""
     model = Model(CONFIGS[config], head, num_labels, dtype=dtype, engine=engine, threads=1, seed=seed, **options)
     rng = np.random.default_rng(seed)
     for name, values in model.parameters.items():
         resting = 1.0 if name.endswith("norm.weight") else 0.0
         model.parameters[name] = model.engine.array(resting + 0.3 * rng.standard_normal(values.shape))
-    return Opened("specimen", model, tokenizer(), labels=tuple(labels))
+    return LoadedModel("specimen", model, tokenizer(), labels=tuple(labels))

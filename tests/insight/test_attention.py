@@ -1,10 +1,17 @@
-"""Attention as arrays: against loops, against what is known of even attention, and the names that heads get."""
+"""Attention maps and statistics against loops and uniform attention, and the kinds of heads."""
 
 import numpy as np
 import pytest
 
-from glassbert.insight import attention_distance, attention_entropy, attention_maps, head_habits, head_kinds, read_rows
-from glassbert.insight.attention import HeadHabits, visible_keys
+from glassbert.insight import (
+    attention_distance,
+    attention_entropy,
+    attention_maps,
+    head_kinds,
+    head_statistics,
+    read_rows,
+)
+from glassbert.insight.attention import HeadStatistics, visible_keys
 from tests.insight.specimen import CONFIGS, sentences, specimen
 
 
@@ -13,9 +20,9 @@ def softmax(scores):
     return weights / weights.sum()
 
 
-def test_even_attention_has_the_logarithm_of_n_as_entropy_and_one_token_none():
-    even = np.full((5, 5), 1 / 5)
-    assert attention_entropy(even) == pytest.approx(np.full(5, np.log(5)))
+def test_entropy_of_uniform_and_of_sharp_attention():
+    uniform = np.full((5, 5), 1 / 5)
+    assert attention_entropy(uniform) == pytest.approx(np.full(5, np.log(5)))
     assert attention_entropy(np.eye(5)) == pytest.approx(np.zeros(5))
 
 
@@ -26,10 +33,10 @@ def test_distance_counts_tokens():
 
 
 def test_maps_are_the_softmax_of_queries_and_keys_of_every_head():
-    opened = specimen()
-    (rows,) = read_rows(opened, sentences(3))
-    maps = attention_maps(opened.model, rows.ids, rows.mask)
-    _, cache = opened.model.forward(rows.ids, rows.mask)
+    loaded = specimen()
+    (rows,) = read_rows(loaded, sentences(3))
+    maps = attention_maps(loaded.model, rows.ids, rows.mask)
+    _, cache = loaded.model.forward(rows.ids, rows.mask)
     heads, size = 2, 6
     for layer, row, head in np.ndindex(2, 3, heads):
         q, k = (cache[f"layers.{layer}.attention.{name}"][row, head] for name in "qk")
@@ -40,22 +47,22 @@ def test_maps_are_the_softmax_of_queries_and_keys_of_every_head():
         assert (maps[layer, row, head, :, real:] == 0).all()
 
 
-def test_looking_leaves_dropout_and_its_seed_alone():
-    opened = specimen()
-    opened.model.set_training(True)
-    before = opened.model.dropout_seed
-    attention_maps(opened.model, [[2, 7, 8, 3]])
-    assert opened.model.training and opened.model.dropout_seed == before
+def test_training_mode_and_dropout_seed_do_not_change():
+    loaded = specimen()
+    loaded.model.set_training(True)
+    before = loaded.model.dropout_seed
+    attention_maps(loaded.model, [[2, 7, 8, 3]])
+    assert loaded.model.training and loaded.model.dropout_seed == before
 
 
-def test_habits_equal_a_count_by_hand():
-    opened = specimen(seed=5)
-    batches = read_rows(opened, sentences(9), rows=4)
-    habits = head_habits(opened.model, batches)
+def test_statistics_against_loops():
+    loaded = specimen(seed=5)
+    batches = read_rows(loaded, sentences(9), batch_size=4)
+    statistics = head_statistics(loaded.model, batches)
     sums = {name: [] for name in ("previous", "next", "itself", "same_word", "separators", "entropy", "distance")}
     layer, head = 1, 0
     for rows in batches:
-        maps = attention_maps(opened.model, rows.ids, rows.mask)[layer, :, head]
+        maps = attention_maps(loaded.model, rows.ids, rows.mask)[layer, :, head]
         for row, ids in enumerate(rows.ids):
             real = int(rows.mask[row].sum())
             for i in range(1, real - 1):
@@ -71,15 +78,15 @@ def test_habits_equal_a_count_by_hand():
                 sums["separators"].append(weights[0] + weights[real - 1])
                 sums["entropy"].append(-(weights * np.log(weights)).sum() / np.log(real))
                 sums["distance"].append(sum(w * abs(i - j) for j, w in enumerate(weights)))
-    assert habits.words == len(sums["itself"])
+    assert statistics.words == len(sums["itself"])
     for name, values in sums.items():
-        assert getattr(habits, name)[layer, head] == pytest.approx(np.mean(values), abs=1e-5), name
+        assert getattr(statistics, name)[layer, head] == pytest.approx(np.mean(values), abs=1e-5), name
 
 
 def test_windows_and_padding_are_not_counted_as_visible():
-    opened = specimen("modernbert")
+    loaded = specimen("modernbert")
     mask = np.array([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
-    keys = visible_keys(opened.model, mask)
+    keys = visible_keys(loaded.model, mask)
     windows = [CONFIGS["modernbert"].window_of(layer) for layer in range(2)]
     for layer, window in enumerate(windows):
         for row, i in np.ndindex(2, 6):
@@ -88,9 +95,9 @@ def test_windows_and_padding_are_not_counted_as_visible():
     assert None in windows and any(window is not None for window in windows)
 
 
-def habits_of(**values):
+def statistics_of(**values):
     fields = ("previous", "next", "itself", "same_word", "separators", "entropy", "distance")
-    return HeadHabits(**{name: np.array([[values.get(name, 0.0)]]) for name in fields}, words=1)
+    return HeadStatistics(**{name: np.array([[values.get(name, 0.0)]]) for name in fields}, words=1)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +112,15 @@ def habits_of(**values):
         ({"previous": 0.29, "entropy": 0.5}, "mixed"),
     ],
 )
-def test_a_head_is_named_after_its_strongest_habit(values, kind):
-    assert head_kinds(habits_of(**values)) == [[kind]]
+def test_a_head_is_named_after_its_largest_share(values, kind):
+    assert head_kinds(statistics_of(**values)) == [[kind]]
 
 
-def test_an_untrained_model_has_broad_heads_only():
-    opened = specimen(seed=0)
-    for name, values in opened.model.parameters.items():
+def test_uniform_attention_is_broad():
+    loaded = specimen(seed=0)
+    for name, values in loaded.model.parameters.items():
         if "qkv" in name:
-            opened.model.parameters[name] = 0 * values
-    assert {kind for row in head_kinds(head_habits(opened.model, read_rows(opened, sentences()))) for kind in row} == {
-        "broad"
-    }
+            loaded.model.parameters[name] = 0 * values
+    assert {
+        kind for row in head_kinds(head_statistics(loaded.model, read_rows(loaded, sentences()))) for kind in row
+    } == {"broad"}

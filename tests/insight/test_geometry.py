@@ -1,4 +1,4 @@
-"""Clouds whose shape is known."""
+"""Geometry of point sets with known properties."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from glassbert.metrics import Undefined
 
 
 def ball(count, dimensions, width, seed=0):
-    """Points of a ball of so many dimensions, turned into a wider space."""
+    """Random points of a low-dimensional cube, rotated into a wider space."""
     rng = np.random.default_rng(seed)
     turned, _ = np.linalg.qr(rng.standard_normal((width, width)))
     return rng.random((count, dimensions)) @ turned[:dimensions]
@@ -28,18 +28,18 @@ def test_principal_components_are_those_of_the_covariance():
     assert (found.axes[np.arange(3), np.abs(found.axes).argmax(1)] > 0).all()
 
 
-def test_the_plane_keeps_distances_of_a_cloud_that_is_one():
+def test_two_components_keep_the_distances_of_planar_points():
     cloud = ball(50, 2, 7)
     points = principal_components(cloud).points
     assert np.linalg.norm(points[3] - points[9]) == pytest.approx(np.linalg.norm(cloud[3] - cloud[9]))
 
 
 @pytest.mark.parametrize(("dimensions", "about"), [(1, 0.15), (2, 0.25), (5, 0.8)])
-def test_two_neighbours_tell_the_dimension(dimensions, about):
+def test_the_intrinsic_dimension_of_a_ball(dimensions, about):
     assert intrinsic_dimension(ball(1500, dimensions, 20)) == pytest.approx(dimensions, abs=about)
 
 
-def test_the_dimension_does_not_change_with_size_place_or_copies():
+def test_the_dimension_does_not_change_with_scale_position_or_copies():
     cloud = ball(400, 3, 8)
     expected = intrinsic_dimension(cloud)
     assert intrinsic_dimension(100 * cloud + 7) == pytest.approx(expected, rel=1e-6)
@@ -64,13 +64,13 @@ def test_parallel_vectors_are_wholly_anisotropic_and_opposite_ones_cancel(count,
 def test_isotropy_of_a_ball_and_of_a_line():
     corners = np.array([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1]])
     assert isotropy(corners) == pytest.approx(1)
-    assert isotropy(corners + np.array([3, 0, 9])) == pytest.approx(1)  # where it lies does not matter
+    assert isotropy(corners + np.array([3, 0, 9])) == pytest.approx(1)  # the mean does not matter
     assert isotropy(np.outer(np.arange(9.0), [1, 2, 3])) == pytest.approx(0, abs=1e-9)
     assert isotropy(corners[:4]) == pytest.approx(0.5)  # two of three directions
 
 
 @pytest.mark.parametrize("measure", [principal_components, isotropy, anisotropy, intrinsic_dimension])
-def test_what_has_no_value_says_why(measure):
+def test_degenerate_points_raise_undefined(measure):
     with pytest.raises(Undefined, match=r"^no "):
         measure(np.zeros((30, 4)))
     with pytest.raises(InputError, match="at least two points"):
@@ -85,6 +85,6 @@ def test_too_few_points_have_no_dimension():
 
 
 @pytest.mark.skipif(umap_available(), reason="umap-learn is installed")
-def test_without_umap_there_is_a_sentence():
+def test_without_umap_the_error_names_the_package():
     with pytest.raises(InputError, match="pip install umap-learn"):
         umap_points(ball(30, 2, 4))

@@ -1,11 +1,11 @@
-"""The set of pictures: every insight of the house on a small model, what is left out, and one of the user's own."""
+"""Pictures: every built-in insight on a small model, skipped insights, and a user insight."""
 
 import numpy as np
 import pytest
 
 from glassbert.errors import ConfigError, InputError
 from glassbert.insight import Scene, View, draw_pictures, get_insights, insight, read_texts, untrained
-from glassbert.insight.registry import INSIGHTS
+from glassbert.insight.pictures import INSIGHTS
 from glassbert.reports import figures
 from glassbert.tasks import Table
 from tests.insight.specimen import sentences, specimen
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not figures.available(), reason="matplotlib is n
 
 
 @pytest.fixture(autouse=True)
-def small_and_the_same_insights_afterwards(monkeypatch):
+def small_pictures_and_restored_registry(monkeypatch):
     monkeypatch.setattr("glassbert.insight.pictures.DPI", 30)
     get_insights()
     before = dict(INSIGHTS)
@@ -25,20 +25,20 @@ def small_and_the_same_insights_afterwards(monkeypatch):
 
 
 def scene(**options):
-    opened = specimen(dtype="float32")
+    loaded = specimen(dtype="float32")
     table = annotated(90)
     table.columns["upos"] = [["NOUN" if i % 2 else "VERB" for i in range(len(row))] for row in table.columns["words"]]
     texts = [" ".join(words) for words in table.column("words")]
     given = {"texts": texts, "annotated": table, "sentence": "the [MASK] sings."}
-    return Scene([opened, untrained(opened)], **{**given, **options})
+    return Scene([loaded, untrained(loaded)], **{**given, **options})
 
 
-def test_every_insight_of_the_house_is_drawn_and_its_arrays_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "to_png", lambda figure, path, **options: path.write_text("drawn elsewhere"))
-    begun = []
-    drawn = draw_pictures(scene(), tmp_path, get_insights(), began=begun.append)
+def test_every_built_in_insight_is_drawn_and_its_arrays_are_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "to_png", lambda figure, path, **options: path.write_text("not drawn"))
+    started = []
+    drawn = draw_pictures(scene(), tmp_path, get_insights(), on_start=started.append)
     names = [one.insight.name for one in drawn]
-    assert begun == names == list(INSIGHTS)
+    assert started == names == list(INSIGHTS)
     left_out = {one.insight.name: one.skipped_because for one in drawn if one.view is None}
     if "umap" in left_out:
         assert "pip install umap-learn" in left_out.pop("umap")
@@ -66,7 +66,7 @@ def test_one_model_alone_and_texts_without_annotations(tmp_path):
     assert drawn["geometry"].view is not None and drawn["likeness"].view is not None
 
 
-def test_without_texts_only_what_needs_none_is_drawn(tmp_path):
+def test_without_texts_only_attention_and_saliency_are_drawn(tmp_path):
     drawn = draw_pictures(scene(texts=(), annotated=None), tmp_path, get_insights())
     assert {one.insight.name for one in drawn if one.view} == {"attention", "saliency"}
 
@@ -78,8 +78,8 @@ def test_an_encoder_without_a_head_still_shows_attention_and_geometry(tmp_path):
     assert {one.insight.name for one in drawn if one.view} == {"attention", "geometry"}
 
 
-def test_an_insight_of_ones_own_is_one_function(tmp_path):
-    @insight("norms", title="How long are the embeddings?")
+def test_a_user_insight(tmp_path):
+    @insight("norms", title="Norms of the embeddings")
     def norms(scene):
         lengths = {one.name: np.linalg.norm(one.model.token_embeddings, axis=1) for one in scene.models}
         counts, edges = np.histogram(lengths["specimen"], 10)
@@ -87,14 +87,14 @@ def test_an_insight_of_ones_own_is_one_function(tmp_path):
 
     (drawn,) = draw_pictures(scene(), tmp_path, get_insights(["norms"]))
     assert drawn.view is not None and (tmp_path / "norms.png").exists()
-    assert "How long are the embeddings?" in (tmp_path / "index.html").read_text()
+    assert "Norms of the embeddings" in (tmp_path / "index.html").read_text()
     with pytest.raises(ConfigError, match="already"):
         insight("norms", title="again")
 
 
 @pytest.mark.parametrize("name", ["Norms", "a b", ""])
-def test_names_are_small_words(name):
-    with pytest.raises(ConfigError, match="small word"):
+def test_names_are_lower_case_words(name):
+    with pytest.raises(ConfigError, match="one lower-case word"):
         insight(name, title="x")
 
 
@@ -120,7 +120,7 @@ def test_texts_come_from_lines_annotations_or_a_corpus(tmp_path):
     row = "1\tKings\tking\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
     (tmp_path / "a.conllu").write_text("# text = Kings\n" + row)
     assert read_texts(tmp_path / "a.conllu") == ["Kings"]
-    texts = read_texts(make_corpus(tmp_path / "corpus"), most=7)
+    texts = read_texts(make_corpus(tmp_path / "corpus"), limit=7)
     assert len(texts) == 7 and all(text.strip() for text in texts)
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(Exception, match="empty"):

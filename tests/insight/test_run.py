@@ -1,4 +1,4 @@
-"""What a run leaves behind: flow from its log, growth from its snapshots."""
+"""Training dynamics: gradient flow, the log of a run, and its saved steps."""
 
 import json
 
@@ -17,7 +17,7 @@ from glassbert.insight import (
     untrained,
     weight_change,
 )
-from glassbert.insight.evolution import kept_moments
+from glassbert.insight.dynamics import saved_steps
 from glassbert.training.run_folder import RunFolder
 from tests.insight.specimen import sentences, specimen
 from tests.training.toy import make_corpus, make_trainer
@@ -33,38 +33,38 @@ def run(tmp_path_factory):
     return folder / "run"
 
 
-def test_the_flow_is_the_norm_of_the_gradients():
-    opened = specimen()
-    batches = masked_batches(opened, sentences(20))
+def test_gradient_flow_is_the_norm_of_the_gradients():
+    loaded = specimen()
+    batches = masked_batches(loaded, sentences(20))
     assert len(batches) == 2
-    found = gradient_flow(opened.model, batches)
+    found = gradient_flow(loaded.model, batches)
     squares, streams = {}, {}
     for batch in batches:
-        _, cache = opened.model.loss(**batch, trace=True)
-        for name, gradient in opened.model.backward(cache).items():
+        _, cache = loaded.model.loss(**batch, trace=True)
+        for name, gradient in loaded.model.backward(cache).items():
             place = ".".join(name.split(".")[:2]) if name.startswith("layers") else name.split(".")[0]
             squares[place] = squares.get(place, 0) + (gradient**2).sum()
         for place in ("embeddings", "layers.0", "layers.1"):
             streams[place] = streams.get(place, 0) + (cache[f"{place}.d_output"] ** 2).sum()
     assert found.parameters == pytest.approx({k: np.sqrt(v / len(batches)) for k, v in squares.items()})
     assert found.stream == pytest.approx({k: np.sqrt(v / len(batches)) for k, v in streams.items()})
-    assert found.loss == pytest.approx(np.mean([float(opened.model.loss(**batch)[0]) for batch in batches]))
+    assert found.loss == pytest.approx(np.mean([float(loaded.model.loss(**batch)[0]) for batch in batches]))
 
 
-def test_without_a_batch_nothing_flows():
-    with pytest.raises(InputError, match="no batch"):
+def test_gradient_flow_needs_a_batch():
+    with pytest.raises(InputError, match="no batches"):
         gradient_flow(specimen().model, [])
 
 
-def write_log(folder, looks):
+def write_log(folder, inside):
     folder.mkdir(exist_ok=True)
     (folder / "settings.json").write_text(json.dumps({"settings": {}}))
-    lines = [{"kind": "inside", "step": step, "seconds": 1.0, **values} for step, values in looks]
+    lines = [{"kind": "inside", "step": step, "seconds": 1.0, **values} for step, values in inside]
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return RunFolder(folder)
 
 
-def a_look(value):
+def inside_line(value):
     return {
         "gradient_norm": {"embeddings": value, "layers.0": 2 * value},
         "update_ratio": {"embeddings": 0.1, "layers.0": 0.2},
@@ -73,34 +73,34 @@ def a_look(value):
 
 
 def test_the_log_is_read_as_tables(tmp_path):
-    run = write_log(tmp_path / "run", [(3, a_look(1.0)), (9, a_look(2.0)), (12, a_look("nan"))])
+    run = write_log(tmp_path / "run", [(3, inside_line(1.0)), (9, inside_line(2.0)), (12, inside_line("nan"))])
     found = logged_flow(run)
-    assert found.steps.tolist() == [3, 9]  # the look whose gradient was no number is left out
+    assert found.steps.tolist() == [3, 9]  # the line with a gradient that is not finite is skipped
     assert found.places == ["embeddings", "layers.0"] and found.layers == ["layers.0"]
     assert found.gradient_norms.tolist() == [[1, 2], [2, 4]]
     assert found.update_ratios.tolist() == [[0.1, 0.2]] * 2
     assert found.attention_entropies.tolist() == [[0.9]] * 2
 
 
-def test_a_log_without_looks_says_so(tmp_path):
-    with pytest.raises(TrainingError, match="fewer than two looks"):
-        logged_flow(write_log(tmp_path / "run", [(3, a_look(1.0))]))
+def test_a_log_with_too_few_lines_is_an_error(tmp_path):
+    with pytest.raises(TrainingError, match="1 lines of kind 'inside'"):
+        logged_flow(write_log(tmp_path / "run", [(3, inside_line(1.0))]))
 
 
-def test_a_run_keeps_its_snapshots_and_its_beginning_follows_from_its_settings(run):
-    moments = kept_moments(RunFolder(run))
-    assert [step for step, path in moments.items() if path.parent.name == "snapshots"] == [0, 5, 10, 20]
-    assert moments[40] == run / "model"
-    first, again = load(moments[0]), untrained(open_model(run)).model
+def test_saved_steps_and_initial_weights(run):
+    saved = saved_steps(RunFolder(run))
+    assert [step for step, path in saved.items() if path.parent.name == "snapshots"] == [0, 5, 10, 20]
+    assert saved[40] == run / "model"
+    first, again = load(saved[0]), untrained(open_model(run)).model
     for name, values in first.parameters.items():
         assert (values == again.parameters[name]).all(), name
 
 
-def test_growth_begins_at_nothing_and_ends_at_itself(run):
-    opened = open_model(run)
-    rows = read_rows(opened, sentences(30))
-    found = evolution(opened, rows)
-    assert found.steps[0] == 0 and found.steps[-1] == 40 and len(found.steps) == len(kept_moments(RunFolder(run)))
+def test_evolution_starts_at_no_change_and_ends_at_full_likeness(run):
+    loaded = open_model(run)
+    rows = read_rows(loaded, sentences(30))
+    found = evolution(loaded, rows)
+    assert found.steps[0] == 0 and found.steps[-1] == 40 and len(found.steps) == len(saved_steps(RunFolder(run)))
     assert (found.change[0] == 0).all() and (found.change[1:, 0] > 0).all()
     assert found.likeness[-1] == pytest.approx(np.ones(len(found.layers)))
     assert (found.likeness[0] < 1).all()
@@ -119,7 +119,7 @@ def test_weights_that_were_zero_have_no_relative_change():
     assert weight_change(beginning, model) == {"embeddings": 0, "layers.0": 0, "layers.1": 0, "final_norm": 0}
 
 
-def test_a_model_that_is_no_run_has_no_past(run):
+def test_evolution_needs_a_run(run):
     with pytest.raises(TrainingError, match="no run"):
         evolution(specimen(), [])
     assert open_model(run / "model").run is None

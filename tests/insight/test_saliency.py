@@ -6,12 +6,12 @@ import pytest
 from glassbert.errors import InputError
 from glassbert.insight import Aim, baseline_ids, gradient_x_input, integrated_gradients, logit_lens
 from glassbert.insight.aims import SCORES
-from glassbert.insight.saliency import embedding_sums, look, scores
+from glassbert.insight.saliency import embedding_sums, forward_backward, scores
 from tests.insight.specimen import specimen
 
 IDS = np.array([[2, 9, 4, 12, 30, 9, 3]])
 HEADS = {
-    "word": ({}, Aim(17, place=2)),
+    "word": ({}, Aim(17, position=2)),
     "class": ({"head": "sequence", "num_labels": 3}, Aim(2)),
     "calibrated": ({"head": "sequence", "num_labels": 3}, Aim(1, temperature=1.7)),
     "yes": ({"head": "sequence", "num_labels": 1, "loss": "binary_cross_entropy"}, Aim(0)),
@@ -31,7 +31,7 @@ def test_the_gradient_at_the_embeddings_is_that_of_finite_differences(config, ki
     options, aim = HEADS[kind]
     model = specimen(config, **options).model
     sums = embedding_sums(model, IDS)
-    gradient = look(model, sums, aim).gradient
+    gradient = forward_backward(model, sums, aim).gradient
     rng = np.random.default_rng(0)
     for _ in range(3):
         direction = rng.standard_normal(sums.shape)
@@ -42,7 +42,7 @@ def test_the_gradient_at_the_embeddings_is_that_of_finite_differences(config, ki
 
 
 @pytest.mark.parametrize("config", ["bert", "mini", "modernbert"])
-def test_beginning_at_the_embeddings_gives_the_models_own_answer(config):
+def test_a_pass_from_the_embeddings_gives_the_output_of_the_model(config):
     model = specimen(config).model
     logits = model.predict(IDS)[0, 2]
     expected = logits[17] - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
@@ -63,7 +63,7 @@ def test_every_loss_of_a_sequence_head_has_a_score():
     assert set(specimen(head="sequence", num_labels=2).model.head.losses) == set(SCORES)
 
 
-def test_gradient_x_input_is_the_slope_of_growing_one_embedding():
+def test_gradient_x_input_is_the_slope_of_scaling_one_embedding():
     model, aim = specimen().model, Aim(17, 2)
     sums = embedding_sums(model, IDS)
     found = gradient_x_input(model, IDS, aim)
@@ -89,8 +89,8 @@ def test_integrated_gradients_add_up_to_the_difference(config, kind):
     assert (found.attributions[[0, 2, 6]] == 0).all()  # [CLS], [MASK] and [SEP] are the same in both
 
 
-def test_a_steep_step_on_the_way_is_found():
-    """Sharp attention makes the score jump: points at even distances would miss it, and the sum with it."""
+def test_an_abrupt_change_on_the_path_is_found():
+    """Sharp attention makes the score change abruptly: evenly spaced points would miss it."""
     model, aim = specimen().model, Aim(17, 2)
     for layer in range(2):
         model.parameters[f"layers.{layer}.attention.qkv.weight"] *= 6
@@ -100,11 +100,11 @@ def test_a_steep_step_on_the_way_is_found():
     assert found.points > 60
 
 
-def test_a_baseline_hides_the_words_and_nothing_else():
+def test_a_baseline_masks_only_words():
     assert baseline_ids(IDS, 4, (0, 1, 2, 3, 4)).tolist() == [[2, 4, 4, 4, 4, 4, 3]]
 
 
-def test_the_same_text_has_nothing_to_share_out():
+def test_the_text_as_its_own_baseline_gives_zeros():
     found = integrated_gradients(specimen().model, IDS, IDS, Aim(17, 2))
     assert (found.attributions == 0).all() and found.difference == pytest.approx(0, abs=1e-12)
 
@@ -118,13 +118,13 @@ def test_lengths_must_agree_and_texts_come_one_by_one():
 
 
 @pytest.mark.parametrize("head", [None, "token", "span"])
-def test_what_cannot_be_explained_says_what_can_be_seen(head):
+def test_heads_without_explanations_name_the_alternative(head):
     model = specimen(head=head, num_labels=2 if head == "token" else 0).model
     with pytest.raises(InputError, match="--pictures"):
         scores(model, embedding_sums(model, IDS), Aim(0))
 
 
-def test_the_last_layer_of_the_lens_is_the_model():
+def test_the_last_layer_of_the_logit_lens_is_the_model():
     model = specimen().model
     lens = logit_lens(model, IDS, 2)
     logits = model.predict(IDS)[0, 2]
@@ -139,7 +139,7 @@ def test_the_last_layer_of_the_lens_is_the_model():
     assert lens.rank(best[3], among)[-1] == 3 and lens.best(-1, 1, among) == [best[1]]
 
 
-def test_the_lens_reads_a_layer_through_the_last_norm():
+def test_the_logit_lens_applies_the_last_norm():
     model = specimen().model
     _, cache = model.forward(IDS, trace=True)
     x = cache["layers.0.output"][0, 2]

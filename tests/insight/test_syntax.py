@@ -1,4 +1,4 @@
-"""Heads against annotations: a head that knows a relation is found, and a distance is not taken for knowledge."""
+"""Syntactic heads: a head that follows a relation is found, and a fixed distance is the baseline."""
 
 import numpy as np
 import pytest
@@ -30,19 +30,19 @@ def annotated(sentences=160, seed=0):
 
 
 @pytest.fixture
-def knowing(monkeypatch):
-    """Attention in which head 1.0 looks from every dependent at its syntactic head, and head 0.1 at the word before."""
+def planted(monkeypatch):
+    """Attention in which head 1.0 attends from every dependent to its head, and head 0.1 to the previous word."""
     table = annotated()
     by_words = {tuple(words): row for row, words in enumerate(table.column("words"))}
-    opened = specimen()
+    loaded = specimen()
 
     def maps(model, ids, mask):
         rng = np.random.default_rng(int(ids.sum()))
         weights = rng.random((2, len(ids), 2, ids.shape[1], ids.shape[1])).astype(np.float32)
         for row, tokens in enumerate(ids):
-            words = opened.tokenizer.decode(tokens.tolist()).split()
+            words = loaded.tokenizer.decode(tokens.tolist()).split()
             heads = table.column("head")[by_words[tuple(words)]]
-            owner = [-1 if word is None else word for word in opened.tokenizer.encode(" ".join(words)).word_ids]
+            owner = [-1 if word is None else word for word in loaded.tokenizer.encode(" ".join(words)).word_ids]
             pieces = [np.flatnonzero(np.array(owner) == word) for word in range(len(words))]
             for word, head in enumerate(heads):
                 if word:
@@ -52,25 +52,24 @@ def knowing(monkeypatch):
         return weights
 
     monkeypatch.setattr(module, "attention_maps", maps)
-    return opened, table
+    return loaded, table
 
 
-def test_a_head_that_follows_a_relation_is_found_and_a_distance_is_its_baseline(knowing):
-    found = syntactic_heads(*knowing)
+def test_a_head_that_follows_a_relation_is_found(planted):
+    found = syntactic_heads(*planted)
     by_name = {relation.name: relation for relation in found.relations}
     far, near = by_name["far"], by_name["near"]
     assert (far.layer, far.head, far.direction) == (1, 0, "dependent to head")
-    assert far.accuracy == 1 and far.baseline < 0.6 and far.is_known
+    assert far.accuracy == 1 and far.baseline < 0.6 and far.is_significant
     assert far.gain.value == pytest.approx(far.accuracy - far.baseline)
-    # Head 0.1 always looks at the word before: it finds `near`, and so does the offset.
-    assert (near.accuracy, near.offset, near.baseline) == (1, -1, 1) and not near.is_known
-    assert found.specialists() == {(1, 0): far}
+    # Head 0.1 always attends to the previous word: it finds `near`, and so does the offset.
+    assert (near.accuracy, near.offset, near.baseline) == (1, -1, 1) and not near.is_significant
     assert (found.sentences, found.too_long, found.too_rare) == (160, 0, {})
 
 
-def test_the_baseline_is_a_count_of_distances(knowing):
-    opened, table = knowing
-    far = next(one for one in syntactic_heads(opened, table).relations if one.name == "far")
+def test_the_baseline_is_the_share_of_one_distance(planted):
+    loaded, table = planted
+    far = next(one for one in syntactic_heads(loaded, table).relations if one.name == "far")
     right = [
         head - 1 - dependent == far.offset
         for row, heads in enumerate(table.column("head"))
@@ -80,7 +79,7 @@ def test_the_baseline_is_a_count_of_distances(knowing):
     assert far.pairs == len(right) and far.baseline == pytest.approx(np.mean(right))
 
 
-def test_what_cannot_be_used_is_counted():
+def test_long_sentences_and_rare_relations_are_counted():
     table = annotated(20)
     table.columns["words"][3] = ["river"] * 40
     table.columns["head"][3] = [0] + [1] * 39
@@ -99,7 +98,7 @@ def test_subtypes_count_with_their_relation():
     assert names <= {"near", "far"}
 
 
-def test_sentences_without_relations_are_refused():
+def test_sentences_without_relations_are_an_error():
     table = Table({"words": [["river"]], "head": [[0]], "deprel": [["root"]]}, "here", [1])
     with pytest.raises(InputError, match="none of the 1 sentences"):
         syntactic_heads(specimen(), table)
@@ -112,6 +111,6 @@ def test_pieces_become_words_by_sums_and_means():
     assert found == pytest.approx(np.array(by_hand))
 
 
-def test_a_word_without_a_piece_is_looked_at_by_nobody():
+def test_a_word_without_pieces_gets_no_attention():
     found = pieces_to_words(np.full((4, 4), 0.25), np.array([[0, 1], [2, 2]]), 3, 4)
     assert (found[1] == 0).all() and (found[:, 1] == 0).all()

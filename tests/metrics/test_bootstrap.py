@@ -1,4 +1,4 @@
-"""Resamples as weights: the same as drawing the examples, for every metric."""
+"""Resampling by weights equals repeating the examples, for every metric; intervals and paired differences."""
 
 import numpy as np
 import pytest
@@ -29,14 +29,14 @@ def pick(column, drawn):
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_weights_are_repetitions(name):
-    """One row of weights, many rows at once, and the examples written out as often as they count: all the same."""
+def test_weights_equal_repeated_examples(name):
+    """One row of weights, many rows at once, and repeated examples give the same value."""
     metric = METRICS[name]
     rng = np.random.default_rng(len(name))
     truth, other = columns(metric.takes, rng)
     weights = resample_weights(25, 6, rng)
     weights[5] = 0
-    weights[5, 3] = 1  # one example alone, for which many metrics have no value
+    weights[5, 3] = 1  # a single example, for which many metrics are undefined
     values = metric.function(truth, other, weights=weights)
     for row, value in zip(weights, values, strict=True):
         drawn = np.repeat(np.arange(25), row.astype(int))
@@ -51,7 +51,7 @@ def test_weights_are_repetitions(name):
             assert np.isnan(expected)
 
 
-def test_an_interval():
+def test_interval_matches_the_normal_approximation():
     rng = np.random.default_rng(0)
     truth = rng.integers(0, 2, 400)
     guess = np.where(rng.random(400) < 0.8, truth, 1 - truth)
@@ -63,20 +63,20 @@ def test_an_interval():
     assert found != bootstrap(metrics.accuracy, truth, guess, seed=1)
 
 
-def test_more_examples_than_fit_at_once(monkeypatch):
+def test_resamples_are_computed_in_parts(monkeypatch):
     truth = np.arange(50) % 2
-    monkeypatch.setattr("glassbert.metrics.intervals.AT_ONCE", 120)
+    monkeypatch.setattr("glassbert.metrics.intervals.MAX_WEIGHTS", 120)
     found = bootstrap(metrics.accuracy, truth, np.roll(truth, 1) * 0, resamples=201)
     assert found.low < 0.5 < found.high
 
 
-def test_pairs_show_what_single_intervals_hide():
+def test_paired_difference_is_sharper_than_single_intervals():
     rng = np.random.default_rng(1)
     truth = rng.integers(0, 2, 500)
     first = np.where(rng.random(500) < 0.75, truth, 1 - truth)
     second = first.copy()
-    fooled = np.flatnonzero(first == truth)[:15]  # the same but for 15 examples
-    second[fooled] = 1 - truth[fooled]
+    changed = np.flatnonzero(first == truth)[:15]  # the same but for 15 examples
+    second[changed] = 1 - truth[changed]
     found = paired_difference(metrics.accuracy, truth, first, second)
     assert found.value == pytest.approx(0.03) and found.low > 0 and found.p < 0.01
     single = bootstrap(metrics.accuracy, truth, first)
@@ -85,7 +85,7 @@ def test_pairs_show_what_single_intervals_hide():
     assert same.value == same.low == same.high == 0 and same.p == 1
 
 
-def test_resamples_without_a_value_are_counted():
+def test_undefined_resamples_are_counted():
     truth = np.array([1, 0, 0, 0, 0])
     found = bootstrap(metrics.roc_auc, truth, [0.9, 0.1, 0.2, 0.3, 0.95], resamples=500)
     assert 100 < found.undefined < 250  # (4/5)^5 of them have no positive
@@ -94,5 +94,5 @@ def test_resamples_without_a_value_are_counted():
 
 
 def mostly_undefined(values, weights=None):
-    """Has a value only where the first example was drawn twice or more."""
+    """Defined only where the first example was drawn at least twice."""
     return 1.0 if weights is None else np.where(weights[:, 0] > 1, 1.0, np.nan)

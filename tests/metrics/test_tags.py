@@ -1,10 +1,10 @@
-"""From tags to spans, also from tags that make no sense."""
+"""Spans from consistent and inconsistent tags, and their scores."""
 
 import pytest
 
 from glassbert.metrics import Span, broken_spans, count_spans, sentence_spans, span_f1, spans
 
-READINGS = [
+CASES = [
     ("B-PER I-PER O B-LOC", [("PER", 0, 2), ("LOC", 3, 4)]),
     ("O I-PER I-PER", [("PER", 1, 3)]),
     ("B-PER I-LOC", [("PER", 0, 1), ("LOC", 1, 2)]),
@@ -18,16 +18,16 @@ READINGS = [
 ]
 
 
-@pytest.mark.parametrize(("tags", "expected"), READINGS)
-def test_the_usual_reading(tags, expected):
+@pytest.mark.parametrize(("tags", "expected"), CASES)
+def test_default_reading(tags, expected):
     assert spans(tags.split()) == [Span(*span) for span in expected]
 
 
-def test_spans_never_cross_sentences():
+def test_spans_do_not_cross_sentences():
     assert sentence_spans([["B-PER"], ["I-PER"], []]) == [[Span("PER", 0, 1)], [Span("PER", 0, 1)], []]
 
 
-def test_the_strict_reading():
+def test_strict_reading():
     assert spans(["O", "I-PER", "B-PER", "I-PER"], strict=True) == [Span("PER", 2, 4)]
     assert spans(["B-PER", "I-PER", "O", "B-LOC", "E-LOC", "S-PER"], strict=True) == [
         Span("LOC", 3, 5),
@@ -36,7 +36,7 @@ def test_the_strict_reading():
     assert broken_spans([["O", "I-PER"], ["B-PER"]]) == 1
 
 
-def test_scores():
+def test_span_scores():
     truth = [["B-PER", "I-PER", "O"], ["B-LOC", "O", "B-LOC"]]
     predicted = [["B-PER", "O", "O"], ["B-LOC", "O", "B-LOC"]]
     counts = count_spans(truth, predicted)

@@ -1,4 +1,4 @@
-"""A metric without a value says why; input that makes no sense is refused."""
+"""Undefined metrics give a reason; invalid input is an error."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from glassbert.metrics import METRICS, Scores, Undefined, get_metric, measure
 
 REASONS = [
     (metrics.roc_auc, [1, 1], [0.2, 0.3], "both classes, and all examples are positive"),
-    (metrics.roc_auc, [[1], [1]], [[0.2], [0.3]], "some have not"),
+    (metrics.roc_auc, [[1], [1]], [[0.2], [0.3]], "some do not have"),
     (metrics.roc_curve, [0, 0], [0.2, 0.3], "all examples are negative"),
     (metrics.average_precision, [0, 0], [0.2, 0.3], "no example is positive"),
     (metrics.precision, [1, 0], [0, 0], "nothing was predicted"),
@@ -31,22 +31,22 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("metric", "truth", "other", "reason"), REASONS)
-def test_reasons(metric, truth, other, reason):
+def test_undefined_reasons(metric, truth, other, reason):
     with pytest.raises(Undefined, match=reason):
         metric(truth, other)
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_nothing_at_all(name):
+def test_no_examples(name):
     with pytest.raises(Undefined, match="no examples"):
         METRICS[name].function([], [])
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_lengths_that_do_not_fit(name):
+def test_different_lengths(name):
     truth = {"tags": [["O"]] * 2, "answers": ["a", "b"]}.get(METRICS[name].takes, [0, 1])
     other = {"tags": [["O"]], "answers": ["a"]}.get(METRICS[name].takes, [1])
-    with pytest.raises(InputError, match=r"one value for each example|forecasts must fit"):
+    with pytest.raises(InputError, match=r"one value for each example|forecasts and truth must have"):
         METRICS[name].function(truth, other)
 
 
@@ -59,7 +59,7 @@ BAD = [
     (metrics.log_loss, [1, 0], [[0.2, 0.2], [0.5, 0.5]], "those of row 0 sum to 0.4"),
     (metrics.log_loss, [2, 0], [[0.5, 0.5], [0.5, 0.5]], "0 to 1"),
     (metrics.confusion_matrix, [[1, 0]], [[1, 0]], "one label for each example"),
-    (metrics.spans, ["PER"], False, "'PER' is no tag of a span"),
+    (metrics.spans, ["PER"], False, "'PER' is no span tag"),
     (metrics.spans, ["O", "X-PER"], False, "word 1: 'X-PER'"),
     (metrics.span_f1, [["O", "O"]], [["O"]], "sentence 0 has 2 tags and 1"),
     (metrics.exact_match, [[]], ["x"], "holds no answer"),
@@ -72,7 +72,7 @@ def test_bad_input(metric, truth, other, reason):
         metric(truth, other)
 
 
-def test_options_that_make_no_sense():
+def test_bad_options():
     with pytest.raises(InputError, match="k must be"):
         metrics.top_k_accuracy([0], [[0.1, 0.9]], 3)
     with pytest.raises(InputError, match="average"):
@@ -89,7 +89,7 @@ def test_options_that_make_no_sense():
         get_metric("auk")
 
 
-def test_a_table_prints_the_reason():
+def test_scores_print_the_reason():
     scores = Scores()
     scores.add("auc", metrics.roc_auc, [1, 1], [0.1, 0.2])
     scores.add("accuracy", metrics.accuracy, [1, 1, 0, 1], [1, 1, 0, 0], resamples=200)
@@ -103,12 +103,12 @@ def test_a_table_prints_the_reason():
     assert scores.rows()[1][1] == 0.75 and list(scores) == ["auc", "accuracy"]
 
 
-def test_a_value_stays_where_its_interval_fails():
-    score = measure(metrics.roc_auc, [1, 0], [0.9, 0.1], resamples=100)  # half of the resamples have one class
+def test_value_without_interval():
+    score = measure(metrics.roc_auc, [1, 0], [0.9, 0.1], resamples=100)  # half of the resamples have a single class
     assert score.value == 1.0 and (score.low == 1.0 or "resamples" in score.reason)
 
 
-def test_a_metric_of_ones_own():
+def test_register_a_metric():
     @metrics.metric("twice_wrong", takes="labels", higher_is_better=False)
     def twice_wrong(truth, predicted, weights=None):
         return 2 * (1 - metrics.accuracy(truth, predicted, weights))

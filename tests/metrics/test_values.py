@@ -1,4 +1,4 @@
-"""Small values worked out by hand."""
+"""Values computed by hand for small inputs."""
 
 import math
 
@@ -64,7 +64,7 @@ def test_averages_over_labels():
     assert confusion_matrix(truth, guess, labels=list("cba")).tolist() == [[0, 1, 0], [0, 2, 0], [0, 1, 2]]
 
 
-def test_several_labels_at_once():
+def test_multilabel():
     truth, guess = [[1, 0, 1], [0, 1, 0]], [[1, 0, 0], [0, 1, 0]]
     assert accuracy(truth, guess) == 0.5
     assert f1(truth, guess, "micro") == pytest.approx(2 * 2 / (2 * 2 + 1))
@@ -75,10 +75,10 @@ def test_top_k():
     scores = [[0.5, 0.3, 0.2], [0.1, 0.2, 0.7], [0.4, 0.4, 0.2]]
     assert top_k_accuracy([0, 1, 2], scores, 1) == pytest.approx(1 / 3)
     assert top_k_accuracy([0, 1, 2], scores, 2) == pytest.approx(2 / 3)
-    assert top_k_accuracy([0, 0], np.zeros((2, 4)), 1) == 0.25  # a model that scores everything alike guesses
+    assert top_k_accuracy([0, 0], np.zeros((2, 4)), 1) == 0.25  # equal scores for all labels
 
 
-def test_ranks_of_kappa_count_gaps():
+def test_kappa_counts_gaps_in_the_scale():
     assert quadratic_weighted_kappa([3, 4, 9], [4, 4, 9]) == quadratic_weighted_kappa(
         [3, 4, 9], [4, 4, 9], range(3, 10)
     )
@@ -108,13 +108,13 @@ def test_probabilities():
     assert brier_score([1, 0], [0.5, 0.75]) == pytest.approx((0.25 + 0.5625) / 2)
     assert brier_score([0], [[0.5, 0.3, 0.2]]) == pytest.approx(0.25 + 0.09 + 0.04)
     curve = calibration_curve([1, 0, 1], [0.2, 0.2, 0.9], bins=2)
-    assert curve.confidence.tolist() == [0.2, 0.9] and curve.came_true.tolist() == [0.5, 1]
+    assert curve.confidence.tolist() == [0.2, 0.9] and curve.observed.tolist() == [0.5, 1]
     assert expected_calibration_error([1, 0, 1], [0.2, 0.2, 0.9], bins=2) == pytest.approx((2 * 0.3 + 0.1) / 3)
     assert expected_calibration_error([1, 0], [0.4, 0.6], bins=2) == pytest.approx(0.6)  # gaps do not cancel
 
 
 def test_temperature_by_hand():
-    """Sure of itself at 9 : 1, right in three of four: the honest logit is ln 3."""
+    """Predicted odds of 9 : 1, correct in three of four: the calibrated logit is ln 3."""
     logit = math.log(9)
     assert fit_temperature([1, 1, 1, 0], [logit] * 4) == pytest.approx(logit / math.log(3))
     assert fit_temperature([1, 1, 1, 0], [[0, logit]] * 4) == pytest.approx(logit / math.log(3))
@@ -153,7 +153,7 @@ def test_thresholds():
     assert 0.1 < found.values[0] <= 0.2 and found.f1[0] == 1
     assert found.values[1] == 0.5 and np.isnan(found.f1[1]) and "fear" in found.notes[0]
     assert found.apply([[0.25, 0.4]]).tolist() == [[True, False]]
-    assert tune_thresholds([1, 0], [0.9, 0.1]).values[0] == 0.5  # anything between is as good
+    assert tune_thresholds([1, 0], [0.9, 0.1]).values[0] == 0.5  # every value between the scores has the same F1
 
 
 def test_similarity():

@@ -24,7 +24,7 @@ LENGTHS = np.array([9, 1, 5, 0, 7])
 
 
 def make(config=BERT, head="mlm", num_labels=0, dtype="float64", threads=1, seed=3, spread=True, **options):
-    """A model whose every parameter is away from its resting value, so that nothing is hidden by a 0 or a 1."""
+    """A model with random values in all parameters, so that no error is hidden by a 0 or a 1."""
     options.setdefault("engine", "numpy")
     model = Model(config, head, num_labels, dtype=dtype, threads=threads, seed=seed, **options)
     if spread:

@@ -1,4 +1,4 @@
-"""Bad input: every mistake is a GlassBertError whose sentence names the culprit."""
+"""Invalid input raises a GlassBertError that names the problem."""
 
 import numpy as np
 import pytest
@@ -32,8 +32,8 @@ def refuses(sentence, call, *arguments, kind=InputError, **options):
         (None, "input_ids"),
         ([[1, 2], [3]], "the rows of input_ids differ in length"),
         ([], "input_ids"),
-        ([[]], "no token"),
-        (np.zeros((0, 4), int), r"no token: the shape is \[0, 4\]"),
+        ([[]], "input_ids are empty"),
+        (np.zeros((0, 4), int), r"input_ids are empty: the shape is \[0, 4\]"),
         (np.ones((1, 17), int), "17 tokens is longer than the 16 positions"),
         ([[float("nan")]], "input_ids must be integers"),
     ],
@@ -132,11 +132,11 @@ def test_a_model_without_a_head_has_no_loss():
     refuses("has no head, so it has no loss", ENCODER.loss, IDS, LABELS)
 
 
-def test_backward_after_forward_must_be_told_where_the_gradient_begins():
+def test_backward_after_forward_needs_the_gradient_of_the_output():
     _, cache = ENCODER.forward(IDS, MASK)
-    refuses(r"say where the gradient begins: backward\(cache, d_output\)", ENCODER.backward, cache)
+    refuses(r"give the gradient of the output: backward\(cache, d_output\)", ENCODER.backward, cache)
     _, cache = MODEL.forward(IDS, MASK)
-    refuses("say where the gradient begins", MODEL.backward, cache)
+    refuses("give the gradient of the output", MODEL.backward, cache)
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (5, 9, 11), (1, 9, 12), (5 * 9 * 12,), ()])
@@ -147,8 +147,8 @@ def test_a_gradient_of_the_wrong_shape_is_named(shape):
     refuses("d_output", MODEL.backward, cache, np.ones(shape))
 
 
-def test_heads_that_cannot_be():
-    refuses("unknown head 'translation'; choose one of mlm, token", Model, BERT, "translation", kind=ConfigError)
+def test_invalid_heads():
+    refuses("unknown head 'translation'. There are mlm, token", Model, BERT, "translation", kind=ConfigError)
     refuses("a token head needs num_labels of at least 1, got 0", Model, BERT, "token", kind=ConfigError)
     refuses("num_labels", BertWithHead, BERT, "sequence", -1, kind=ConfigError)
     refuses("num_labels", BertWithHead, BERT, "sequence", 2.5, kind=ConfigError)
@@ -166,7 +166,7 @@ def test_heads_that_cannot_be():
         ({"engine": "numpy", "threads": 1.5}, "threads"),
     ],
 )
-def test_engines_that_cannot_be(options, sentence):
+def test_invalid_engines(options, sentence):
     refuses(sentence, Model, BERT, kind=EngineError, **options)
     refuses(sentence, get_engine, kind=EngineError, **options)
 
@@ -213,6 +213,6 @@ def test_nothing_changes_when_input_is_refused():
     again.set_training(True)
     for bad in ([[31]], [[1.5]]):
         refuses("input_ids", again.loss, bad, LABELS)
-    assert float(again.loss(IDS, LABELS, MASK)[0]) == expected  # the dropout masks did not move on either
+    assert float(again.loss(IDS, LABELS, MASK)[0]) == expected  # the dropout seed did not advance either
     for name, values in before.items():
         np.testing.assert_array_equal(again.parameters[name], values)

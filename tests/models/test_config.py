@@ -1,4 +1,4 @@
-"""Configs: the presets' sizes, and sentences for what cannot be."""
+"""Configs: the sizes of the presets, and errors for invalid values."""
 
 import dataclasses
 import math
@@ -8,13 +8,13 @@ import pytest
 
 from glassbert import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, PRESETS, BertConfig, LargerBERT, MiniBERT, ModernBertConfig
 from glassbert.errors import ConfigError, GlassBertError
-from glassbert.models.encoder import encoder_parameters
+from glassbert.models.encoder import Encoder
 from glassbert.models.heads import pooler_parameters
 from tests.models.small import BERT, make
 
 
 def encoder_size(config):
-    parameters = encoder_parameters(config) + (pooler_parameters(config) if config.pooler else [])
+    parameters = Encoder(config).parameters() + (pooler_parameters(config) if config.pooler else [])
     return sum(math.prod(parameter.shape) for parameter in parameters)
 
 
@@ -100,12 +100,12 @@ def test_a_config_is_frozen_and_goes_into_a_dictionary_and_back():
         ({"initializer_range": -1.0}, "initializer_range"),
         ({"initializer_range": math.inf}, "initializer_range"),
         ({"global_rope_theta": math.nan}, "global_rope_theta"),
-        ({"activation": "swish"}, "activation must be one of 'relu', 'gelu', 'gelu_tanh', got 'swish'"),
+        ({"activation": "swish"}, "activation must be one of 'relu', 'gelu', 'gelu_tanh', 'tanh', got 'swish'"),
         ({"positions": "sinus"}, "positions must be one of"),
         ({"norm_position": "middle"}, "norm_position"),
         ({"initializer": "xavier"}, "initializer"),
         ({"classifier_pooling": "last"}, "classifier_pooling"),
-        ({"gated": 1}, "gated must be true or false, got 1"),
+        ({"feed_forward": "gatd"}, "feed_forward must be one of 'dense', 'gated', got 'gatd'"),
         ({"pad_token_id": 31}, "pad_token_id 31 is no id of a vocabulary of 31"),
         ({"pad_token_id": -1}, "pad_token_id -1"),
         ({"local_window": 0}, "local_window"),
@@ -115,7 +115,7 @@ def test_a_config_is_frozen_and_goes_into_a_dictionary_and_back():
         ({"skip_first_norm": True}, "skip_first_norm"),
     ],
 )
-def test_an_impossible_config_is_an_error_that_names_the_culprit(changes, sentence):
+def test_an_invalid_config_is_an_error_that_names_the_field(changes, sentence):
     with pytest.raises(ConfigError, match=sentence):
         BERT.replace(**changes)
     with pytest.raises(ConfigError, match=sentence):
@@ -128,7 +128,7 @@ def test_a_numpy_integer_is_an_integer():
 
 
 @pytest.mark.parametrize("initializer", ["normal", "truncated", "depth_scaled"])
-def test_parameters_begin_as_the_config_says(initializer):
+def test_initial_values(initializer):
     config = BERT.replace(hidden_size=48, vocab_size=400, initializer=initializer, initializer_range=0.05)
     model = make(config, spread=False, dtype="float32")
     table = model.parameters["embeddings.token"]

@@ -5,8 +5,8 @@ import pytest
 
 from glassbert import MINI_BERT_CONFIG, BertWithHead, create_from_registry, create_model, register
 from glassbert.errors import ConfigError
-from glassbert.models import factory
-from glassbert.models.config import ModernBertConfig
+from glassbert.families import factory
+from glassbert.families.modernbert import ModernBertConfig
 
 SMALL = MINI_BERT_CONFIG.replace(vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=1)
 MODERN = ModernBertConfig(
@@ -41,26 +41,26 @@ def test_a_preset_by_name():
     ("arguments", "sentence"),
     [
         ({"name": "bart"}, "unknown model 'bart'; did you mean 'bert'"),
-        ({"name": "bert", "head_type": "binary"}, "has no head to choose"),
+        ({"name": "bert", "head_type": "binary"}, "'bert' has no head; use 'bert_with_head'"),
         ({"name": "bert_with_head", "head_type": "binry"}, "did you mean 'binary'"),
         ({"name": "bert_with_head", "head_type": "binary", "num_labels": 7}, "num_labels 7 does not fit"),
         ({"name": "bert_with_head", "head_type": "multiclass"}, "num_labels of at least 1"),
         ({"name": "bert_with_head", "head_type": "mlm", "config": "tiny"}, "unknown preset 'tiny'"),
     ],
 )
-def test_what_cannot_be_made_is_named(arguments, sentence):
+def test_invalid_arguments(arguments, sentence):
     with pytest.raises(ConfigError, match=sentence):
         create_model(**{"config": SMALL, "engine": "numpy", **arguments})
 
 
-def test_what_a_recipe_says_can_be_said_differently():
+def test_options_of_a_recipe_can_be_replaced():
     ranks = create_from_registry("sst5-bert", config=SMALL, engine="numpy")
     assert ranks.head.loss_name == "ordinal" and ranks.head.num_labels == 5 and ranks.head.pooling == "mean"
     other = create_from_registry("sst5-bert", config=SMALL, pooling="max", num_labels=3, engine="numpy")
     assert other.head.num_labels == 3 and other.head.pooling == "max"
 
 
-def test_recipes_of_ones_own(monkeypatch):
+def test_custom_recipes(monkeypatch):
     monkeypatch.setattr(factory, "REGISTRY", dict(factory.REGISTRY))
     register("mine", lambda **options: BertWithHead(SMALL, "mlm", **options))
     assert create_from_registry("mine", engine="numpy").config == SMALL

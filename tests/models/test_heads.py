@@ -1,4 +1,4 @@
-"""Heads by what they say: outputs in the user's terms, pooling, and sentences for what does not fit."""
+"""Heads: decoded outputs, pooling, and errors for invalid labels and options."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_only_cls_goes_through_the_pooler(pooling):
     assert "pooler.weight" not in bare.parameters
 
 
-def test_padding_changes_no_answer():
+def test_padding_changes_no_output():
     longer = np.concatenate([IDS, np.zeros((4, 2), np.int64)], 1)
     mask = (np.arange(5) < 3).astype(np.int64)[None].repeat(4, 0)
     for pooling in ("cls", "mean", "max", "attention"):
@@ -51,7 +51,7 @@ def test_padding_changes_no_answer():
         assert np.allclose(model.predict(longer, mask), model.predict(IDS), atol=1e-5), pooling
 
 
-def test_padding_is_no_place_for_an_answer():
+def test_spans_are_never_in_padding():
     mask = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]])
     model = model_with("span")
     scores = model.head.decode(model.predict(IDS, mask))
@@ -61,7 +61,7 @@ def test_padding_is_no_place_for_an_answer():
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_scores_in_the_users_terms():
+def test_decoded_outputs():
     ranks = model_with("ordinal", 5)
     probabilities = ranks.head.decode(ranks.predict(IDS))
     assert probabilities.shape == (4, 5) and np.allclose(probabilities.sum(-1), 1) and (probabilities > 0).all()
@@ -76,7 +76,7 @@ def test_scores_in_the_users_terms():
     assert np.allclose(np.linalg.norm(embedding.head.decode(embedding.predict(IDS)), axis=-1), 1)
 
 
-def test_targets_are_learned_in_their_own_scale():
+def test_targets_are_scaled():
     model = model_with("regression", target_mean=[100.0], target_scale=[20.0])
     prepared = model.head.prepare_labels(np.array([120.0, -100.0, 100.0, 90.0]), (4, 3))["targets"]
     assert prepared[:, 0].tolist() == [1.0, -100.0, 0.0, -0.5]
@@ -99,7 +99,7 @@ def test_labels_that_do_not_fit(head_type, labels, given, sentence):
         model_with(head_type, labels).loss(IDS, np.array(given))
 
 
-def test_pairs_come_in_twos_and_contrastive_ones_belong_together():
+def test_labels_of_pairs():
     with pytest.raises(InputError, match="3 rows are an odd number"):
         model_with("embedding").loss(IDS[:3], np.ones(3))
     with pytest.raises(InputError, match="labels must be 1"):
@@ -113,11 +113,11 @@ def test_pairs_come_in_twos_and_contrastive_ones_belong_together():
         ("multiclass", 3, {"focal_gamma": -1}, "focal_gamma must be a number of at least 0"),
         ("multiclass", 3, {"focal_gamma": 1, "label_smoothing": 0.1}, "choose one of them"),
         ("multiclass", 3, {"positive_weights": [1, 2, 3]}, "positive_weights belongs to binary_cross_entropy"),
-        ("ordinal", 1, {}, "at least 2, the ranks"),
+        ("ordinal", 1, {}, "\\(ranks\\) of at least 2"),
         ("ordinal", 4, {"class_weights": [1, 2, 3, 4]}, "class_weights belongs to cross_entropy"),
         ("span", None, {"label_smoothing": 0.1}, "the loss of a span head has no options"),
         ("token", 3, {"loss": "ordinal"}, "unknown loss 'ordinal' of a token head; choose one of cross_entropy"),
-        ("token", 3, {"pooling": "mean"}, "a head 'token' does not ask for"),
+        ("token", 3, {"pooling": "mean"}, "the head 'token' does not use"),
         ("binary", None, {"pooling": "median"}, "unknown pooling 'median'; choose one of cls, mean, max, attention"),
         ("embedding", None, {"loss": "contrastive", "temperature": 0}, "temperature must be a number above 0"),
     ],
@@ -127,7 +127,7 @@ def test_options_that_do_not_fit(head_type, labels, options, sentence):
         model_with(head_type, labels, **options)
 
 
-def test_rows_are_filled_up_to_few_round_numbers():
+def test_rows_are_padded_to_few_different_numbers():
     def padded(count):
         return pad_rows({"rows": np.arange(count), "targets": np.ones(count, int)})
 

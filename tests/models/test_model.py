@@ -1,4 +1,4 @@
-"""What must hold for every model: padding says nothing, threads change nothing, packing and checkpointing neither."""
+"""Invariants of all models: padding, threads, packing and checkpointing do not change the results."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def same(one, two, atol=1e-12):
 
 
 @EVERY
-def test_what_stands_in_padding_changes_nothing(config):
+def test_ids_of_padding_change_nothing(config):
     ids, mask, labels = batch(config)
     model = make(config, dtype="float32")
     rubbish = np.where(mask == 1, ids, np.random.default_rng(9).integers(0, config.vocab_size, ids.shape))
@@ -29,7 +29,7 @@ def test_what_stands_in_padding_changes_nothing(config):
 
 
 @EVERY
-def test_a_row_gives_the_same_alone_and_beside_longer_ones(config):
+def test_a_row_gives_the_same_alone_and_in_a_batch_with_longer_ones(config):
     ids, mask, _ = batch(config)
     model = make(config, head=None)
     together, _ = model.forward(ids, mask)
@@ -105,7 +105,7 @@ def test_packed_documents_give_what_separate_rows_give(config):
     same(packed, total)
 
 
-def test_changing_one_document_leaves_the_others_of_its_row_alone():
+def test_changing_one_document_does_not_change_the_others_of_its_row():
     model = make(MODERN, head=None)
     segments = np.array([[1, 1, 1, 2, 2, 2, 2]])
     one, _ = model.forward([[3, 4, 5, 6, 7, 8, 9]], segment_ids=segments)
@@ -114,7 +114,7 @@ def test_changing_one_document_leaves_the_others_of_its_row_alone():
     assert (one[:, 3:] != two[:, 3:]).any()
 
 
-def test_a_causal_model_sees_nothing_of_the_future():
+def test_a_causal_model_does_not_attend_to_later_tokens():
     model = make(CAUSAL, head=None)
     one, _ = model.forward([[3, 4, 5, 6, 7]])
     two, _ = model.forward([[3, 4, 5, 9, 9]])
@@ -131,7 +131,7 @@ def test_the_number_of_threads_changes_nothing(config, skip_padding):
     ids, mask, labels = batch(config)
     results = []
     for threads in (1, 2, 3, 8):
-        # packed tokens have their dropout masks by their place in the pack, which depends on the threads
+        # packed tokens have their dropout masks by their position in the pack, which depends on the threads
         model = make(config.replace(**dict.fromkeys(DROPOUT, 0.0 if skip_padding else 0.2)), threads=threads)
         model.set_training(True)
         results.append(loss_and_gradients(model, ids, labels, mask, skip_padding=skip_padding))
@@ -264,7 +264,7 @@ def test_token_types_left_out_are_zeros_and_positions_count_from_zero():
 
 def test_the_padding_row_is_frozen():
     ids, mask, labels = batch()
-    ids[0, 3] = 0  # a padding id where a word should stand
+    ids[0, 3] = 0  # a padding id at a real token
     _, gradients = loss_and_gradients(make(BERT.replace(tie_word_embeddings=False)), ids, labels, mask)
     assert not gradients["embeddings.token"][0].any()
     assert gradients["embeddings.token"][ids[0, 0]].any()
@@ -280,7 +280,7 @@ def test_the_public_names_are_there():
     assert core.get_parameter_count() == sum(p.size for p in core.parameters.values())
 
 
-def test_the_untrained_twin_differs_in_its_weights_alone():
+def test_the_untrained_copy_differs_only_in_its_weights():
     model = BertWithHead(BERT, "sequence", 3, engine="numpy", loss_options={"class_weights": [1.0, 2.0, 3.0]})
     twin = model.untrained(seed=7)
     assert twin.layout.shapes == model.layout.shapes and twin.engine is model.engine

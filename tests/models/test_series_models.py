@@ -1,4 +1,4 @@
-"""Models that read windows of values: frames, patches, files, engines, and what they refuse."""
+"""Models of series: normalisation, patches, files, engines, and errors."""
 
 import json
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from glassbert import ModernBertConfig, create_model, load
 from glassbert.errors import CheckpointError, ConfigError, InputError
-from glassbert.layers.values import frame, patches
-from glassbert.models.config import MINI_BERT_CONFIG
+from glassbert.families.bert import MINI_BERT_CONFIG
+from glassbert.layers.embeddings import frame, patches
 from glassbert.models.series import CENTRES, SeriesConfig
 from glassbert.training.optimizers.adamw import AdamW
 from glassbert.training.step import TrainingStep
@@ -41,7 +41,7 @@ def test_patches_are_slices_up_to_the_last_value(patch, stride, more):
 
 @pytest.mark.parametrize("centre", CENTRES)
 @pytest.mark.parametrize("divide", [True, False])
-def test_a_frame_moves_and_grows_with_its_window(centre, divide):
+def test_centre_and_spread_follow_the_window(centre, divide):
     config = SeriesConfig(window=12, centre=centre, divide=divide)
     (level, spread), (moved, grown) = frame(VALUES, config), frame(VALUES + 7, config)
     assert np.allclose(moved - level, 0 if centre == "none" else 7) and np.allclose(grown, spread)
@@ -52,8 +52,8 @@ def test_a_frame_moves_and_grows_with_its_window(centre, divide):
 
 @settings(max_examples=15, deadline=None)
 @given(st.floats(0.5, 20), st.floats(-100, 100))
-def test_a_standard_frame_forecasts_alike_on_every_scale(grow, move):
-    """The whole model commutes with a change of units, up to the small number that is added to the variance."""
+def test_forecasts_follow_a_change_of_units(grow, move):
+    """The model commutes with a change of units, up to the epsilon that is added to the variance."""
     model = forecaster(shortcut=True, dtype="float64")
     model.parameters["head.shortcut.weight"] = np.random.default_rng(1).standard_normal((3, 12))
     first = model.head.decode(model.predict(VALUES))
@@ -88,7 +88,7 @@ def test_hugging_face_has_no_such_model():
         forecaster().to_huggingface()
 
 
-def test_a_file_with_an_impossible_series_is_named(tmp_path):
+def test_a_file_with_an_invalid_series(tmp_path):
     forecaster().save(tmp_path)
     content = json.loads((tmp_path / "config.json").read_text())
     for series, sentence in (({**content["series"], "patch": 99}, "shorter than a patch"), (7, "fields of a Series")):
@@ -102,7 +102,7 @@ def test_logarithms_come_back_as_values():
     series = model.config.series
     assert np.allclose(series.unscaled(series.scaled(VALUES)), VALUES)
     assert (model.head.decode(model.predict(VALUES)) > 0).all()
-    with pytest.raises(InputError, match=r"at \(1, 3\) is 0; this model learned logarithms"):
+    with pytest.raises(InputError, match=r"at \(1, 3\) is 0; this model was trained on logarithms"):
         bad = VALUES.copy()
         bad[1, 3] = 0
         model.predict(bad)
@@ -130,7 +130,7 @@ def test_engines_agree_and_threads_do_not_matter():
         assert all(np.allclose(moved[name], weights[name], atol=2e-4) for name in weights)
 
 
-def test_pieces_of_a_batch_add_up():
+def test_micro_batches_add_up():
     whole, parts = forecaster(), forecaster()
     one, two = TrainingStep(whole, AdamW(whole, 1e-3)), TrainingStep(parts, AdamW(parts, 1e-3), physical_batch=2)
     first, second = one(VALUES, FUTURE), two(VALUES, FUTURE)
@@ -145,7 +145,7 @@ def test_every_parameter_moves():
     assert still == []
 
 
-def test_classes_of_series_come_for_free():
+def test_classification_of_series():
     model = create_model("bert_with_head", head_type="multiclass", num_labels=4, pooling="mean", window=12, patch=3,
                          config=MINI, engine="numpy")  # fmt: skip
     assert model.predict(VALUES).shape == (5, 4)
@@ -165,32 +165,32 @@ def test_classes_of_series_come_for_free():
         ({"scale": 0.0}, "scale of a series must be above 0"),
         ({"mean": float("nan")}, "mean of a series must be a finite number"),
         ({"loss": "cross_entropy"}, "unknown loss 'cross_entropy' of a forecast head"),
-        ({"target_mean": [1.0, 1.0, 1.0]}, "a forecast is scaled as its series is"),
+        ({"target_mean": [1.0, 1.0, 1.0]}, "a forecast is scaled by the mean and scale of its series"),
         ({"huber_delta": 2.0}, "huber_delta belongs to huber"),
     ],
 )
-def test_what_cannot_be_made_is_named(options, sentence):
+def test_invalid_arguments(options, sentence):
     with pytest.raises(ConfigError, match=sentence):
         forecaster(**options)
 
 
-def test_words_and_values_are_told_apart():
-    with pytest.raises(ConfigError, match="how many values of the past"):
+def test_series_options_and_heads_that_do_not_fit():
+    with pytest.raises(ConfigError, match="the number of past values"):
         create_model("bert_with_head", head_type="forecast", horizon=3, config=MINI, engine="numpy")
     with pytest.raises(ConfigError, match="lays the tokens of a window side by side"):
         create_model("bert_with_head", head_type="binary", pooling="flatten", config=MINI, engine="numpy")
     with pytest.raises(ConfigError, match="needs one vector a window"):
         create_model("bert_with_head", head_type="binary", pooling="flatten", window=12, config=MINI, engine="numpy")
-    with pytest.raises(ConfigError, match="looks into no future"):
+    with pytest.raises(ConfigError, match="makes no forecast"):
         create_model("bert_with_head", head_type="binary", horizon=3, config=MINI, engine="numpy")
 
 
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        (VALUES[:, :11], r"takes the shape \[batch, 12\], got \[5, 11\]"),
+        (VALUES[:, :11], r"the shape must be \[batch, 12\], got \[5, 11\]"),
         (VALUES[0], r"got \[12\]"),
-        (VALUES[:0], "no window was given"),
+        (VALUES[:0], "give at least one window"),
         (np.where(VALUES[2, 5] == VALUES, np.nan, VALUES), r"at \(2, 5\) is nan"),
         (np.where(VALUES[2, 5] == VALUES, np.inf, VALUES), r"at \(2, 5\) is inf"),
         (VALUES.astype(str), "must be numbers"),
@@ -203,8 +203,8 @@ def test_values_that_do_not_fit(values, sentence):
         forecaster().predict(values)
 
 
-def test_nothing_stands_beside_the_windows():
-    with pytest.raises(InputError, match="have no attention_mask"):
+def test_no_other_inputs_with_windows():
+    with pytest.raises(InputError, match="leave attention_mask out"):
         forecaster().predict(VALUES, np.ones((5, 12)))
     with pytest.raises(InputError, match=r"labels must have the shape \(5, 3\)"):
         forecaster().loss(VALUES, FUTURE[:, :2])

@@ -15,9 +15,9 @@ def test_it_is_the_parabola_near_and_the_line_beyond(pairs, delta):
     d = np.abs(outputs - targets)
     expected = np.where(d <= delta, d**2 / 2, delta * (d - delta / 2))
     known = targets != -100
-    loss, cache = huber_loss(outputs, targets, delta=delta)
+    loss, state = huber_loss(outputs, targets, delta=delta)
     assert np.isclose(loss, expected[known].sum() / max(known.sum(), 1), rtol=1e-9, atol=1e-9)
-    slope = huber_loss_backward(np.float64(1.0), cache)
+    slope = huber_loss_backward(np.float64(1.0), state)
     assert np.abs(slope).max() <= delta / max(known.sum(), 1) + 1e-12
     assert (slope[~known] == 0).all()
 

@@ -14,7 +14,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import glassbert
-from glassbert.checkpoints.families import FAMILIES
+from glassbert.checkpoints.family import FAMILIES
 from glassbert.errors import CheckpointError
 from tests.parity.reference import CLASSES, CONFIGS, reference_model
 

@@ -170,7 +170,7 @@ def test_probabilities(seed):
     for strategy in ("uniform", "quantile"):
         curve = ours.calibration_curve(truth, p, 5, strategy)
         came_true, confidence = sklearn.calibration.calibration_curve(truth, p, n_bins=5, strategy=strategy)
-        assert np.allclose(curve.came_true, came_true) and np.allclose(curve.confidence, confidence)
+        assert np.allclose(curve.observed, came_true) and np.allclose(curve.confidence, confidence)
         error = ours.expected_calibration_error(truth, p, 5, strategy)
         assert error == close((curve.counts * abs(came_true - confidence)).sum() / len(truth), abs=1e-12)
     rng = np.random.default_rng(seed)

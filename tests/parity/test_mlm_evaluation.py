@@ -6,9 +6,9 @@ import torch
 
 import glassbert
 from glassbert.evaluation import Options, Subject
-from glassbert.evaluation.held_out import asked_places, held_out, published_masks
-from glassbert.evaluation.language import ask
-from glassbert.evaluation.pseudo import pseudo_likelihoods
+from glassbert.evaluation.held_out import held_out, published_masks, target_positions
+from glassbert.evaluation.language import score_masked_words
+from glassbert.evaluation.masked import pseudo_likelihoods
 from glassbert.text.corpus import write_corpus
 from tests.evaluation.subjects import tokenizer
 from tests.parity.reference import reference_model
@@ -31,11 +31,11 @@ def both(request, tmp_path_factory):
 def test_accuracy_and_cross_entropy_are_those_of_transformers(both):
     theirs, ours, corpus = both
     text = held_out(ours, Options(text=corpus))
-    answers = ask(ours, text, np.arange(len(text.rows)), Options())
+    answers = score_masked_words(ours, text, np.arange(len(text.rows)), Options())
     losses, right, five = [], [], []
     for row in text.rows:
         seen, labels = published_masks(row[None], ours.tokenizer)
-        asked = asked_places(labels)
+        asked = target_positions(labels)
         with torch.no_grad():
             logits = theirs(input_ids=torch.tensor(seen, dtype=torch.long)).logits[0, asked].double()
         targets = torch.tensor(labels[0, asked], dtype=torch.long)
@@ -43,7 +43,7 @@ def test_accuracy_and_cross_entropy_are_those_of_transformers(both):
         best = logits.topk(5).indices
         right += (best[:, 0] == targets).tolist()
         five += (best == targets[:, None]).any(1).tolist()
-    assert answers.asked == len(losses)
+    assert answers.count == len(losses)
     assert abs(answers.loss.mean() - np.mean(losses)) < 1e-6
     assert (answers.rank < 1).sum() == sum(right) and (answers.rank < 5).sum() == sum(five)
     np.testing.assert_allclose(np.sort(answers.loss), np.sort(losses), atol=1e-5)

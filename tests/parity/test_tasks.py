@@ -168,7 +168,7 @@ def test_a_pipeline_of_transformers_reads_the_names(tmp_path: Path) -> None:
     [
         ("ordinal", 4, "cls", "there is no loss 'ordinal' there"),
         ("multiclass", 3, "max", "classifier_pooling is 'max'"),
-        ("multiclass", 3, "attention", "no place for the parameter head.pool.query"),
+        ("multiclass", 3, "attention", "no tensor for the parameter head.pool.query"),
     ],
 )
 def test_what_has_no_class_there_is_kept_in_our_own_layout(

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from glassbert import gradient_check, ops
+from glassbert import get_engine, gradient_check, ops
+from glassbert.engines.kernels import backward
 from glassbert.errors import GlassBertError
 
 RNG = np.random.default_rng(3)
@@ -72,7 +73,7 @@ def test_every_way_to_give_a_function(method):
     def forward(x, w):
         return x @ w.T
 
-    def forward_with_cache(x, w):
+    def forward_with_state(x, w):
         return x @ w.T, (x, w)
 
     def of_mapping(p):
@@ -84,7 +85,7 @@ def test_every_way_to_give_a_function(method):
         (of_mapping, {"x": X, "w": W}),
         ((forward, lambda dy, x, w: (dy @ w, dy.T @ x)), (X, W)),
         ((forward, lambda dy, x, w: {"w": dy.T @ x, "x": dy @ w}), {"x": X, "w": W}),
-        ((forward_with_cache, lambda dy, cache: (dy @ cache[1], dy.T @ cache[0])), [X, W]),
+        ((forward_with_state, lambda dy, state: (dy @ state[1], dy.T @ state[0])), [X, W]),
     ]
     for function, inputs in functions:
         report = gradient_check(function, inputs, method=method)
@@ -109,12 +110,26 @@ def test_a_complex_step_of_a_function_that_is_not_analytic_is_noticed():
         gradient_check(lambda x: (np.abs(x).sum(), [np.sign(x)]), X, method="complex")
 
 
-def test_our_operations_take_a_complex_step_although_their_kernels_do_not():
+def test_plain_operations_take_a_complex_step():
     def function(x, gamma):
-        y, cache = ops.layer_norm(x, gamma, None, 1e-5)
-        return y, lambda dy: ops.layer_norm_backward(dy, gamma, cache, False)[:2]
+        y, state = ops.layer_norm(x, gamma, None, 1e-5)
+        return y, lambda dy: ops.layer_norm_backward(dy, state)[:2]
 
     assert gradient_check(function, [X, X[0]], method="complex").error < 1e-14
+
+
+def test_an_operation_is_checked_as_a_pair_of_forward_and_backward():
+    """The contract y, state = name(x) and name_backward(dy, state) is one of those that the checker takes."""
+    assert gradient_check((ops.tanh, ops.tanh_backward), X, method="complex").ok
+    assert gradient_check((ops.gelu, ops.gelu_backward), X).ok
+    assert gradient_check((ops.linear, ops.linear_backward), {"x": X, "weight": W, "bias": W[:, 0].copy()}).ok
+    assert not gradient_check((ops.gelu, lambda dy, state: dy * state[1]), X).ok
+
+
+@pytest.mark.parametrize("kernels", ["fast", "plain"])
+def test_an_operation_of_an_engine_is_checked_as_a_pair(kernels):
+    engine = get_engine("numpy", "float64", kernels=kernels)
+    assert gradient_check((engine.ops.gelu, backward), X).ok
 
 
 def test_integers_and_other_things_are_handed_on_untouched():
@@ -145,8 +160,8 @@ def test_wrt_chooses_by_name_and_by_place():
 
 def test_a_gradient_that_is_truly_zero_passes_although_differences_are_noise():
     def shifted_softmax(x, shift):  # softmax does not see a shift, so its gradient is zero
-        y = ops.softmax(x + shift)
-        return y, lambda dy: {"x": ops.softmax_backward(dy, y), "shift": np.zeros_like(shift)}
+        y, state = ops.softmax(x + shift)
+        return y, lambda dy: {"x": ops.softmax_backward(dy, state), "shift": np.zeros_like(shift)}
 
     inputs = {"x": X, "shift": np.array(0.3)}
     assert gradient_check(shifted_softmax, inputs).ok

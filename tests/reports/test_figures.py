@@ -1,4 +1,4 @@
-"""Pictures: the same bytes on every run, the page's colours, and errors for what cannot be drawn."""
+"""Figures: reproducible output, colours of the page, errors for bad input."""
 
 import itertools
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from glassbert.errors import GlassBertError, InputError
 from glassbert.reports import drawing, figures
-from glassbert.reports.palette import DARK, LIGHT
+from glassbert.reports.drawing import DARK, LIGHT
 
 pytest.importorskip("matplotlib")
 
@@ -30,18 +30,18 @@ def draw(request):
     return DRAWINGS[request.param]
 
 
-def test_the_same_picture_has_the_same_bytes(draw):
+def test_svg_is_reproducible(draw):
     assert figures.to_svg(draw()) == figures.to_svg(draw())
 
 
-def test_an_svg_takes_its_colours_and_font_from_the_page(draw):
+def test_svg_uses_colours_and_font_of_the_page(draw):
     svg = figures.to_svg(draw(), 'an "alternative" text', prefix="figure-7-")
     assert svg.startswith("<svg") and 'aria-label="an &quot;alternative&quot; text"' in svg
     assert "var(--muted, #5b606a)" in svg and "var(--sans" in svg and "DejaVu" not in svg
     bare = re.sub(r"var\(--[a-z0-9-]+, #[0-9a-f]{6}\)", "", svg)
     bare = re.sub(r'"data:image[^"]*"', "", bare)
     left = set(re.findall(r"#[0-9a-f]{6}\b", bare)) - {"#000000"}
-    assert not left, "colours that would not follow the page into the dark"
+    assert not left, "colours that are not CSS variables"
     assert all(found.startswith("figure-7-") for found in re.findall(r' id="([^"]*)"', svg))
     assert all(found.startswith("figure-7-") for found in re.findall(r"url\(#([^)]*)\)", svg))
     assert not re.search(r"\d{4}-\d\d-\d\dT", svg), "no date"
@@ -57,10 +57,10 @@ def test_png_in_light_and_dark(draw, tmp_path):
         pixels = image.imread(figures.to_png(figure, tmp_path / f"{dark}.png", dark=dark, dpi=50))
         corners[dark] = "#" + "".join(f"{round(255 * part):02x}" for part in pixels[0, 0, :3])
     assert corners == {False: LIGHT["paper"], True: DARK["paper"]}
-    assert re.findall(r"var\([^)]*\)", figures.to_svg(figure)) == colours, "the figure has its own colours again"
+    assert re.findall(r"var\([^)]*\)", figures.to_svg(figure)) == colours, "the colours of the figure are restored"
 
 
-def test_dark_pictures_have_light_ink(tmp_path):
+def test_dark_png_has_light_text(tmp_path):
     from matplotlib import image
 
     path = figures.to_png(figures.lines({"a": ([1, 2], [1, 2])}, xlabel="x"), tmp_path / "a.png", dark=True, dpi=50)
@@ -68,7 +68,7 @@ def test_dark_pictures_have_light_ink(tmp_path):
     assert brightness.max() > 0.6 and brightness.min() < 0.12
 
 
-def test_the_users_own_settings_stay(tmp_path):
+def test_user_settings_are_restored(tmp_path):
     import matplotlib
 
     with matplotlib.rc_context({"lines.linewidth": 7.0}):
@@ -85,22 +85,22 @@ def test_labels_at_line_ends_do_not_overlap():
     assert all(below[1] <= above[0] + 1 for below, above in itertools.pairwise(boxes))
 
 
-def test_pictures_side_by_side():
+def test_draw_into_given_axes():
     figure, axes = figures.grid(1, 2)
     figures.lines({"a": ([1, 2], [1, 2])}, axes=axes[0][0])
     assert figures.bars(["a"], [1], axes=axes[0][1]) is figure
 
 
-def test_what_does_not_fit_is_refused():
+def test_bad_input():
     with pytest.raises(InputError, match="3 counts need 4 edges"):
         figures.histogram([1, 2, 3], [0, 1, 2])
-    with pytest.raises(InputError, match="2 names"):
+    with pytest.raises(InputError, match="2 names for 1 bars"):
         figures.bars(["a", "b"], [1])
     with pytest.raises(InputError, match="'a' has 2 positions and 3 values"):
         figures.lines({"a": ([1, 2], [1, 2, 3])})
 
 
-def test_without_matplotlib_an_error_names_the_command(monkeypatch):
+def test_error_without_matplotlib(monkeypatch):
     monkeypatch.setattr(drawing, "available", lambda: False)
     with pytest.raises(GlassBertError, match=r"glassbert\[plots\]"):
         figures.new()

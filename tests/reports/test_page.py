@@ -1,4 +1,4 @@
-"""A page is one safe, self-contained file."""
+"""A page is one self-contained file with escaped text."""
 
 import re
 from html.parser import HTMLParser
@@ -8,14 +8,14 @@ import pytest
 
 from glassbert.errors import GlassBertError, InputError
 from glassbert.reports import Html, Page, figures, number, share, short
-from glassbert.reports.palette import DARK, LIGHT, SERIES
+from glassbert.reports.drawing import DARK, LIGHT, SERIES
 
 EVIL = '<script>alert("x")</script> & <img src=http://evil.example/x.png>'
 VOID = {"meta", "br", "hr", "img", "link", "input", "use", "path", "image"}
 
 
 class Outline(HTMLParser):
-    """Collects tags and ids, and complains of tags that are not closed in order."""
+    """Collects tags, ids and links; fails on tags that are not closed in order."""
 
     def __init__(self, text):
         super().__init__()
@@ -46,7 +46,6 @@ def full_page(text="words"):
     page.text(text)
     page.facts([(text, text, text), ("loss", 4.31)])
     page.table([text, "number"], [[text, 1234567], ["b", 2.5]], caption=text)
-    page.compare(["A", "B"], [[text, 1, 2]])
     page.warning(text, text, text, [text])
     page.message("problem", text)
     page.good(text)
@@ -59,26 +58,26 @@ def full_page(text="words"):
     return page
 
 
-def test_every_piece_escapes_what_it_is_given():
+def test_all_elements_escape_text():
     rendered = full_page(EVIL).render()
     tags = Outline(rendered).tags
     assert "script" not in tags and "img" not in tags
     assert rendered.count("&lt;script&gt;") >= 15
 
 
-def test_markup_goes_in_only_by_name():
+def test_only_html_strings_are_markup():
     page = Page("t")
     page.table(["a"], [[Html("<b>bold</b>")], ["<b>not bold</b>"]])
     assert "<b>bold</b>" in page.body() and "&lt;b&gt;not bold" in page.body()
 
 
-def test_backticks_are_code_and_stay_escaped():
+def test_backticks_are_code():
     page = Page("t")
     page.text("run `pip <x>` now")
     assert "run <code>pip &lt;x&gt;</code> now" in page.body()
 
 
-def test_the_file_is_whole_and_needs_nothing_else(tmp_path):
+def test_file_is_self_contained(tmp_path):
     pytest.importorskip("matplotlib")
     page = full_page()
     for _ in range(2):
@@ -89,12 +88,12 @@ def test_the_file_is_whole_and_needs_nothing_else(tmp_path):
     assert text.startswith("<!doctype html>") and outline.tags.count("svg") == 2
     assert all(link.startswith("#") for link in outline.links), "only links inside the page"
     assert not re.search(r"url\((?!#)|@import|<script", text)
-    assert len(outline.ids) == len(set(outline.ids)), "ids of two figures must not meet"
+    assert len(outline.ids) == len(set(outline.ids)), "ids must be unique"
     assert 'aria-label="what it shows"' in text
     assert [entry.name for entry in path.parent.iterdir()] == ["page.html"]
 
 
-def test_columns_of_numbers_stand_right():
+def test_number_columns_are_right_aligned():
     page = Page("t")
     page.table(["name", "count", "share", "words"], [["a", 1, "12.3 %", "1 of 2"], ["b", None, "–", "x"]])
     assert re.findall(r'<th scope="col"( class="number")?>', page.body()) == [
@@ -105,12 +104,12 @@ def test_columns_of_numbers_stand_right():
     ]
 
 
-def test_a_row_of_another_length_is_refused():
-    with pytest.raises(InputError, match="2 headers cannot hold a row of 1"):
+def test_row_of_another_length_is_an_error():
+    with pytest.raises(InputError, match="2 headers got a row of 1"):
         Page("t").table(["a", "b"], [["only one"]])
 
 
-def test_long_pages_have_contents():
+def test_table_of_contents():
     page = Page("t")
     for name in "abcd":
         page.heading(f"Part {name}")
@@ -118,7 +117,7 @@ def test_long_pages_have_contents():
     assert len(anchors) == 4 and all(f'id="{anchor}"' in page.render() for anchor in anchors)
 
 
-def test_without_matplotlib_the_page_says_how_to_get_the_pictures(monkeypatch):
+def test_note_without_matplotlib(monkeypatch):
     monkeypatch.setattr(figures, "available", lambda: False)
     page = Page("t")
     for _ in range(2):
@@ -127,7 +126,7 @@ def test_without_matplotlib_the_page_says_how_to_get_the_pictures(monkeypatch):
     assert page.body().count("glassbert[plots]") == 1 and "the numbers" in page.body()
 
 
-def test_a_page_that_cannot_be_written_says_so(tmp_path):
+def test_write_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(GlassBertError, match="cannot write"):
         Page("t").write(tmp_path / "file" / "page.html")
@@ -165,15 +164,15 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-def test_colours_can_be_read(theme):
+def test_colour_contrast(theme):
     for name in ("ink", "muted", "problem", "warning", "note", "good"):
         assert contrast(theme[name], theme["paper"]) >= 4.5 and contrast(theme[name], theme["card"]) >= 4.5, name
     for name in SERIES:
         assert contrast(theme[name], theme["paper"]) >= 3, name
-    assert len(set(theme.values())) == len(theme), "two names for one colour could not be told apart in an SVG"
+    assert len(set(theme.values())) == len(theme), "the SVG export needs distinct colours"
 
 
-def test_tokens_are_shaded_by_their_values_joined_and_escaped():
+def test_tokens():
     page = Page("Tokens")
     page.tokens(["<a>", "##b", "c"], [2.0, -1.0, 0.0], write=lambda x: f"{x:+.0f}", marked=2)
     html = page.body()
@@ -183,7 +182,7 @@ def test_tokens_are_shaded_by_their_values_joined_and_escaped():
     assert "<small>+2</small>" in html and "<small>-1</small>" in html
 
 
-def test_tokens_without_any_value_and_a_scale_from_outside():
+def test_tokens_with_zero_values_and_with_a_given_scale():
     page = Page("Tokens")
     page.tokens(["a"], [0.0])
     page.tokens(["a"], [0.25], largest=0.5)

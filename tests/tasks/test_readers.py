@@ -1,4 +1,4 @@
-"""What is written is read again; what is broken is named with its line."""
+"""Readers return what was written; broken files give an error with the line."""
 
 import csv
 import gzip
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glassbert.errors import TextError
 from glassbert.tasks import Table, read_table
 
-# Any text that UTF-8 can hold, but for NUL, which the csv module refuses.
+# Any text in UTF-8 except NUL, which the csv module rejects.
 cells = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)
 words = st.text(st.characters(codec="utf-8", exclude_categories=("Z", "C")), min_size=1, max_size=8)
 
@@ -26,7 +26,7 @@ def written(tmp_path_factory, name, content):
 @given(st.integers(1, 4).flatmap(lambda n: st.lists(st.lists(cells, min_size=n, max_size=n), min_size=1, max_size=6)))
 @settings(max_examples=60, deadline=None)
 def test_csv_round_trip(tmp_path_factory, rows):
-    names = [f"c{place}" for place in range(len(rows[0]))]
+    names = [f"c{index}" for index in range(len(rows[0]))]
     out = io.StringIO(newline="")
     csv.writer(out, quoting=csv.QUOTE_ALL).writerows([names, *rows])
     table = read_table(written(tmp_path_factory, "t.csv", out.getvalue()), delimiter=",", header=True)
@@ -37,7 +37,7 @@ def test_csv_round_trip(tmp_path_factory, rows):
 @given(st.lists(st.tuples(cells, cells), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_tsv_without_quotes_round_trip(tmp_path_factory, rows):
-    """Everything but tabs and line feeds may stand in a cell, quotes and strange line breaks included."""
+    """A cell may contain anything except tabs and line feeds, including quotes and other line breaks."""
     clean = [[cell.replace("\t", " ").replace("\n", " ").rstrip("\r") for cell in row] for row in rows]
     text = "a\tb\n" + "".join("\t".join(row) + "\n" for row in clean)
     table = read_table(written(tmp_path_factory, "t.tsv", text), header=True)
@@ -97,7 +97,7 @@ def test_conllu(tmp_path):
     assert list(table.lines) == [3, 10]
 
 
-def test_hashes_are_words_in_tweets(tmp_path):
+def test_words_may_begin_with_a_hash(tmp_path):
     path = tmp_path / "t.conll"
     path.write_text("# a comment\n#love O\n# O\n\n-DOCSTART- O\n\nx O\n")
     assert read_table(path).columns["words"] == [["#love", "#"], ["x"]]
@@ -108,7 +108,7 @@ def test_minimal_pairs(tmp_path):
     path.write_text("he go .\nhe goes .\n")
     assert read_table(path, "minimal-pairs").columns == {"bad": ["he go ."], "good": ["he goes ."]}
     path.write_text("he go .\nhe goes .\nshe\n")
-    with pytest.raises(TextError, match="no partner"):
+    with pytest.raises(TextError, match="3 lines, an odd number"):
         read_table(path, "minimal-pairs")
 
 
@@ -123,7 +123,7 @@ def test_parquet(tmp_path):
 
 
 class Frame:
-    """As much of a data frame as is asked for."""
+    """The part of the data frame interface that is used."""
 
     columns = ("text", "label")
 
@@ -148,7 +148,7 @@ GUESSES = [
     ("a;b\n1,5;2\n", ["a", "b"], "semicolons"),
     ("sentence\tlabel\nwell , it 's fine\t1\n\"odd , quote\t0\n", ["sentence", "label"], "tabs"),
     ("1,2\n3,4\n", ["column 1", "column 2"], "no header"),
-    ("__l1\tgood film\n__l2\tbad film\n__l1\tfine\n", ["column 1", "column 2"], "come again"),
+    ("__l1\tgood film\n__l2\tbad film\n__l1\tfine\n", ["column 1", "column 2"], "occur again"),
     ("text,label\ngood film,pos\nbad film,neg\n", ["text", "label"], "looks like names"),
     ("just words\nand more, of them\n", ["just words"], "single column"),
     (",x\n0,5\n1,6\n", ["column 1", "x"], "commas"),
@@ -156,11 +156,11 @@ GUESSES = [
 
 
 @pytest.mark.parametrize(("text", "names", "note"), GUESSES)
-def test_guesses_are_told(text, names, note, tmp_path):
+def test_guesses_are_in_the_notes(text, names, note, tmp_path):
     (tmp_path / "t.csv").write_text(text)
     table = read_table(tmp_path / "t.csv")
     assert list(table.columns) == names
-    assert any(note in told for told in table.notes), table.notes
+    assert any(note in other for other in table.notes), table.notes
 
 
 BROKEN = [
@@ -176,10 +176,10 @@ BROKEN = [
     ("t.conll", "a\tO\nb\n", "line 2: 1 columns where 2 are expected"),
     ("t.conll", "a\tO\n\tO\n", "line 2: there is no word"),
     ("t.conllu", "1\tI\tI\n", "line 1: 3 columns where CoNLL-U has 10"),
-    ("t.conllu", "2" + "\t_" * 9 + "\n", "line 1: the word has the number '2' where 1 comes next"),
+    ("t.conllu", "2" + "\t_" * 9 + "\n", "line 1: the word has the number '2' where 1 is expected"),
     ("t.conllu", "1" + "\t_" * 5 + "\t7" + "\t_" * 3 + "\n", "line 1: the head '7' is no word"),
-    ("t.conllu", "# text = nothing\n\n", "holds no sentence"),
-    ("t.xyz", "a", "say with `format` what this file is"),
+    ("t.conllu", "# text = nothing\n\n", "contains no sentence"),
+    ("t.xyz", "a", "set `format` to one of csv"),
     ("t.csv.gz", "plain", "not gz-compressed"),
 ]
 
@@ -221,6 +221,6 @@ def test_missing_files_and_columns(tmp_path):
         read_table(tmp_path / "t.jsonl", delimiter=",")
 
 
-def test_a_giant_cell(tmp_path):
+def test_cells_above_the_csv_limit(tmp_path):
     (tmp_path / "t.csv").write_text("text,label\n" + "word " * 60_000 + ",1\nshort,0\n")
     assert len(read_table(tmp_path / "t.csv").columns["text"][0]) == 300_000

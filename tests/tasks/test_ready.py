@@ -1,4 +1,4 @@
-"""The table of ready tasks, and the data folder it is about where that is at hand."""
+"""The predefined tasks, and their files if the data folder exists."""
 
 import os
 from pathlib import Path
@@ -12,16 +12,16 @@ from glassbert.tasks.reading import read_table
 from glassbert.tasks.targets import KINDS
 
 DATA = Path(os.environ.get("GLASSBERT_DATA", Path(__file__).parents[3] / "shared" / "data"))
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the folder of public datasets is not here")
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the data folder does not exist")
 
 
-def test_the_table_makes_sense():
+def test_all_entries_are_valid():
     for task in ready_tasks().values():
         assert task.metric in METRICS and task.head in KINDS and task.title
         assert task.head in ("tokens", "series") or task.read["kind"] == task.head
-    with pytest.raises(ConfigError, match="no ready task 'sst3'; there are sst2"):
+    with pytest.raises(ConfigError, match="no ready task 'sst3'; choose one of sst2"):
         ready_task("sst3")
-    with pytest.raises(InputError, match="train alone; hold out"):
+    with pytest.raises(InputError, match="only train; hold out"):
         ready_task("titanic").open(DATA, "dev")
     with pytest.raises(InputError, match="open_series"):
         ready_task("airline").open(DATA)

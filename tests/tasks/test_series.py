@@ -1,4 +1,4 @@
-"""Series: windows, time, scale, periods."""
+"""Time series: windows, splits, scale, periods."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_windows_are_slices(length, horizon, step, extra):
         assert past.tolist() == list(range(cut - length, cut)) and future.tolist() == list(range(cut, cut + horizon))
 
 
-def test_time_is_never_mixed():
+def test_split_by_time():
     values = np.arange(100.0)
     train, test, scale = split_by_time(values, length=10, horizon=3, held_out=0.2)
     assert train.targets.max() == 79 and test.targets.min() == 80 and test.targets.max() == 99
@@ -30,7 +30,7 @@ def test_time_is_never_mixed():
     assert Scale.of(np.ones(4)).apply(np.ones(4)).tolist() == [0, 0, 0, 0]
 
 
-def test_baselines():
+def test_seasonal_naive():
     inputs = np.array([[1.0, 2, 3, 4], [5, 6, 7, 8]])
     assert seasonal_naive(inputs, 3).tolist() == [[4, 4, 4], [8, 8, 8]]
     assert seasonal_naive(inputs, 3, period=2).tolist() == [[3, 4, 3], [7, 8, 7]]
@@ -62,11 +62,11 @@ def test_read(tmp_path):
 def test_bad_series():
     with pytest.raises(InputError, match=r"row 2: '' in the column 'v' is no number.*fill the gap"):
         Series.of({"v": ["1", "", "3"]})
-    with pytest.raises(InputError, match="row 3: time goes back"):
+    with pytest.raises(InputError, match="row 3: its time is not after the row before"):
         Series.of({"day": ["2020-01-01", "2020-01-03", "2020-01-02"], "v": [1, 2, 3]})
     with pytest.raises(InputError, match="too few for a window of 10"):
         forecast_windows(np.arange(5.0), 10, 1)
     with pytest.raises(InputError, match="choose a shorter window"):
         split_by_time(np.arange(12.0), 10, 3)
-    with pytest.raises(ConfigError, match="no stored scale"):
+    with pytest.raises(ConfigError, match="not a stored scale"):
         Scale.from_json({"mean": 1})

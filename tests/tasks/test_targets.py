@@ -1,10 +1,10 @@
-"""Kinds of targets, labels and their order."""
+"""Inferred kinds of targets, labels and their order, encoding."""
 
 import numpy as np
 import pytest
 
 from glassbert.errors import InputError
-from glassbert.tasks import LabelMap, TaskData, recognise
+from glassbert.tasks import LabelMap, TaskData, infer_kind
 
 KINDS = [
     (["0", "1", "1"], "binary"),
@@ -22,24 +22,24 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("values", "kind"), KINDS)
-def test_recognised_with_a_reason(values, kind):
-    found = recognise(values, "outcome")
+def test_inferred_kind_and_reason(values, kind):
+    found = infer_kind(values, "outcome")
     assert found.kind == kind and "'outcome'" in found.reason
 
 
-def test_the_name_helps():
-    assert recognise(["1", "2", "3", "4", "5"], "stars").kind == "ordinal"
-    assert recognise(["1", "2", "3", "4", "5"], "topic").kind == "multiclass"
+def test_column_name_decides_between_ordinal_and_multiclass():
+    assert infer_kind(["1", "2", "3", "4", "5"], "stars").kind == "ordinal"
+    assert infer_kind(["1", "2", "3", "4", "5"], "topic").kind == "multiclass"
 
 
-def test_what_is_no_target():
+def test_columns_that_cannot_be_targets():
     with pytest.raises(InputError, match="holds no value"):
-        recognise(["", None, "NaN"], "y")
+        infer_kind(["", None, "NaN"], "y")
     with pytest.raises(InputError, match="text or a name, not a label"):
-        recognise([f"name {n}" for n in range(100)], "y")
+        infer_kind([f"name {n}" for n in range(100)], "y")
 
 
-def test_labels_have_an_order():
+def test_label_order():
     assert LabelMap.of(["10", "9", 9.0, "1"]).names == ("1", "9", "10")
     assert LabelMap.of(["Yes", "No"]).names == ("No", "Yes")
     assert LabelMap.of(["high", "low", "medium"]).names == ("low", "medium", "high")
@@ -65,15 +65,15 @@ def test_encoded():
     assert words.kind == "tokens" and words.encoded().values[0].tolist() == [0, 1] and words.texts == ["a b"]
 
 
-def test_bad_targets_are_named_with_their_row():
+def test_errors_name_the_row():
     train = data(["pos", "neg"]).encoded()
     with pytest.raises(InputError, match=r"row 2: the label 'odd' was not seen in training.*known are 'neg', 'pos'"):
         data(["pos", "odd"], kind="binary").encoded(train.labels)
-    with pytest.raises(InputError, match=r"row 2 has no target, and so have 1 others.*drop_missing"):
+    with pytest.raises(InputError, match=r"row 2 has no target \(2 rows have none\).*drop_missing"):
         data(["1.5", np.nan, "", "2.5"]).encoded()
     with pytest.raises(InputError, match="row 2: the target 'x' is no number"):
         data(["1.5", "x"], kind="regression").encoded()
-    with pytest.raises(InputError, match="a binary task has two labels, and there are 3"):
+    with pytest.raises(InputError, match="a binary task has two labels, but there are 3"):
         data(["a", "b", "c"], kind="binary").encoded()
     with pytest.raises(InputError, match="no kind of target 'ranking'"):
         data(["a", "b"], kind="ranking").encoded()
@@ -86,14 +86,14 @@ def test_bad_targets_are_named_with_their_row():
         TaskData.of(["a"]).encoded()
 
 
-def test_rows_without_a_target_can_be_dropped():
+def test_drop_missing():
     kept = data(["a", "", "b", None], drop_missing=True)
     assert kept.targets == ["a", "b"] and kept.where(1) == "the data, row 3"
     assert "2 rows without a target" in kept.notes[-1]
 
 
-def test_the_text_column_is_found_or_asked_for():
+def test_text_column_is_found_or_an_error():
     table = {"id": [1, 2], "review": ["a very good film", "a very bad film"], "y": [1, 0]}
     assert TaskData.of(table, target="y").names["text"] == "review"
-    with pytest.raises(InputError, match="say which column holds the text"):
+    with pytest.raises(InputError, match="name the text column with text="):
         TaskData.of({"a": ["x", "y"], "b": ["x", "y"], "y": [1, 0]}, target="y")

@@ -1,4 +1,4 @@
-"""Rows as sentences."""
+"""Table rows as sentences."""
 
 import json
 
@@ -24,7 +24,7 @@ TABLE = {
 }
 
 
-def test_columns_choose_themselves():
+def test_auto_template():
     table = read_table(TABLE)
     template = auto_template(table, "Survived")
     assert template.apply(table)[1] == (
@@ -34,30 +34,30 @@ def test_columns_choose_themselves():
     assert template.apply(table)[0].startswith(
         "home town is Rome, age is unknown, fare is 7.2, alone is no, cabin is known"
     )
-    assert "rare" not in template.apply(table)[-1]  # a gap that training hardly ever saw says nothing
+    assert "rare" not in template.apply(table)[-1]  # rarely missing in training: left out
     shown = {row[0]: row for row in template.rows(table)}
     assert shown["RowId"][1:3] == ("id", "left out") and shown["Ship"][1:3] == ("constant", "left out")
     assert shown["Ticket"][1:3] == ("code", "left out") and "20%" in shown["Age"][3]
 
 
-def test_a_stored_template_writes_the_same():
+def test_stored_template_gives_the_same_sentences():
     table = read_table(TABLE)
     template = auto_template(table, "Survived", drop=["Notes"], numbers="both")
     again = Template.from_json(json.loads(json.dumps(template.as_json())))
     assert again == template and again.apply(table) == template.apply(table)
     one = read_table([{**{name: values[3] for name, values in TABLE.items()}, "HomeTown": "Bath"}])
     assert again.apply(one)[0].startswith("home town is Bath, age is 23 very low, fare is 11.2 very low")
-    with pytest.raises(ConfigError, match="no stored template"):
+    with pytest.raises(ConfigError, match="not a stored template"):
         Template.from_json({"parts": [{"colour": 1}]})
 
 
-def test_a_column_that_prediction_lacks():
+def test_missing_column_in_prediction():
     table = read_table(TABLE)
     with pytest.raises(TextError, match="no column 'Age'"):
         auto_template(table, "Survived").apply(read_table({"HomeTown": ["Rome"]}))
 
 
-def test_ones_own_sentence():
+def test_parse_template():
     table = read_table({"Age": [38, None], "a.b": ["x", "y"], "sex": ["male", "female"]})
     template = parse_template("A {sex} passenger of {Age} ({a.b}), {sex}.", table)
     assert template.apply(table) == ["A male passenger of 38 (x), male.", "A female passenger of unknown (y), female."]
@@ -68,7 +68,7 @@ def test_ones_own_sentence():
         parse_template("a passenger", table)
 
 
-def test_numbers_keep_what_tells_rows_apart():
+def test_rounding_of_numbers():
     density = auto_template(read_table({"density": [0.9978, 0.9968, 0.997, 0.998, 0.99547] * 4, "x": ["a", "b"] * 10}))
     assert density.sentence({"density": 0.99784321, "x": "a"}) == "density is 0.99784, x is a"
     prices = auto_template(read_table({"price": [1000.123, 5000.5, 9999.99, 20000.0]}))
@@ -77,8 +77,8 @@ def test_numbers_keep_what_tells_rows_apart():
     assert prices.sentence({"price": "cheap"}) == "price is cheap"
 
 
-def test_nothing_to_say():
-    with pytest.raises(InputError, match="no column is worth a sentence"):
+def test_no_usable_column():
+    with pytest.raises(InputError, match="no column can be used as text"):
         auto_template(read_table({"x": ["same"] * 5, "y": [0, 1, 0, 1, 0]}), "y")
 
 
@@ -86,5 +86,5 @@ def test_nothing_to_say():
     ("column", "name"),
     [("PassengerClass", "passenger class"), ("pH", "ph"), ("a_b.c-d", "a b c d"), ("SibSp", "sib sp")],
 )
-def test_names(column, name):
+def test_readable_names(column, name):
     assert readable_name(column) == name

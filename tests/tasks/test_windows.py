@@ -1,4 +1,4 @@
-"""Windows hold every token, and words find their pieces again."""
+"""Windows cover every token; words align with their pieces."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassbert.errors import InputError
-from glassbert.tasks import NOT_ASKED, align_words, cut_windows
+from glassbert.ops import IGNORED
+from glassbert.tasks import align_words, cut_windows
 from glassbert.tasks.windows import window_starts
 from glassbert.text import WordPieceTokenizer
 
@@ -18,12 +19,12 @@ sentence = st.lists(
 
 
 @given(st.integers(0, 200), st.integers(1, 40), st.integers(1, 40))
-def test_windows_cover_everything(tokens, room, stride):
-    stride = min(stride, room)
-    starts = window_starts(tokens, room, stride)
-    covered = {place for start in starts for place in range(start, min(start + room, tokens))}
+def test_windows_cover_everything(tokens, capacity, stride):
+    stride = min(stride, capacity)
+    starts = window_starts(tokens, capacity, stride)
+    covered = {index for start in starts for index in range(start, min(start + capacity, tokens))}
     assert covered == set(range(tokens))
-    assert len(starts) == 1 or starts[-2] + room < tokens  # none is there for nothing
+    assert len(starts) == 1 or starts[-2] + capacity < tokens  # no window is superfluous
     assert starts == sorted(set(starts))
 
 
@@ -38,11 +39,11 @@ def test_windows_of_texts():
         found = {}
         for window in np.flatnonzero(windows.owners == row):
             inner = windows.encodings[window].ids[1:-1]
-            found.update({int(windows.starts[window]) + place: id for place, id in enumerate(inner)})
-        assert [found[place] for place in range(len(whole))] == whole.ids
+            found.update({int(windows.starts[window]) + index: id for index, id in enumerate(inner)})
+        assert [found[index] for index in range(len(whole))] == whole.ids
     short = cut_windows(TOKENIZER, TEXTS[:1], length=64)
     assert short.encodings == [TOKENIZER.encode(TEXTS[0])]
-    assert cut_windows(TOKENIZER, [TEXTS[2]], length=6, most=2).counts.tolist() == [2]
+    assert cut_windows(TOKENIZER, [TEXTS[2]], length=6, max_windows=2).counts.tolist() == [2]
 
 
 def test_windows_of_pairs():
@@ -54,36 +55,36 @@ def test_windows_of_pairs():
         assert len(encoding) <= 12 and encoding.tokens[1 : 1 + len(first)] == first.tokens
         assert encoding.type_ids[1 + len(first)] == 0 and encoding.type_ids[-1] == 1
     assert len(windows) > 1
-    no_second = cut_windows(TOKENIZER, [TEXTS[2]], [""], length=9)  # a first text that would fill the room alone
+    no_second = cut_windows(TOKENIZER, [TEXTS[2]], [""], length=9)  # a first text longer than the window
     assert len(no_second) == 1 and len(no_second.encodings[0]) <= 9
     both_long = cut_windows(TOKENIZER, [TEXTS[2]], [TEXTS[1]], length=9)
     assert all(len(encoding) <= 9 for encoding in both_long.encodings)
 
 
-def test_values_of_windows_become_values_of_texts():
+def test_combine_windows():
     windows = cut_windows(TOKENIZER, [*TEXTS, ""], length=8, stride=3)
     logits = np.random.default_rng(0).normal(size=(len(windows), 2))
     mean, top = windows.combine(logits), windows.combine(logits, "max")
     for row in range(4):
         assert np.allclose(mean[row], logits[windows.owners == row].mean(0))
         assert np.allclose(top[row], logits[windows.owners == row].max(0))
-    with pytest.raises(InputError, match="windows, and values for 1"):
+    with pytest.raises(InputError, match="windows, but values for 1"):
         windows.combine(logits[:1])
 
 
 def test_bad_windows():
-    with pytest.raises(InputError, match="no room"):
+    with pytest.raises(InputError, match="length is too small"):
         cut_windows(TOKENIZER, TEXTS, length=2)
     with pytest.raises(InputError, match="stride must be between 1 and 6"):
         cut_windows(TOKENIZER, TEXTS, length=8, stride=7)
-    with pytest.raises(InputError, match="partners"):
+    with pytest.raises(InputError, match="3 texts, but 1 second texts"):
         cut_windows(TOKENIZER, TEXTS, ["one"], length=8)
 
 
 @given(st.lists(sentence, min_size=1, max_size=4), st.integers(3, 20), st.integers(1, 18))
 @settings(max_examples=100, deadline=None)
-def test_words_come_back_from_their_pieces(sentences, length, stride):
-    """Numbers given to words, put on pieces, read back: the same numbers, in windows however small."""
+def test_word_labels_round_trip(sentences, length, stride):
+    """Numbers of words, set on pieces and read back, are the same for any window size."""
     aligned = align_words(TOKENIZER, sentences, length=length, stride=min(stride, length - 2))
     tags = [np.arange(len(words)) + 7 for words in sentences]
     labels = aligned.labels(tags)
@@ -96,25 +97,25 @@ def test_words_come_back_from_their_pieces(sentences, length, stride):
         expected = [-1 if (row, word) in lost else word + 7 for word in range(len(words))]
         assert read[row].tolist() == expected
     for window, label in enumerate(labels):
-        asked = np.flatnonzero(label != NOT_ASKED)
+        labelled = np.flatnonzero(label != IGNORED)
         tokens = aligned.windows.encodings[window].tokens
-        assert not any(tokens[place].startswith("##") or tokens[place] in ("[CLS]", "[SEP]") for place in asked)
+        assert not any(tokens[piece].startswith("##") or tokens[piece] in ("[CLS]", "[SEP]") for piece in labelled)
 
 
-def test_a_value_comes_from_the_window_with_the_most_context():
+def test_to_words_uses_the_window_with_the_most_context():
     aligned = align_words(TOKENIZER, [["the", "cat"] * 8], length=8, stride=3)
     values = [np.full(len(encoding), window) for window, encoding in enumerate(aligned.windows.encodings)]
     chosen = aligned.to_words(values)[0].tolist()
-    places: dict[int, list[tuple[int, int]]] = {}
+    candidates: dict[int, list[tuple[int, int]]] = {}
     for window, (encoding, firsts) in enumerate(zip(aligned.windows.encodings, aligned.firsts, strict=True)):
         for word, piece in firsts.tolist():
-            places.setdefault(word, []).append((-min(piece, len(encoding) - 1 - piece), window))
-    assert chosen == [min(places[word])[1] for word in range(16)]
-    assert any(len(found) > 1 and min(found)[1] < max(window for _, window in found) for found in places.values())
+            candidates.setdefault(word, []).append((-min(piece, len(encoding) - 1 - piece), window))
+    assert chosen == [min(candidates[word])[1] for word in range(16)]
+    assert any(len(found) > 1 and min(found)[1] < max(window for _, window in found) for found in candidates.values())
 
 
 def test_byte_level_pieces_that_begin_with_a_space():
-    """Offsets that hold the space before a word belong to the word all the same."""
+    """A piece whose offsets include the space before a word belongs to that word."""
     from tokenizers import Tokenizer as Rust
     from tokenizers import models, pre_tokenizers, trainers
 

@@ -1,4 +1,4 @@
-"""Batches: what stands where, and that every row is the same whoever makes it."""
+"""Batches: the contents of rows, and that batches are a pure function of seed, epoch and index."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from glassbert import BertConfig, BertWithHead
 from glassbert.errors import ConfigError, TextError
 from glassbert.models.inputs import positions_in_segments
 from glassbert.text.batches import Batch, RowReader
-from glassbert.text.generator import MLMDataGenerator
-from glassbert.text.masking import NOT_ASKED, Masking
+from glassbert.text.generator import MLMDataGenerator, prefetch
+from glassbert.text.masking import IGNORED, Masking
 from glassbert.text.packing import PACKINGS, plan_rows
-from glassbert.text.prefetch import prefetch
-from tests.text.made_up_corpus import CLS, PAD, SEP, SPECIAL, VOCABULARY, corpus, numbered, tokenizer
+from tests.text.synthetic_corpus import CLS, PAD, SEP, SPECIAL, VOCABULARY, corpus, numbered, tokenizer
 
-FIRST = 10  # numbered tokens are read as ids from here on, clear of the special ones
+FIRST = 10  # numbered tokens are ids from here on, above the special tokens
 
 
 def same(one: Batch, other: Batch) -> bool:
@@ -36,10 +35,10 @@ def generator(data: Any = None, length: int = 32, rows: int = 8, **options: Any)
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
-DOCUMENTS = some.lists(some.lists(some.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=8)
+DOCUMENTS = st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=8)
 
 
-@given(some.lists(DOCUMENTS, min_size=1, max_size=3), some.integers(3, 40), some.sampled_from(PACKINGS), some.randoms())
+@given(st.lists(DOCUMENTS, min_size=1, max_size=3), st.integers(3, 40), st.sampled_from(PACKINGS), st.randoms())
 @settings(deadline=None)
 def test_rows_read_back_as_the_text(shards, length, packing, random):
     split = numbered(shards)
@@ -59,11 +58,11 @@ def test_rows_read_back_as_the_text(shards, length, packing, random):
         assert (np.diff(row_segments[row_segments > 0]) >= 0).all()
         assert (row_segments[np.argmin(row_segments > 0) :] == 0).all() or row_segments.all(), "padding comes last"
         for segment in range(1, count + 1):
-            piece = row[row_segments == segment]
-            assert piece[0] == CLS
-            assert piece[-1] == SEP
-            assert np.array_equal(np.diff(piece[1:-1]), np.ones(len(piece) - 3)), "a piece is contiguous"
-            found.append(piece[1:-1])
+            tokens = row[row_segments == segment]
+            assert tokens[0] == CLS
+            assert tokens[-1] == SEP
+            assert np.array_equal(np.diff(tokens[1:-1]), np.ones(len(tokens) - 3)), "a segment is contiguous"
+            found.append(tokens[1:-1])
     assert np.array_equal(np.sort(np.concatenate(found)), FIRST + np.arange(split.tokens))
 
 
@@ -75,7 +74,7 @@ def test_no_row_is_read_as_nothing():
 # ---- the stream ------------------------------------------------------------------------------------------------------
 
 
-@given(some.integers(0, 3), some.integers(0, 8), some.integers(0, 8), some.sampled_from([None, 0.4]))
+@given(st.integers(0, 3), st.integers(0, 8), st.integers(0, 8), st.sampled_from([None, 0.4]))
 @settings(deadline=None)
 def test_a_part_of_a_batch_is_that_part_of_the_whole(epoch, begin, end, rate):
     some_rows = slice(min(begin, end), max(begin, end))
@@ -86,7 +85,7 @@ def test_a_part_of_a_batch_is_that_part_of_the_whole(epoch, begin, end, rate):
 STREAM = generator()
 
 
-def test_rows_and_masks_do_not_hang_on_the_batch_size():
+def test_rows_and_masks_do_not_depend_on_the_batch_size():
     small, large = generator(rows=4), generator(rows=8)
     for index in range(5):
         halves = [small.batch(2, 2 * index), small.batch(2, 2 * index + 1)]
@@ -105,17 +104,17 @@ def test_the_same_stream_from_another_object_and_by_step():
 
 
 def test_epochs_differ_in_order_and_masks_and_hold_the_same_text():
-    made = generator(rows=1)
+    stream = generator(rows=1)
 
     def originals(epoch: int) -> list[bytes]:
-        batches = list(made.epoch(epoch))
-        return [np.where(b.labels == NOT_ASKED, b.input_ids, b.labels).tobytes() for b in batches]
+        batches = list(stream.epoch(epoch))
+        return [np.where(b.labels == IGNORED, b.input_ids, b.labels).tobytes() for b in batches]
 
     first, second = originals(0), originals(1)
     assert first != second
     assert sorted(first) == sorted(second)
     exact = generator(packing="tokens", rows=16)  # nearly all rows are laid out alike, so only the draw differs
-    one, other = (exact.batch(epoch, 0).labels != NOT_ASKED for epoch in (0, 1))
+    one, other = (exact.batch(epoch, 0).labels != IGNORED for epoch in (0, 1))
     assert (one == other).all(1).sum() <= 1
 
 
@@ -138,16 +137,17 @@ def test_sources_of_held_out_text():
     parts = [generator(data, split="validation", sources=[name]) for name in ("novels", "texts/letters.txt")]
     assert sum(part.plan.tokens for part in parts) == both.plan.tokens
     assert generator(data, split="validation", sources=[0, "letters.txt"]).plan.tokens == both.plan.tokens
-    with pytest.raises(TextError, match=r"novels\.txt\.xz, texts/letters\.txt; 'poems'"):
+    with pytest.raises(TextError, match=r"no source 'poems'; its sources are texts/novels\.txt\.xz, texts/let"):
         generator(data, sources=["poems"])
 
 
-def test_the_masking_asked_for():
-    made = generator(masking=Masking(rate=0.5, whole_words=True))
-    batch = made.batch(0, 0)
-    maskable = (np.where(batch.labels == NOT_ASKED, batch.input_ids, batch.labels) >= len(SPECIAL)).sum()
-    assert batch.asked / maskable == pytest.approx(0.5, abs=0.05)
-    assert made.batch(0, 0, mask_rate=0.1).asked / maskable == pytest.approx(0.1, abs=0.03)
+def test_masking_settings():
+    stream = generator(masking=Masking(rate=0.5, whole_words=True))
+    batch = stream.batch(0, 0)
+    maskable = (np.where(batch.labels == IGNORED, batch.input_ids, batch.labels) >= len(SPECIAL)).sum()
+    assert (batch.labels != IGNORED).sum() / maskable == pytest.approx(0.5, abs=0.05)
+    other_rate = stream.batch(0, 0, mask_rate=0.1)
+    assert (other_rate.labels != IGNORED).sum() / maskable == pytest.approx(0.1, abs=0.03)
 
 
 def test_a_model_takes_a_batch():
@@ -163,22 +163,22 @@ def test_a_model_takes_a_batch():
 
 
 def test_bad_input(tmp_path: Path):
-    with pytest.raises(TextError, match=r"fewer than a batch of 100000: take a larger corpus"):
+    with pytest.raises(TextError, match=r"fewer than a batch of 100000: use a larger corpus"):
         generator(rows=100_000)
-    with pytest.raises(TextError, match="did not make the corpus"):
+    with pytest.raises(TextError, match="was built with another tokenizer"):
         MLMDataGenerator(corpus(), tokenizer("b" * 64), 32, 8)
     with pytest.raises(TextError, match="there is no corpus"):
         generator(tmp_path / "missing")
     with pytest.raises(TextError, match="'test'"):
         generator(split="test")
-    with pytest.raises(ConfigError, match="at least one row"):
+    with pytest.raises(ConfigError, match="batch_size must be at least 1"):
         generator(rows=0)
     with pytest.raises(ConfigError, match="sentences, tokens"):
         generator(packing="words")
     with pytest.raises(ConfigError, match="masking rate"):
         generator().batch(0, 0, mask_rate=0.0)
     for epoch, index in ((0, -1), (0, 10_000), (-1, 0)):
-        with pytest.raises(IndexError, match="an epoch has the batches"):
+        with pytest.raises(IndexError, match="does not exist; an epoch has 0 to"):
             generator().batch(epoch, index)
 
 
@@ -192,14 +192,14 @@ def plan_files(folder: Path) -> list[Path]:
 def test_a_plan_is_kept_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first = generator(corpus(tmp_path))
     assert {path.suffix for path in plan_files(tmp_path)} == {".npy", ".json"}
-    monkeypatch.setattr("glassbert.text.plan_cache.plan_rows", None)  # nobody may plan again
+    monkeypatch.setattr("glassbert.text.plan_cache.plan_rows", None)  # planning again would raise
     again = generator(corpus(tmp_path))
     assert isinstance(again.plan.starts, np.memmap)
     assert same(first.batch(1, 2), again.batch(1, 2))
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "gone", "nonsense"])
-def test_a_damaged_plan_is_made_anew(tmp_path: Path, damage: str):
+def test_a_damaged_plan_is_computed_again(tmp_path: Path, damage: str):
     first = generator(corpus(tmp_path))
     for path in plan_files(tmp_path):
         content = path.read_bytes()
@@ -230,14 +230,14 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path):
     assert same(generator(corpus(tmp_path)).batch(0, 0), generator().batch(0, 0))
 
 
-# ---- ahead of the model ----------------------------------------------------------------------------------------------
+# ---- prefetching -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("workers", "ahead"), [(1, None), (3, 2), (4, 9)])
 def test_prefetching_keeps_the_order(workers, ahead):
-    made = generator()
-    for step, batch in enumerate(prefetch(made.at, range(12), workers, ahead)):
-        assert same(batch, made.at(step))
+    stream = generator()
+    for step, batch in enumerate(prefetch(stream.at, range(12), workers, ahead)):
+        assert same(batch, stream.at(step))
     assert step == 11
     assert list(prefetch(lambda item: -item, [], workers, ahead)) == []
 
@@ -257,38 +257,38 @@ def test_prefetching_passes_errors_on_and_leaves_no_thread():
     next(left)
     left.close()
     assert threading.active_count() == before
-    with pytest.raises(ConfigError, match="at least one worker"):
+    with pytest.raises(ConfigError, match="workers and ahead of at least 1"):
         prefetch(make, [], workers=0)
 
 
-def test_prefetching_runs_ahead_only_so_far():
-    asked = []
-    results = prefetch(lambda item: asked.append(item), iter(range(100)), workers=1, ahead=3)
+def test_prefetching_is_bounded():
+    made = []
+    results = prefetch(lambda item: made.append(item), iter(range(100)), workers=1, ahead=3)
     next(results)
     results.close()
-    assert len(asked) <= 4
+    assert len(made) <= 4
 
 
 # ---- from a text file ------------------------------------------------------------------------------------------------
 
 
-def test_a_text_file_is_as_good_as_a_corpus(tmp_path: Path):
+def test_a_text_file_instead_of_a_corpus(tmp_path: Path):
     from glassbert.text import FastTokenizer
-    from glassbert.text.sentences import SENTENCES
+    from tests.text.sample_sentences import SENTENCES
 
     documents = [" ".join(SENTENCES[i : i + 4]) for i in range(len(SENTENCES) - 4)]
-    made = FastTokenizer.train(documents, vocab_size=300)
+    trained = FastTokenizer.train(documents, vocab_size=300)
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join(documents), encoding="utf-8")
-    one, same_text = (MLMDataGenerator(path, made, 32, 4) for _ in range(2))
+    one, same_text = (MLMDataGenerator(path, trained, 32, 4) for _ in range(2))
     assert same(one.at(3), same_text.at(3))
     assert one.plan.tokens > 500
     assert list(tmp_path.iterdir()) == [path], "nothing is left beside the file"
-    shown = made.decode(np.where(one.at(0).labels == NOT_ASKED, one.at(0).input_ids, one.at(0).labels)[0])
+    shown = trained.decode(np.where(one.at(0).labels == IGNORED, one.at(0).input_ids, one.at(0).labels)[0])
     assert len(shown.split()) > 5
     with pytest.raises(TextError, match="fewer than a batch"):
-        MLMDataGenerator(path, made, 32, 4_000)
+        MLMDataGenerator(path, trained, 32, 4_000)
     empty = tmp_path / "empty.txt"
     empty.write_text("")
     with pytest.raises(TextError, match="empty"):
-        MLMDataGenerator(empty, made, 32, 4)
+        MLMDataGenerator(empty, trained, 32, 4)

@@ -1,21 +1,21 @@
-"""Batches by length: every text once, no batch over its budget, little padding."""
+"""Batches by length: every text once, no batch above its budget, little padding."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from glassbert.errors import ConfigError, InputError
 from glassbert.text.buckets import batches_by_length, padding_share
 
 
 @given(
-    some.lists(some.integers(1, 50), max_size=300),
-    some.integers(50, 400),
-    some.one_of(some.none(), some.integers(1, 20)),
-    some.integers(0, 3),
+    st.lists(st.integers(1, 50), max_size=300),
+    st.integers(50, 400),
+    st.one_of(st.none(), st.integers(1, 20)),
+    st.integers(0, 3),
 )
 @settings(deadline=None)
 def test_every_text_once_and_every_batch_within_its_budget(lengths, budget, max_rows, epoch):
@@ -50,14 +50,14 @@ def test_the_same_epoch_the_same_batches():
     assert flat(seed=1, epoch=2) != flat(seed=1, epoch=3)
     assert flat(seed=1, epoch=2) != flat(seed=2, epoch=2)
     together = [{tuple(sorted(batch)) for batch in flat(epoch=epoch)} for epoch in (0, 1)]
-    assert not together[0] & together[1], "texts meet others in every epoch"
+    assert not together[0] & together[1], "the batches of two epochs differ"
 
 
 def test_bad_input():
     assert batches_by_length([], 100) == []
     with pytest.raises(ConfigError, match="text 1 has 200 tokens"):
         batches_by_length([5, 200], 100)
-    with pytest.raises(ConfigError, match="max_rows 0"):
+    with pytest.raises(ConfigError, match="max_rows must be at least 1, got 0"):
         batches_by_length([5], 100, 0)
     for lengths in ([0, 4], [1.5], [[1, 2]]):
         with pytest.raises(InputError, match="whole numbers"):

@@ -1,4 +1,4 @@
-"""The classes of characters, code point by code point, against `tokenizers`; and what the normaliser does with them."""
+"""Character classes and normalisation, compared with `tokenizers` for every code point."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tokenizers import normalizers, pre_tokenizers
 
 from glassbert.text.characters import code_points
 from glassbert.text.normalise import Normaliser
-from glassbert.text.words import WORD, split_words
+from glassbert.text.wordpiece import WORD, split_words
 
-# Whatever is assigned, of long uniform stretches every 31st, and their borders.
+# All assigned code points; of long uniform ranges every 31st, and their borders.
 LONG = [(0x3400, 0xA000), (0xAC00, 0xD800), (0xE000, 0xF900), (0x17000, 0x1B000), (0x20000, 0x110000)]
 STARTS = [0, 0xA000, 0xF900, 0x1B000, 0xE0000]
 ENDS = [0x3400, 0xAC00, 0x17000, 0x20000, 0xE0200]
@@ -46,7 +46,7 @@ def test_origins_point_into_the_original_text():
     assert normalised.span(0, 1) == (1, 2)
 
 
-def test_both_ways_of_normalising_agree():
+def test_both_methods_of_normalisation_agree():
     for switches in ((True, True, None, True), (False, True, False, True), (True, False, True, False)):
         normaliser = Normaliser(*switches)
         for text in ("Ünïcödé", "a\u302e\u0323b", "\u0344\u0334x", "ΑΣ Σ", "\t x\x1c\u2003y", "한국어 각"):

@@ -1,16 +1,16 @@
-"""Masking: what it promises of every row, and its shares over many."""
+"""Masking: properties of every row, and shares over many rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from glassbert.errors import ConfigError, InputError
-from glassbert.text.masking import NOT_ASKED, Masker, Masking, mask_tokens
-from glassbert.text.random_numbers import row_starts
-from tests.text.made_up_corpus import CONTINUES, MASK, SPECIAL, VOCABULARY
+from glassbert.text.masking import IGNORED, Masker, Masking, mask_tokens
+from glassbert.text.random_numbers import row_seeds
+from tests.text.synthetic_corpus import CONTINUES, MASK, SPECIAL, VOCABULARY
 
 KINDS = [
     Masking(),
@@ -19,9 +19,9 @@ KINDS = [
     Masking(whole_words=True, spans=(2.5, 5)),
     Masking(rate=0.4, mask_share=0.0, random_share=1.0),
 ]
-ROWS = some.integers(1, 40).flatmap(
-    lambda length: some.lists(
-        some.lists(some.integers(0, VOCABULARY - 1), min_size=length, max_size=length), min_size=1, max_size=5
+ROWS = st.integers(1, 40).flatmap(
+    lambda length: st.lists(
+        st.lists(st.integers(0, VOCABULARY - 1), min_size=length, max_size=length), min_size=1, max_size=5
     )
 )
 
@@ -30,8 +30,8 @@ def masker(masking: Masking) -> Masker:
     return Masker(masking, VOCABULARY, MASK, SPECIAL, CONTINUES)
 
 
-def starts(rows: int, epoch: int = 0, first: int = 0) -> np.ndarray:
-    return row_starts(0, "test", epoch, np.arange(first, first + rows))
+def seeds(rows: int, epoch: int = 0, first: int = 0) -> np.ndarray:
+    return row_seeds(0, "test", epoch, np.arange(first, first + rows))
 
 
 def random_rows(rows: int, length: int) -> np.ndarray:
@@ -45,37 +45,39 @@ def word_numbers(ids: np.ndarray) -> np.ndarray:
     return np.cumsum(begins, axis=1)
 
 
-@given(ROWS, some.sampled_from(KINDS), some.integers(0, 3), some.sampled_from([None, 0.01, 0.5, 1.0]))
+@given(ROWS, st.sampled_from(KINDS), st.integers(0, 3), st.sampled_from([None, 0.01, 0.5, 1.0]))
 @settings(deadline=None)
-def test_what_holds_for_every_row(rows, masking, epoch, rate):
+def test_properties_of_every_row(rows, masking, epoch, rate):
     ids = np.array(rows, np.int32)
     kept = ids.copy()
-    seen, labels = masker(masking)(ids, starts(len(ids), epoch), rate)
+    masked_ids, labels = masker(masking)(ids, seeds(len(ids), epoch), rate)
     assert np.array_equal(ids, kept), "the rows given are not changed"
-    asked = labels != NOT_ASKED
+    targets = labels != IGNORED
     ordinary = ids >= len(SPECIAL)
-    assert not (asked & ~ordinary).any(), "a special token was asked for"
-    assert np.array_equal(asked.any(1), ordinary.any(1)), "every row with an ordinary token asks for something"
-    assert np.array_equal(labels[asked], ids[asked])
-    assert np.array_equal(seen[~asked], ids[~asked])
-    assert ((seen[asked] == MASK) | (seen[asked] >= len(SPECIAL))).all(), "no other special token is put in"
+    assert not (targets & ~ordinary).any(), "a special token is a target"
+    assert np.array_equal(targets.any(1), ordinary.any(1)), "every row with an ordinary token has a target"
+    assert np.array_equal(labels[targets], ids[targets])
+    assert np.array_equal(masked_ids[~targets], ids[~targets])
+    assert ((masked_ids[targets] == MASK) | (masked_ids[targets] >= len(SPECIAL))).all(), (
+        "no other special token is inserted"
+    )
     if rate == 1.0:
-        assert np.array_equal(asked, ordinary)
+        assert np.array_equal(targets, ordinary)
 
 
-@given(ROWS, some.sampled_from(KINDS), some.data())
+@given(ROWS, st.sampled_from(KINDS), st.data())
 @settings(deadline=None)
-def test_a_row_is_masked_alike_in_any_company(rows, masking, data):
+def test_the_mask_of_a_row_does_not_depend_on_other_rows(rows, masking, data):
     ids = np.array(rows, np.int32)
-    whole = masker(masking)(ids, starts(len(ids)))
-    row = data.draw(some.integers(0, len(ids) - 1))
-    alone = masker(masking)(ids[row : row + 1], starts(1, first=row))
+    whole = masker(masking)(ids, seeds(len(ids)))
+    row = data.draw(st.integers(0, len(ids) - 1))
+    alone = masker(masking)(ids[row : row + 1], seeds(1, first=row))
     assert all(np.array_equal(a[row], b[0]) for a, b in zip(whole, alone, strict=True))
 
 
-def test_every_epoch_has_masks_of_its_own():
+def test_epochs_have_different_masks():
     ids = random_rows(8, 64)
-    one, other = (masker(Masking())(ids, starts(8, epoch))[1] for epoch in (0, 1))
+    one, other = (masker(Masking())(ids, seeds(8, epoch))[1] for epoch in (0, 1))
     assert not np.array_equal(one, other)
 
 
@@ -83,68 +85,68 @@ def test_every_epoch_has_masks_of_its_own():
 @pytest.mark.parametrize("rate", [None, 0.3])
 def test_the_shares(masking, rate):
     ids = random_rows(4000, 100)
-    seen, labels = masker(masking)(ids, starts(len(ids)), rate)
-    ordinary, asked = ids >= len(SPECIAL), labels != NOT_ASKED
-    assert asked.sum() / ordinary.sum() == pytest.approx(rate or masking.rate, abs=0.002)
-    hidden = asked & (seen == MASK)
-    assert hidden.sum() / asked.sum() == pytest.approx(masking.mask_share, abs=0.008)
-    changed = asked & ~hidden & (seen != ids)
+    masked_ids, labels = masker(masking)(ids, seeds(len(ids)), rate)
+    ordinary, targets = ids >= len(SPECIAL), labels != IGNORED
+    assert targets.sum() / ordinary.sum() == pytest.approx(rate or masking.rate, abs=0.002)
+    masked = targets & (masked_ids == MASK)
+    assert masked.sum() / targets.sum() == pytest.approx(masking.mask_share, abs=0.008)
+    changed = targets & ~masked & (masked_ids != ids)
     possible = VOCABULARY - len(SPECIAL)
-    assert changed.sum() / asked.sum() == pytest.approx(masking.random_share * (1 - 1 / possible), abs=0.006)
-    counts = np.bincount(seen[changed], minlength=VOCABULARY)
+    assert changed.sum() / targets.sum() == pytest.approx(masking.random_share * (1 - 1 / possible), abs=0.006)
+    counts = np.bincount(masked_ids[changed], minlength=VOCABULARY)
     assert (counts[: len(SPECIAL)] == 0).all()
     expected = changed.sum() / possible
     assert np.abs(counts[len(SPECIAL) :] - expected).max() < 6 * np.sqrt(expected)
 
 
-def test_rows_lose_equal_shares():
-    """n tokens lose n · rate, rounded up or down at random; no row gives much more than another."""
+def test_rows_have_equal_shares_of_targets():
+    """A row of n tokens has n · rate targets, rounded up or down at random."""
     ids = np.full((2000, 50), 7, np.int32)
-    asked = (masker(Masking())(ids, starts(len(ids)))[1] != NOT_ASKED).sum(1)
-    assert set(asked.tolist()) == {7, 8}
-    assert asked.mean() == pytest.approx(7.5, abs=0.05)
+    targets = (masker(Masking())(ids, seeds(len(ids)))[1] != IGNORED).sum(1)
+    assert set(targets.tolist()) == {7, 8}
+    assert targets.mean() == pytest.approx(7.5, abs=0.05)
 
 
-def test_every_position_is_as_likely():
+def test_every_position_is_equally_likely():
     ids = np.full((20_000, 20), 7, np.int32)
-    asked = masker(Masking())(ids, starts(len(ids)))[1] != NOT_ASKED
-    assert asked.mean(0) == pytest.approx(np.full(20, 0.15), abs=0.012)
+    targets = masker(Masking())(ids, seeds(len(ids)))[1] != IGNORED
+    assert targets.mean(0) == pytest.approx(np.full(20, 0.15), abs=0.012)
 
 
 def test_words_are_masked_whole():
     ids = random_rows(500, 60)
-    labels = masker(Masking(whole_words=True))(ids, starts(len(ids)))[1]
-    asked = labels != NOT_ASKED
+    labels = masker(Masking(whole_words=True))(ids, seeds(len(ids)))[1]
+    targets = labels != IGNORED
     words = word_numbers(ids) + 1000 * np.arange(len(ids))[:, None]
     ordinary = ids >= len(SPECIAL)
     total = np.bincount(words[ordinary], minlength=words.max() + 1)
-    lost = np.bincount(words[asked], minlength=words.max() + 1)
-    assert set(np.unique(lost[(lost > 0)] == total[lost > 0])) == {True}
-    assert lost.max() > 1
+    chosen = np.bincount(words[targets], minlength=words.max() + 1)
+    assert set(np.unique(chosen[(chosen > 0)] == total[chosen > 0])) == {True}
+    assert chosen.max() > 1
 
 
 @pytest.mark.parametrize("spans", [(1.0, 1), (2.0, 2), (3.0, 10), (3.8, 30), (5.0, 6)])
 def test_span_lengths(spans):
-    """In one endless row, units begin where the masker says: their lengths are min(geometric, longest)."""
+    """The lengths of units in one long row are min(geometric, longest)."""
     mean, longest = spans
     ids = np.full((1, 200_000), 7, np.int32)
-    made = masker(Masking(spans=spans))
+    spans_masker = masker(Masking(spans=spans))
     numbers = np.random.default_rng(0).integers(0, 1 << 64, ids.shape, dtype=np.uint64)
-    begins = made._unit_starts(ids, ids >= len(SPECIAL), numbers)
+    begins = spans_masker._unit_starts(ids, ids >= len(SPECIAL), numbers)
     lengths = np.diff(np.flatnonzero(begins[0]))
     assert lengths.max() <= longest
     assert lengths.mean() == pytest.approx(mean, rel=0.01)
     if 2 < mean < longest / 2:
-        p = made.masking.end_probability
+        p = spans_masker.masking.end_probability
         shares = np.bincount(lengths, minlength=4)[1:4] / len(lengths)
         assert shares == pytest.approx([p, p * (1 - p), p * (1 - p) ** 2], abs=0.006)
 
 
-def test_spans_do_not_reach_from_one_piece_into_the_next():
+def test_spans_do_not_cross_segments():
     ids = random_rows(50, 60)
-    made = masker(Masking(whole_words=True, spans=(8.0, 20)))
+    spans_masker = masker(Masking(whole_words=True, spans=(8.0, 20)))
     numbers = np.random.default_rng(0).integers(0, 1 << 64, ids.shape, dtype=np.uint64)
-    begins = made._unit_starts(ids, ids >= len(SPECIAL), numbers)
+    begins = spans_masker._unit_starts(ids, ids >= len(SPECIAL), numbers)
     assert begins[:, 0].all()
     assert begins[:, 1:][ids[:, :-1] < len(SPECIAL)].all()
     assert begins.mean() < 0.3
@@ -152,10 +154,10 @@ def test_spans_do_not_reach_from_one_piece_into_the_next():
 
 def test_mask_tokens():
     ids = np.array([[2, 10, 11, 12, 13, 3, 0], [2, 20, 21, 22, 23, 24, 3]])
-    seen, targets, positions = mask_tokens(ids, MASK, VOCABULARY, 0.4)
-    assert seen.shape == targets.shape == ids.shape
-    assert np.array_equal(positions, np.argwhere(targets != NOT_ASKED))
-    assert {tuple(place) for place in positions} <= {tuple(place) for place in np.argwhere(ids > 4)}
+    masked_ids, targets, positions = mask_tokens(ids, MASK, VOCABULARY, 0.4)
+    assert masked_ids.shape == targets.shape == ids.shape
+    assert np.array_equal(positions, np.argwhere(targets != IGNORED))
+    assert {tuple(position) for position in positions} <= {tuple(position) for position in np.argwhere(ids > 4)}
     assert len(positions) >= 2
     again = mask_tokens(ids, MASK, VOCABULARY, 0.4, seed=0)
     assert np.array_equal(again.targets, targets)
@@ -166,10 +168,10 @@ def test_mask_tokens():
 
 def test_mask_tokens_of_one_row_and_other_special_ids():
     ids = np.arange(100, 150)
-    seen, targets, positions = mask_tokens(ids, 103, 1000, 0.5, special_ids=(100, 101, 102))
-    assert seen.shape == (50,)
-    assert np.array_equal(positions, np.flatnonzero(targets != NOT_ASKED))
-    assert positions.min() >= 4, "[MASK] itself is special too"
+    masked_ids, targets, positions = mask_tokens(ids, 103, 1000, 0.5, special_ids=(100, 101, 102))
+    assert masked_ids.shape == (50,)
+    assert np.array_equal(positions, np.flatnonzero(targets != IGNORED))
+    assert positions.min() >= 4, "[MASK] is a special token"
     assert mask_tokens(np.zeros((0, 5), int), MASK, VOCABULARY).positions.shape == (0, 2)
     assert mask_tokens([], MASK, VOCABULARY).positions.shape == (0,)
     assert mask_tokens([0, 2, 3], MASK, VOCABULARY).positions.size == 0
@@ -204,7 +206,7 @@ def test_bad_input():
         mask_tokens([1, 2], MASK, 5)
     with pytest.raises(InputError, match="continues_word"):
         mask_tokens([1, 2], MASK, VOCABULARY, masking=Masking(whole_words=True))
-    with pytest.raises(InputError, match="one entry a token"):
+    with pytest.raises(InputError, match=r"continues_word must have the shape"):
         mask_tokens([1, 2], MASK, VOCABULARY, continues_word=np.zeros(3, bool))
     with pytest.raises(ConfigError, match="above 0"):
         mask_tokens([10, 11], MASK, VOCABULARY, 0.0)

@@ -1,4 +1,4 @@
-"""Sentence pairs: where A and B come from, and that the labels say so."""
+"""Sentence pairs: the origin of A and B, and the labels."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from glassbert.errors import ConfigError, TextError
 from glassbert.text.batches import Batch
 from glassbert.text.corpus.reader import Corpus, Split
-from glassbert.text.masking import NOT_ASKED
+from glassbert.text.masking import IGNORED
 from glassbert.text.pairs import TASKS, PairDataGenerator
-from tests.text.made_up_corpus import CLS, PAD, SEP, SPECIAL, corpus, numbered, tokenizer
+from tests.text.synthetic_corpus import CLS, PAD, SEP, SPECIAL, corpus, numbered, tokenizer
 
 FIRST = 10
 LENGTH = 40
 
 
 def numbered_corpus(shards: list[list[list[int]]]) -> tuple[Corpus, Any]:
-    """A corpus whose tokens count up from FIRST, so that a token says where it came from, and its tokenizer."""
+    """A corpus whose tokens are FIRST, FIRST + 1, ..., so that a token gives its position, and its tokenizer."""
     split = numbered(shards)
     shifted = replace(split, shards=[replace(one, tokens=one.tokens + FIRST) for one in split.shards])
-    made = replace(corpus(), splits={"train": shifted, "validation": shifted})
-    its = tokenizer()
-    its.vocab_size = FIRST + split.tokens
-    its.continues_word = np.zeros(its.vocab_size, bool)
-    return made, its
+    data = replace(corpus(), splits={"train": shifted, "validation": shifted})
+    data_tokenizer = tokenizer()
+    data_tokenizer.vocab_size = FIRST + split.tokens
+    data_tokenizer.continues_word = np.zeros(data_tokenizer.vocab_size, bool)
+    return data, data_tokenizer
 
 
 def prose(seed: int = 0) -> list[list[list[int]]]:
@@ -38,9 +38,9 @@ def prose(seed: int = 0) -> list[list[list[int]]]:
 
 
 def pairs(batch: Batch) -> list[tuple[np.ndarray, np.ndarray, int]]:
-    """A, B and the label of every row, once its layout has been checked."""
+    """A, B and the label of every row; checks the layout of the row."""
     found = []
-    original = np.where(batch.labels == NOT_ASKED, batch.input_ids, batch.labels)
+    original = np.where(batch.labels == IGNORED, batch.input_ids, batch.labels)
     assert batch.token_type_ids is not None
     assert batch.pair_labels is not None
     for row, segments, types, positions, label in zip(
@@ -61,7 +61,7 @@ def pairs(batch: Batch) -> list[tuple[np.ndarray, np.ndarray, int]]:
 
 
 def borders(split: Split) -> tuple[np.ndarray, np.ndarray]:
-    """Where sentences and documents end in the tokens of the split."""
+    """The ends of sentences and documents in the tokens of the split."""
     sentences, documents, before = [], [], 0
     for one in split.shards:
         sentences.append(before + one.sentence_ends.astype(int))
@@ -72,13 +72,13 @@ def borders(split: Split) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_pairs_are_what_their_labels_say(task):
-    data, its = numbered_corpus(prose())
-    made = PairDataGenerator(data, its, LENGTH, 16, task=task)
+    data, data_tokenizer = numbered_corpus(prose())
+    stream = PairDataGenerator(data, data_tokenizer, LENGTH, 16, task=task)
     sentences, documents = borders(data.split("train"))
     ends = {0, *sentences.tolist()}
     labels, cut = [], 0
     for epoch in range(2):
-        for batch in made.epoch(epoch):
+        for batch in stream.epoch(epoch):
             for a, b, label in pairs(batch):
                 labels.append(label)
                 for part in (a, b):
@@ -86,7 +86,7 @@ def test_pairs_are_what_their_labels_say(task):
                     assert int(part[0]) in ends
                 if int(a[-1]) + 1 not in ends or int(b[-1]) + 1 not in ends:
                     assert len(a) + len(b) == LENGTH - 3
-                    assert (task, label) == ("next", 1), "only what comes from elsewhere may have to be cut"
+                    assert (task, label) == ("next", 1), "only sentences of other documents may be cut"
                     cut += 1
                 of_a, of_b = np.searchsorted(documents, [a[0], b[0]], side="right")
                 assert np.searchsorted(documents, b[-1], side="right") == of_b
@@ -103,11 +103,11 @@ def test_pairs_are_what_their_labels_say(task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_length_of_a_row_does_not_give_the_label_away(task):
+def test_the_length_of_a_row_does_not_reveal_the_label(task):
     documents = [np.random.default_rng(i).integers(3, 15, 60).tolist() for i in range(120)]
-    data, its = numbered_corpus([documents])
+    data, data_tokenizer = numbered_corpus([documents])
     lengths: dict[int, list[int]] = {0: [], 1: []}
-    for batch in PairDataGenerator(data, its, LENGTH, 32, task=task):
+    for batch in PairDataGenerator(data, data_tokenizer, LENGTH, 32, task=task):
         for a, b, label in pairs(batch):
             lengths[label].append(len(a) + len(b))
     assert np.mean(lengths[0]) == pytest.approx(np.mean(lengths[1]), abs=0.7)
@@ -115,14 +115,14 @@ def test_the_length_of_a_row_does_not_give_the_label_away(task):
 
 
 def test_every_neighbouring_pair_is_used_once_an_epoch():
-    data, its = numbered_corpus(prose(3))
-    made = PairDataGenerator(data, its, LENGTH, 16, task="order", keep_last=True)
-    seen = np.concatenate([np.concatenate([a, b]) for batch in made for a, b, _ in pairs(batch)])
+    data, data_tokenizer = numbered_corpus(prose(3))
+    stream = PairDataGenerator(data, data_tokenizer, LENGTH, 16, task="order", keep_last=True)
+    seen = np.concatenate([np.concatenate([a, b]) for batch in stream for a, b, _ in pairs(batch)])
     assert len(np.unique(seen)) == len(seen), "no token comes twice"
     assert len(seen) > 0.8 * data.split("train").tokens
 
 
-@given(some.integers(0, 2), some.integers(0, 8), some.integers(0, 8), some.sampled_from(TASKS))
+@given(st.integers(0, 2), st.integers(0, 8), st.integers(0, 8), st.sampled_from(TASKS))
 @settings(deadline=None)
 def test_a_part_of_a_batch_is_that_part_of_the_whole(epoch, begin, end, task):
     part = slice(min(begin, end), max(begin, end))
@@ -134,25 +134,25 @@ def test_a_part_of_a_batch_is_that_part_of_the_whole(epoch, begin, end, task):
 STREAMS = {task: PairDataGenerator(corpus(), tokenizer(), LENGTH, 8, task=task) for task in TASKS}
 
 
-def test_pairs_are_masked_and_drawn_anew_in_every_epoch():
-    made = STREAMS["order"]
-    batch = made.batch(0, 0)
-    assert (batch.labels != NOT_ASKED).any(1).all()
-    assert not (batch.labels[batch.labels != NOT_ASKED] < len(SPECIAL)).any()
-    assert not np.array_equal(made.batch(0, 0).input_ids, made.batch(1, 0).input_ids)
+def test_pairs_are_masked_and_differ_between_epochs():
+    stream = STREAMS["order"]
+    batch = stream.batch(0, 0)
+    assert (batch.labels != IGNORED).any(1).all()
+    assert not (batch.labels[batch.labels != IGNORED] < len(SPECIAL)).any()
+    assert not np.array_equal(stream.batch(0, 0).input_ids, stream.batch(1, 0).input_ids)
     assert "pair_labels" not in batch.as_inputs()
     assert "token_type_ids" in batch.as_inputs()
 
 
 def test_bad_input():
-    data, its = numbered_corpus([[[5, 6, 7, 5]]])
-    with pytest.raises(TextError, match="there is only one"):
-        PairDataGenerator(data, its, LENGTH, 1, task="next")
-    assert len(PairDataGenerator(data, its, LENGTH, 1, task="order")) == 1
-    data, its = numbered_corpus([[[5], [6], [7]]])
-    with pytest.raises(TextError, match="no two neighbouring sentences"):
-        PairDataGenerator(data, its, LENGTH, 1)
+    data, data_tokenizer = numbered_corpus([[[5, 6, 7, 5]]])
+    with pytest.raises(TextError, match="only one document"):
+        PairDataGenerator(data, data_tokenizer, LENGTH, 1, task="next")
+    assert len(PairDataGenerator(data, data_tokenizer, LENGTH, 1, task="order")) == 1
+    data, data_tokenizer = numbered_corpus([[[5], [6], [7]]])
+    with pytest.raises(TextError, match="no two adjacent sentences"):
+        PairDataGenerator(data, data_tokenizer, LENGTH, 1)
     with pytest.raises(ConfigError, match="next, order"):
-        PairDataGenerator(data, its, LENGTH, 1, task="previous")
-    with pytest.raises(ConfigError, match="no room for a pair"):
-        PairDataGenerator(data, its, 4, 1)
+        PairDataGenerator(data, data_tokenizer, LENGTH, 1, task="previous")
+    with pytest.raises(ConfigError, match="max_seq_length must be at least 5"):
+        PairDataGenerator(data, data_tokenizer, 4, 1)

@@ -1,4 +1,4 @@
-"""The hand-written tokenizer against Hugging Face's, and the interface they share."""
+"""`WordPieceTokenizer` compared with `FastTokenizer`, and their common interface."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TEXTS = [
 @pytest.mark.parametrize(
     "switches", list(itertools.product([True, False], [True, False], [None, True, False], [True, False]))
 )
-def test_every_token_and_offset_is_that_of_tokenizers(switches):
+def test_tokens_and_offsets_equal_those_of_tokenizers(switches):
     described = description(Normaliser(*switches))
     hand, fast = WordPieceTokenizer(described), FastTokenizer(as_json(described))
     for text in TEXTS:
@@ -61,7 +61,7 @@ def test_the_limit_of_a_word_is_counted_in_characters_after_normalisation():
 @pytest.mark.parametrize("special", [True, False])
 @pytest.mark.parametrize("length", range(3, 14))
 @pytest.mark.parametrize("pair", [None, "", "water", "the water plays, the water plays"])
-def test_pairs_are_cut_as_tokenizers_cuts_them(special, length, pair):
+def test_pairs_are_truncated_as_in_tokenizers(special, length, pair):
     for text in ("", "the", "un play the", "the unaffable water plays!"):
         ours = HAND.encode(text, pair, max_length=length, special_tokens=special)
         assert ours == FAST.encode(text, pair, max_length=length, special_tokens=special)
@@ -128,7 +128,7 @@ def test_the_vocabulary(tokenizer: Tokenizer):
     assert tokenizer.fingerprint == HAND.fingerprint
 
 
-def test_the_fingerprint_tells_tokenizers_apart():
+def test_the_fingerprint_differs_between_tokenizers():
     prints = {
         WordPieceTokenizer(described).fingerprint
         for described in (
@@ -143,7 +143,7 @@ def test_the_fingerprint_tells_tokenizers_apart():
 
 
 @BOTH
-def test_a_tokenizer_can_be_handed_to_another_process(tokenizer: Tokenizer):
+def test_a_tokenizer_can_be_pickled(tokenizer: Tokenizer):
     copy = pickle.loads(pickle.dumps(tokenizer))
     assert copy.fingerprint == tokenizer.fingerprint
     assert copy.encode("the unaffable") == tokenizer.encode("the unaffable")
@@ -156,7 +156,7 @@ def test_a_tokenizer_can_be_handed_to_another_process(tokenizer: Tokenizer):
         (lambda t: t.encode(7), r"texts\[0\] must be a string, got int"),
         (lambda t: t.encode("a", b"b"), r"pairs\[0\] must be a string, got bytes"),
         (lambda t: t.encode_batch("the"), "list of strings, got one string"),
-        (lambda t: t.encode_batch(["the"], ["a", "b"]), "1 texts and 2 partners"),
+        (lambda t: t.encode_batch(["the"], ["a", "b"]), "the same length, got 1 and 2"),
         (
             lambda t: t.encode_batch(["ok", "ab\ud800c"]),
             r"texts\[1\] has half a surrogate pair \(U\+D800\) at character 2",
@@ -167,11 +167,11 @@ def test_a_tokenizer_can_be_handed_to_another_process(tokenizer: Tokenizer):
         ),
         (lambda t: t.encode_ids(["ok", None]), r"texts\[1\] must be a string, got NoneType"),
         (lambda t: t.encode_ids("the"), "list of strings, got one string"),
-        (lambda t: t.encode("the", "un", max_length=2), "no room for the"),
-        (lambda t: t.decode([10**6]), "1000000 is no id of this tokenizer"),
-        (lambda t: t.decode([-1]), "-1 is no id"),
+        (lambda t: t.encode("the", "un", max_length=2), "too small for the"),
+        (lambda t: t.decode([10**6]), "1000000 is not an id of this tokenizer"),
+        (lambda t: t.decode([-1]), "-1 is not an id"),
     ],
 )
-def test_what_is_no_text_is_refused(tokenizer: Tokenizer, call, message):
+def test_bad_input(tokenizer: Tokenizer, call, message):
     with pytest.raises(TextError, match=message):
         call(tokenizer)

@@ -1,4 +1,4 @@
-"""Tokenizers in and out of files: ours, Hugging Face's, other kinds, and broken ones."""
+"""Loading and saving tokenizers: GlassBERT's, Hugging Face's, other kinds, and damaged files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_round_trips(tmp_path, normaliser, kept):
         assert found.encode(TEXT) == hand.encode(TEXT)
 
 
-def test_the_twins_write_the_same_files(tmp_path):
+def test_both_implementations_write_the_same_files(tmp_path):
     WordPieceTokenizer(description()).save(tmp_path / "hand")
     FastTokenizer(as_json(description())).save(tmp_path / "fast")
     assert sorted(path.name for path in (tmp_path / "hand").iterdir()) == sorted(FILES)
@@ -47,7 +47,7 @@ def test_tokenizer_json_is_what_tokenizers_would_write(folder):
     assert json.loads(load_tokenizer(folder)._rust.to_str()) == ours
 
 
-def test_truncation_and_padding_in_a_file_are_not_taken_over(folder):
+def test_truncation_and_padding_in_a_file_are_ignored(folder):
     path = folder / "tokenizer.json"
     load_tokenizer(folder)._rust.enable_truncation(5)
     rust = load_tokenizer(folder)._rust
@@ -68,7 +68,7 @@ def test_windows_line_ends_in_a_vocabulary(folder):
 
 
 @pytest.mark.parametrize("make", [byte_level_folder, unigram_folder])
-def test_other_kinds_open_through_the_same_door(tmp_path, make):
+def test_other_kinds_are_loaded_by_the_same_function(tmp_path, make):
     tokenizer = load_tokenizer(make(tmp_path / "other"))
     text = "The ship carried tea, silk and spices from the east."
     encoding = tokenizer.encode(text)
@@ -85,7 +85,7 @@ def test_other_kinds_open_through_the_same_door(tmp_path, make):
         WordPieceTokenizer.load(tmp_path / "other")
 
 
-def test_an_earlier_truncation_leaves_no_trace(tmp_path):
+def test_an_earlier_truncation_has_no_effect(tmp_path):
     folder = byte_level_folder(tmp_path / "other")
     tokenizer = load_tokenizer(folder)
     text = "The ship carried tea, silk and spices from the east."
@@ -98,14 +98,14 @@ def test_an_earlier_truncation_leaves_no_trace(tmp_path):
 
 
 @pytest.mark.parametrize(("make", "mark"), [(byte_level_folder, "Ġ"), (unigram_folder, "▁")])
-def test_words_begin_with_the_space_mark_elsewhere(tmp_path, make, mark):
+def test_words_start_with_the_space_mark_in_other_kinds(tmp_path, make, mark):
     tokenizer = load_tokenizer(make(tmp_path / "other"))
     for token, id in tokenizer.vocabulary.items():
         expected = not token.startswith(mark) and id not in tokenizer.special_ids
         assert tokenizer.continues_word[id] == expected, token
 
 
-# ---- what is wrong ----
+# ---- bad files ----
 
 
 def edit(folder: Path, change) -> None:
@@ -115,68 +115,68 @@ def edit(folder: Path, change) -> None:
     path.write_text(json.dumps(content))
 
 
-@pytest.mark.parametrize("door", [WordPieceTokenizer.load, load_tokenizer])
+@pytest.mark.parametrize("load", [WordPieceTokenizer.load, load_tokenizer])
 class TestBadFiles:
-    def refused(self, door, path: Path, culprit: str) -> None:
+    def assert_error(self, load, path: Path, culprit: str) -> None:
         with pytest.raises(TextError, match=culprit) as caught:
-            door(path)
+            load(path)
         assert str(path) in str(caught.value)
 
-    def test_nothing_there(self, door, tmp_path):
-        self.refused(door, tmp_path, "neither a tokenizer.json nor a vocab.txt")
-        self.refused(door, tmp_path / "nowhere", "no such file or folder")
+    def test_missing_files(self, load, tmp_path):
+        self.assert_error(load, tmp_path, "neither tokenizer.json nor vocab.txt")
+        self.assert_error(load, tmp_path / "nowhere", "no such file or folder")
 
     @pytest.mark.parametrize("content", ["{", "[]", "", '{"version": "1.0"}', "\x00"])
-    def test_broken_json(self, door, folder, content):
+    def test_broken_json(self, load, folder, content):
         (folder / "tokenizer.json").write_text(content)
-        self.refused(door, folder, "JSON|cannot be opened|has nothing as its model")
+        self.assert_error(load, folder, "JSON|cannot be loaded|the model of .* is missing")
 
     @pytest.mark.parametrize("name", ["[PAD]", "[UNK]", "[MASK]"])
-    def test_a_vocabulary_without_special_tokens(self, door, folder, name):
+    def test_a_vocabulary_without_special_tokens(self, load, folder, name):
         (folder / "tokenizer.json").unlink()
         vocabulary = folder / "vocab.txt"
         vocabulary.write_text(vocabulary.read_text().replace(f"{name}\n", ""))
-        self.refused(door, folder, rf"has no \{name}")
+        self.assert_error(load, folder, rf"has no \{name}")
 
-    def test_a_json_without_special_tokens(self, door, folder):
+    def test_a_json_without_special_tokens(self, load, folder):
         def change(content):
             content["added_tokens"] = []
             tokens = [token for token in content["model"]["vocab"] if token != "[MASK]"]
             content["model"]["vocab"] = {token: id for id, token in enumerate(tokens)}
 
         edit(folder, change)
-        self.refused(door, folder, r"\[MASK\]|special")
+        self.assert_error(load, folder, r"\[MASK\]|special")
 
-    def test_a_token_twice(self, door, folder):
+    def test_a_token_twice(self, load, folder):
         (folder / "tokenizer.json").unlink()
         with open(folder / "vocab.txt", "a", encoding="utf-8") as file:
             file.write("the\n")
-        self.refused(door, folder, r"has 'the' twice, in lines \d+ and \d+")
+        self.assert_error(load, folder, r"contains 'the' twice, in lines \d+ and \d+")
 
-    def test_a_vocabulary_that_is_no_utf8(self, door, folder):
+    def test_a_vocabulary_that_is_not_utf8(self, load, folder):
         (folder / "tokenizer.json").unlink()
         (folder / "vocab.txt").write_bytes(b"\xff\xfe\n")
-        self.refused(door, folder, "cannot be read")
+        self.assert_error(load, folder, "cannot be read")
 
 
 @pytest.mark.parametrize(
     ("change", "culprit"),
     [
-        (lambda c: c["normalizer"].update(type="Lowercase"), "Lowercase as its normalizer"),
-        (lambda c: c.update(pre_tokenizer=None), "nothing as its pre_tokenizer"),
-        (lambda c: c["model"].update(continuing_subword_prefix="@@"), "otherwise than with ##"),
+        (lambda c: c["normalizer"].update(type="Lowercase"), "the normalizer of .* is Lowercase"),
+        (lambda c: c.update(pre_tokenizer=None), "the pre_tokenizer of .* is missing"),
+        (lambda c: c["model"].update(continuing_subword_prefix="@@"), "does not use ## for continuations"),
         (lambda c: c["model"]["vocab"].update(new=10_000), "without gaps"),
-        (lambda c: c["added_tokens"][4].update(lstrip=True), r"treats '\[MASK\]' otherwise"),
-        (lambda c: c["added_tokens"].append({"content": "the", "id": 7}), "treats 'the' otherwise"),
+        (lambda c: c["added_tokens"][4].update(lstrip=True), r"defines '\[MASK\]' differently"),
+        (lambda c: c["added_tokens"].append({"content": "the", "id": 7}), "defines 'the' differently"),
     ],
 )
-def test_what_only_the_fast_twin_can_open(folder, change, culprit):
+def test_files_that_only_the_fast_tokenizer_loads(folder, change, culprit):
     edit(folder, change)
     with pytest.raises(TextError, match=culprit):
         WordPieceTokenizer.load(folder)
 
 
-def test_a_place_that_cannot_be_written(tmp_path):
+def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(GlassBertError, match="cannot write"):
         WordPieceTokenizer(description()).save(tmp_path / "file")

@@ -1,4 +1,4 @@
-"""Any Unicode string at all: ours is what `tokenizers` gives. GLASSBERT_EXAMPLES=100000 looks at so many."""
+"""Any Unicode string gives the same tokens as `tokenizers`. GLASSBERT_EXAMPLES sets the number of examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassbert.text.wordpiece_files import as_json
 from tests.text.tokenizers_for_tests import description
 
 EXAMPLES = int(os.environ.get("GLASSBERT_EXAMPLES", "150"))
-FOLDER = os.environ.get("GLASSBERT_TOKENIZER")  # another WordPiece tokenizer than the small one
+FOLDER = os.environ.get("GLASSBERT_TOKENIZER")  # test another WordPiece tokenizer
 HAND = WordPieceTokenizer.load(FOLDER) if FOLDER else WordPieceTokenizer(description())
 FAST = load_tokenizer(FOLDER) if FOLDER else FastTokenizer(as_json(description()))
 
@@ -66,7 +66,7 @@ def test_any_pair_and_length(text, pair, length):
 
 @settings(max_examples=max(50, EXAMPLES // 10), deadline=None, derandomize=True)
 @given(texts)
-def test_offsets_lie_in_order_within_the_text(text):
-    places = HAND.encode(text, special_tokens=False).offsets
-    assert all(0 <= start < end <= len(text) for start, end in places)
-    assert places == sorted(places)
+def test_offsets_are_sorted_and_inside_the_text(text):
+    offsets = HAND.encode(text, special_tokens=False).offsets
+    assert all(0 <= start < end <= len(text) for start, end in offsets)
+    assert offsets == sorted(offsets)

@@ -1,4 +1,4 @@
-"""Small tokenizers: a WordPiece vocabulary with something of everything, and directories of other kinds."""
+"""Small tokenizers: a WordPiece vocabulary with many kinds of characters, and folders of other kinds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 from glassbert.text.normalise import Normaliser
-from glassbert.text.sentences import SENTENCES
 from glassbert.text.tokenizer import SPECIAL_TOKENS
 from glassbert.text.wordpiece_files import Description
+from tests.text.sample_sentences import SENTENCES
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ["the", "un", "play", "water", "café", "über", "ñandú", "İ", "i", "σ", "ς", "ß", "ſ", "ﬁ", "é", "cafe", "uber"]
@@ -24,7 +24,7 @@ def description(normaliser: Normaliser | None = None, longest_word: int = 100) -
 
 
 def byte_level_folder(folder: Path) -> Path:
-    """As RoBERTa has it: bytes, spaces as Ġ, <s> and </s>."""
+    """Byte-level BPE as in RoBERTa: spaces as Ġ, <s> and </s>."""
     names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -37,7 +37,7 @@ def byte_level_folder(folder: Path) -> Path:
 
 
 def unigram_folder(folder: Path) -> Path:
-    """As ALBERT and DeBERTa have it: spaces as ▁, [CLS] and [SEP]."""
+    """Unigram as in ALBERT and DeBERTa: spaces as ▁, [CLS] and [SEP]."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()

@@ -1,4 +1,4 @@
-"""A toy run under whatever launcher started it: `mpirun -n 2 python tests/training/distributed_run.py CORPUS RUN`."""
+"""A toy run under any launcher: `mpirun -n 2 python tests/training/distributed_run.py CORPUS RUN`."""
 
 import sys
 from pathlib import Path

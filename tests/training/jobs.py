@@ -1,4 +1,4 @@
-"""Jobs of several processes for the tests: a small corpus, and the script that trains on it under a launcher."""
+"""Starts test jobs of several processes under a launcher."""
 
 import json
 import os
@@ -17,12 +17,12 @@ LAUNCHED = ("OMPI_", "PMI", "PMIX", "SLURM_", "MLX_")
 
 
 def launcher(name: str) -> str | None:
-    """A program that was installed beside this Python, or is on the path."""
+    """A program in the scripts folder of this Python, or on the path."""
     return shutil.which(name, path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")]))
 
 
 class Job:
-    """A job under way. `end` waits for it; its processes end with it."""
+    """A running job. `end` waits for it."""
 
     def __init__(
         self, launch: list[str], corpus: Path, output: Path, *options: str, script: Path = LOSSES, **environment: str
@@ -36,7 +36,7 @@ class Job:
         )  # fmt: skip
 
     def end(self, timeout: float = 120) -> tuple[int, str]:
-        """Exit status and everything that was printed."""
+        """Exit status and output."""
         try:
             printed, _ = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:

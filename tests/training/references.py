@@ -1,4 +1,4 @@
-"""Every optimizer once more, one tensor at a time in float64, as its formula is printed: the witness of the tests."""
+"""Reference implementations of the optimizers, one tensor at a time in float64, close to the formulas."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from glassbert.training.optimizers.muon import COEFFICIENTS
 
 
 class Reference:
-    """Named tensors and what is remembered of them; norms and biases do not decay."""
+    """Named tensors and their buffers; norms and biases do not decay."""
 
     def __init__(self, parameters, learning_rate, weight_decay, clip, **settings):
         self.p = {name: np.array(values, np.float64) for name, values in parameters.items()}
@@ -60,7 +60,7 @@ class Sophia(Reference):
 
 
 class Muon(AdamW):
-    """`split` says how many matrices lie in a parameter, one above the other; those without one are AdamW's."""
+    """`split` is the number of stacked matrices in a parameter; AdamW updates parameters without one."""
 
     def direction(self, name, g, betas, epsilon, momentum, iterations, split):
         if name not in split:
@@ -72,7 +72,7 @@ class Muon(AdamW):
     def orthogonal(self, x, iterations):
         a, b, c = COEFFICIENTS
         scale = 0.2 * np.sqrt(max(x.shape))
-        u, s, v = np.linalg.svd(x, full_matrices=False)  # the polynomial acts on each singular value by itself
+        u, s, v = np.linalg.svd(x, full_matrices=False)  # the polynomial acts on each singular value separately
         s = s / max(np.linalg.norm(s), 1e-7)
         for _ in range(iterations):
             s = a * s + b * s**3 + c * s**5
@@ -83,7 +83,7 @@ REFERENCES = {"adamw": AdamW, "lion": Lion, "sophia": Sophia, "muon": Muon, "sgd
 
 
 def reference_for(optimizer, parameters):
-    """The witness of an optimizer of ours, with its settings and the same beginning."""
+    """The reference for an optimizer, with the same settings and initial weights."""
     settings = dict(optimizer.settings)
     if optimizer.name == "muon":
         settings["split"] = optimizer.matrices

@@ -1,4 +1,4 @@
-"""A logical batch in pieces gives the gradient of the whole: whatever the cut, the objectives and the dropout."""
+"""A logical batch in micro-batches gives the gradient of the whole batch, for all objectives and with dropout."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from glassbert.training.step import TrainingStep
 from tests.models.small import BERT, DROPOUT, MODERN, batch, make
 
 LENGTHS = np.random.default_rng(1).integers(0, 10, 32)
-PAIRS = np.random.default_rng(2).integers(0, 2, 32) - 100 * (np.arange(32) % 5 == 0)  # every fifth is not asked
+PAIRS = np.random.default_rng(2).integers(0, 2, 32) - 100 * (np.arange(32) % 5 == 0)  # every fifth is ignored
 
 
 def gradient(config, physical_batch, head="mlm", objective=None, **options):
@@ -25,7 +25,7 @@ def gradient(config, physical_batch, head="mlm", objective=None, **options):
     optimizer.move = keep
     step = TrainingStep(model, optimizer, objective=objective, physical_batch=physical_batch)
     ids, mask, labels = batch(config, LENGTHS)
-    labels[LENGTHS < 4] = -100  # some pieces ask nothing
+    labels[LENGTHS < 4] = -100  # some micro-batches have no target
     result = step(ids, labels, mask, pair_labels=None if head == "mlm" else np.where(PAIRS < 0, -100, PAIRS))
     return result, kept
 
@@ -51,7 +51,7 @@ def test_in_float32_the_identity_holds_to_a_millionth():
 
 
 @pytest.mark.parametrize("physical_batch", [8, 3])
-def test_every_objective_is_weighted_by_what_it_asks(physical_batch):
+def test_every_objective_is_weighted_by_its_number_of_targets(physical_batch):
     options = {"head": "pretraining", "objective": "mlm+0.3*nsp"}
     whole, expected = gradient(BERT, None, **options)
     pieces, found = gradient(BERT, physical_batch, **options)
@@ -82,7 +82,7 @@ def test_mlx_adds_up_the_same(head):
             np.testing.assert_allclose(values, trained[0][1][name], rtol=0, atol=1e-6, err_msg=name)
 
 
-def test_mlx_pieces_compile():
+def test_mlx_micro_batches_compile():
     pytest.importorskip("mlx.core")
     losses = []
     for physical_batch in (None, 2):
@@ -93,12 +93,12 @@ def test_mlx_pieces_compile():
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
 
 
-# ---- the curvature that Sophia asks for ----------------------------------------------------------------------------
+# ---- the curvature for Sophia --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("objective", ["mlm", "mlm+0.5*nsp"])
 def test_sampled_labels_estimate_the_gauss_newton_diagonal(objective):
-    """Many draws against the exact expectation, summed over every possible label of every row."""
+    """Many samples against the exact expectation, a sum over every possible label of every row."""
     config = BERT.replace(vocab_size=7, num_hidden_layers=1)
     model = make(config, "pretraining")
     ids, mask, labels = batch(config, [4, 2])
@@ -128,7 +128,7 @@ def test_sampled_labels_estimate_the_gauss_newton_diagonal(objective):
     assert np.corrcoef(found, exact)[0, 1] > 0.95
 
 
-def test_curvature_is_asked_for_every_so_often_and_never_by_others():
+def test_curvature_is_computed_at_intervals_and_only_for_sophia():
     asked = []
     model = make()
     optimizer = Sophia(model, every=3)

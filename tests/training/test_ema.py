@@ -1,4 +1,4 @@
-"""The moving average of the weights: its formula, its place, its saving; the same on both engines."""
+"""The moving average of the weights: its formula, swapping and saving, on both engines."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def train(engine, steps=12, decay=0.8, **options):
 
 
 @pytest.mark.parametrize(("engine", "threads"), [("numpy", 1), ("numpy", 3), ("mlx", 1)])
-def test_the_average_is_that_of_the_formula(engine, threads):
+def test_the_average_follows_the_formula(engine, threads):
     if engine == "mlx":
         pytest.importorskip("mlx.core")
     _, ema, seen = train(engine, threads=threads)
@@ -36,7 +36,7 @@ def test_the_average_is_that_of_the_formula(engine, threads):
 
 
 @pytest.mark.parametrize("engine", ["numpy", "mlx"])
-def test_weights_and_average_change_places_and_back(engine):
+def test_weights_and_average_are_swapped_and_restored(engine):
     if engine == "mlx":
         pytest.importorskip("mlx.core")
     model, ema, _ = train(engine, 3)
@@ -47,7 +47,7 @@ def test_weights_and_average_change_places_and_back(engine):
     assert model.parameters is weights and ema.parameters is average
 
 
-def test_it_is_saved_and_loaded_whole():
+def test_the_average_is_saved_and_loaded():
     _, ema, _ = train("numpy", 3)
     other = EMA(make(dtype="float32"), 0.8)
     arrays = {name: array.copy() for name, array in ema.state_arrays().items()}
@@ -58,7 +58,7 @@ def test_it_is_saved_and_loaded_whole():
         other.load_state_arrays(arrays)
 
 
-def test_a_decay_of_one_or_nothing_is_refused():
+def test_a_decay_outside_0_to_1_is_refused():
     for decay in (0, 1, 1.5, "much"):
         with pytest.raises(TrainingError, match="between 0 and 1"):
             EMA(make(), decay)

@@ -1,4 +1,4 @@
-"""Objectives: what they need, how they add up, what they measure."""
+"""Objectives: required targets, weighted sums, and metrics."""
 
 import numpy as np
 import pytest
@@ -25,10 +25,10 @@ def test_a_sum_is_written_as_it_is_read():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no objective; write a sum such as 'mlm' or 'mlm.0.5.nsp' of mlm, nsp, sop"),
-        ("mlm+poem", "'poem' is no objective"),
-        ("mlm+0*sop", "'0' in .* is no weight; it must be a number above 0"),
-        ("1e*mlm", "is no weight"),
+        ("", "'' is not an objective; write a sum such as 'mlm' or 'mlm.0.5.nsp' of mlm, nsp, sop"),
+        ("mlm+poem", "'poem' is not an objective"),
+        ("mlm+0*sop", "'0' in .* is not a weight; it must be a number above 0"),
+        ("1e*mlm", "is not a weight"),
         ("mlm+mlm", "names an objective twice"),
     ],
 )
@@ -37,17 +37,17 @@ def test_bad_sums(text, message):
         Objectives.parse(text)
 
 
-def test_an_objective_that_the_head_cannot_answer():
+def test_an_objective_that_does_not_fit_the_head():
     model = make()
     with pytest.raises(
-        TrainingError, match=r"'nsp' asks the head 'pair', and this model's head is 'mlm'.*'pretraining'"
+        TrainingError, match=r"'nsp' needs the head 'pair', but this model's head is 'mlm'.*'pretraining'"
     ):
         TrainingStep(model, AdamW(model), objective="mlm+nsp")
     with pytest.raises(InputError, match="no head"):
         TrainingStep(core := make(BERT, None), AdamW(core))
 
 
-def test_answers_that_a_batch_does_not_bring():
+def test_missing_targets():
     model = make(BERT, "pretraining")
     ids, mask, labels = batch()
     step = TrainingStep(model, AdamW(model))
@@ -87,15 +87,15 @@ def test_with_weights_of_one_it_is_the_loss_of_the_head():
     np.testing.assert_allclose(step._gradients.flat, expected.flat, atol=1e-13)
 
 
-def test_what_is_right():
+def test_counts_of_correct_predictions():
     logits = np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
     assert right_choices(logits, np.array([1, 1, -100])) == 1
     assert right_signs(np.array([[2.0, -1.0], [-3.0, 4.0]]), np.array([[1.0, 1.0], [0.0, -100.0]])) == 2
 
 
 @pytest.mark.parametrize("engine", ["numpy", "mlx"])
-def test_evaluation_counts_every_question_once(engine):
-    """Batches of unequal size, taken apart and together, with dropout that must not matter."""
+def test_evaluation_counts_every_target_once(engine):
+    """Batches of unequal size, separately and together; dropout is off."""
     if engine == "mlx":
         pytest.importorskip("mlx.core")
     config = BERT.replace(hidden_dropout=0.5)
@@ -110,7 +110,7 @@ def test_evaluation_counts_every_question_once(engine):
         objective="mlm+0.5*nsp",
     )  # fmt: skip
     assert model.training and model.dropout_seed == seed
-    assert apart.asked == whole.asked == {"mlm": int((labels != -100).sum()), "nsp": 4}
+    assert apart.counts == whole.counts == {"mlm": int((labels != -100).sum()), "nsp": 4}
     assert apart.as_dict() == pytest.approx(whole.as_dict(), rel=1e-5)
     model.set_training(False)
     logits = {part: np.array(values) for part, values in model.predict(ids, mask).items()}
@@ -129,5 +129,5 @@ def test_evaluation_of_nothing():
         evaluate(make(), [])
     with pytest.raises(InputError, match="nothing to evaluate"):
         evaluate(make(), [{"input_ids": ids, "labels": np.full_like(labels, -100)}])
-    with pytest.raises(InputError, match="a batch has 'label'; known are input_ids"):
+    with pytest.raises(InputError, match="a batch has 'label'; known fields are input_ids"):
         evaluate(make(), [{"input_ids": ids, "label": labels}])

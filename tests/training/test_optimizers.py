@@ -1,4 +1,4 @@
-"""Optimizers against references written as the formulas have them, on both engines."""
+"""Optimizers compared with reference implementations, on both engines."""
 
 import json
 
@@ -41,11 +41,11 @@ def fill(gradients, values):
     gradients.clear()
     for name, value in values.items():
         gradients.add(name, value.astype(gradients.flat.dtype))
-    gradients.finish()
+    gradients.fill_missing()
 
 
 def drive(optimizer, model, steps, first=1):
-    """So many steps with the gradients of `gradients_of`; yields the norms."""
+    """Run `steps` steps with the gradients of `gradients_of`; yields the norms."""
     gradients = model.engine.gradients(model.layout)
     for t in range(first, first + steps):
         if optimizer.curvature_every and (t - 1) % optimizer.curvature_every == 0:
@@ -67,7 +67,7 @@ def witness(optimizer, model, steps):
 
 @EVERY
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_hundred_steps_are_those_of_the_formula(name, settings, threads, monkeypatch):
+def test_a_hundred_steps_follow_the_formula(name, settings, threads, monkeypatch):
     monkeypatch.setattr("glassbert.training.optimizers.base.CHUNK", 500)  # many chunks
     model = make(MODERN, threads=threads)
     optimizer = make_optimizer(name, model, **settings)
@@ -101,8 +101,8 @@ def test_mlx_takes_the_same_steps(name, settings):
             state = optimizer.observed(state, drawn)
         gradients = {n: mx.array(g.astype(np.float32)) for n, g in gradients_of(model, t).items()}
         rate = mx.array(optimizer.learning_rate)
-        parameters, state, norm, fine = optimizer.step_arrays(parameters, gradients, state, mx.array(float(t)), rate)
-        assert bool(fine) and float(norm) == pytest.approx(norms[t - 1], rel=1e-5)
+        parameters, state, norm, finite = optimizer.step_arrays(parameters, gradients, state, mx.array(float(t)), rate)
+        assert bool(finite) and float(norm) == pytest.approx(norms[t - 1], rel=1e-5)
     for parameter, values in expected.items():
         found = np.array(parameters[parameter])
         np.testing.assert_allclose(found, values, rtol=0, atol=5e-6, err_msg=parameter)
@@ -110,7 +110,7 @@ def test_mlx_takes_the_same_steps(name, settings):
 
 @EACH
 @pytest.mark.parametrize("bad", [np.nan, np.inf, "loss"])
-def test_mlx_stands_still_where_something_is_not_finite(name, bad):
+def test_mlx_skips_a_step_that_is_not_finite(name, bad):
     mx = pytest.importorskip("mlx.core")
     model = make(MODERN, dtype="float32", engine="mlx")
     optimizer = make_optimizer(name, model, learning_rate=0.1, weight_decay=0.5)
@@ -126,8 +126,10 @@ def test_mlx_stands_still_where_something_is_not_finite(name, bad):
             loss = mx.array(np.nan)
         elif t == 2:
             gradients = {n: mx.where(mx.arange(g.size).reshape(g.shape) == 0, bad, g) for n, g in gradients.items()}
-        parameters, state, _, fine = optimizer.step_arrays(parameters, gradients, state, mx.array(float(t)), rate, loss)
-    assert not bool(fine)
+        parameters, state, _, finite = optimizer.step_arrays(
+            parameters, gradients, state, mx.array(float(t)), rate, loss
+        )
+    assert not bool(finite)
     for n, p in parameters.items():
         np.testing.assert_array_equal(np.array(p), before[n], err_msg=n)
     for b, kept in state.items():
@@ -140,7 +142,7 @@ def test_norms_and_biases_do_not_decay(name):
     model = make()
     before = {n: values.copy() for n, values in model.parameters.items()}
     gradients = model.engine.gradients(model.layout)
-    gradients.finish()
+    gradients.fill_missing()
     make_optimizer(name, model, learning_rate=0.1, weight_decay=0.5).update(model.parameters, gradients)
     for parameter, values in model.parameters.items():
         factor = 1.0 if values.ndim == 1 else 0.95
@@ -168,7 +170,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(name):
 
 @EACH
 @pytest.mark.parametrize("there", ["numpy", "mlx"])
-def test_a_saved_state_goes_on_where_it_stopped(name, there):
+def test_a_saved_state_continues_identically(name, there):
     if there == "mlx":
         pytest.importorskip("mlx.core")
     model = make(dtype="float32")
@@ -191,14 +193,14 @@ def test_a_saved_state_goes_on_where_it_stopped(name, there):
         np.testing.assert_array_equal(other_model.parameters.flat, model.parameters.flat)
 
 
-def test_a_state_of_something_else_is_refused_whole():
+def test_a_state_of_another_optimizer_is_refused():
     model = make()
     optimizer, other = AdamW(model), SGD(model)
     with pytest.raises(TrainingError, match=r"the state of adamw has no 'mean/embeddings.token'.*another optimizer"):
         optimizer.load_state_arrays(other.state_arrays())
     arrays = {name: array + 1 for name, array in optimizer.state_arrays().items()}
     arrays["square/head.norm.bias"] = np.zeros(5)
-    with pytest.raises(TrainingError, match=r"'square/head.norm.bias' has the shape \(5,\), and \(12,\) is needed"):
+    with pytest.raises(TrainingError, match=r"'square/head.norm.bias' has the shape \(5,\), but \(12,\) is needed"):
         optimizer.load_state_arrays(arrays)
     assert not any(array.any() for array in optimizer.state_arrays().values())
     with pytest.raises(TrainingError, match="'extra', which belongs to another"):
@@ -227,7 +229,7 @@ def test_unknown_names_and_impossible_settings(name, settings, message):
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (6, 20), (20, 6), (3, 6, 20)])
-def test_orthogonal_keeps_the_directions_and_levels_the_singular_values(shape):
+def test_orthogonal_keeps_directions_and_equalises_singular_values(shape):
     x = np.random.default_rng(0).standard_normal(shape)
     y = orthogonal(x, 5)
     assert y.shape == shape
@@ -238,7 +240,7 @@ def test_orthogonal_keeps_the_directions_and_levels_the_singular_values(shape):
     assert np.isfinite(orthogonal(np.zeros(shape), 5)).all()
 
 
-def test_muon_takes_the_maps_inside_the_layers_and_splits_what_is_stacked():
+def test_muon_updates_layer_matrices_and_splits_stacked_ones():
     for config, halves in ((BERT, 1), (MODERN, 2)):
         optimizer = Muon(make(config))
         assert all(name.startswith("layers.") for name in optimizer.matrices)
@@ -250,7 +252,7 @@ def test_muon_takes_the_maps_inside_the_layers_and_splits_what_is_stacked():
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_products_of_a_step_use_a_blas_of_one_thread(threads, monkeypatch):
-    """Also where the engine has one thread: BLAS's own would spin on the cores of other workers."""
+    """Also with one engine thread: the threads of BLAS would use the cores of other workers."""
     seen = set()
 
     def noting(x, iterations):

@@ -1,11 +1,11 @@
-"""A model with right gradients learns one batch by heart."""
+"""A model with correct gradients overfits one batch."""
 
 import pytest
 
 from glassbert import MINI_BERT_CONFIG, BertWithHead
 from glassbert.text import FastTokenizer, mask_tokens
-from glassbert.text.sentences import SENTENCES
-from glassbert.training.overfit import overfit_one_batch
+from glassbert.training.step import overfit_one_batch
+from tests.text.sample_sentences import SENTENCES
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def batch():
     return tokenizer, masked.input_ids, masked.targets, given["attention_mask"]
 
 
-def test_one_batch_is_learned_by_heart(batch):
+def test_one_batch_is_overfitted(batch):
     tokenizer, ids, labels, mask = batch
     config = MINI_BERT_CONFIG.replace(
         vocab_size=tokenizer.vocab_size, hidden_size=64, intermediate_size=128, num_hidden_layers=2

@@ -1,4 +1,4 @@
-"""The parts of a run, each by itself: clock, pace, allowance, log, forecast, metrics, display."""
+"""Parts of a run, tested separately: clock, budget, interval, allowance, log, forecast, entropy, display, folder."""
 
 import json
 import math
@@ -8,27 +8,26 @@ import pytest
 from rich.console import Console
 
 from glassbert.errors import TrainingError
-from glassbert.training.attention_entropy import entropy
-from glassbert.training.clock import Allowance, Budget, Clock, Pace, times_in_a_run
+from glassbert.training.budget import Allowance, Budget, Clock, Interval, times_in_a_run
 from glassbert.training.display import (
     LiveDisplay,
     PlainDisplay,
     Status,
-    changes,
+    distinct_words,
     duration,
     picture,
     plain_line,
     sparkline,
 )
-from glassbert.training.finishing import until
-from glassbert.training.forecast import forecast
-from glassbert.training.log import RunLog, read_log
+from glassbert.training.finishing import until_deadline
+from glassbert.training.history import forecast_final_loss
+from glassbert.training.log import RunLog, TensorBoard, read_log
+from glassbert.training.monitor import entropy
 from glassbert.training.run_folder import RunFolder, new_run_folder
-from glassbert.training.sinks import TensorBoard
 
 
-class Hand:
-    """A clock that is moved by hand."""
+class FakeTime:
+    """A time function that the test sets."""
 
     def __init__(self):
         self.time = 100.0
@@ -37,10 +36,10 @@ class Hand:
         return self.time
 
 
-def test_a_resumed_clock_goes_on_counting():
-    hand = Hand()
-    clock = Clock(12.0, hand)
-    hand.time += 3
+def test_a_resumed_clock_continues():
+    fake_time = FakeTime()
+    clock = Clock(12.0, fake_time)
+    fake_time.time += 3
     assert clock.elapsed == 15.0
 
 
@@ -53,7 +52,7 @@ def test_progress_by_steps_tokens_and_minutes():
     assert budget.progress(0, 0, 110.0) == 1.0  # ten seconds are left for the end
 
 
-def test_progress_never_goes_back_when_the_reserve_changes():
+def test_progress_never_decreases_when_the_reserve_changes():
     budget = Budget("minutes", 1, begun=0.0)
     budget.reserve = 30.0
     assert budget.progress(0, 0, 15.0) == 0.5
@@ -73,10 +72,10 @@ def test_the_learning_rate_is_read_in_the_middle_of_a_step():
     assert Budget("minutes", 1).middle_of_step(0.0, 0, 0, 0, last_stride=0.0) > 0
 
 
-def test_pace_by_steps_and_by_share():
-    assert [step for step in range(1, 10) if Pace(3, 0).due(step, 0, 0)] == [3, 6, 9]
-    pace = Pace(None, 4)
-    assert [i for i in range(1, 11) if pace.due(i, (i - 1) / 10, i / 10)] == [3, 5, 8, 10]
+def test_intervals_by_steps_and_by_share():
+    assert [step for step in range(1, 10) if Interval(3, 0).due(step, 0, 0)] == [3, 6, 9]
+    interval = Interval(None, 4)
+    assert [i for i in range(1, 11) if interval.due(i, (i - 1) / 10, i / 10)] == [3, 5, 8, 10]
 
 
 def test_short_runs_are_evaluated_rarely():
@@ -86,35 +85,35 @@ def test_short_runs_are_evaluated_rarely():
 
 
 def test_an_allowance_spends_no_more_than_its_share():
-    hand = Hand()
-    clock, allowance, spent = Clock(0.0, hand), Allowance(0.02), 0.0
+    fake_time = FakeTime()
+    clock, allowance, spent = Clock(0.0, fake_time), Allowance(0.02), 0.0
     for _ in range(10_000):
-        hand.time += 0.05
+        fake_time.time += 0.05
         if allowance.permits(clock.elapsed):
             with allowance.spending(clock):
-                hand.time += 0.3
+                fake_time.time += 0.3
                 spent += 0.3
     assert 0.01 < spent / clock.elapsed <= 0.0201
 
 
-def test_the_last_evaluation_ends_in_time_but_not_before_it_has_something_to_say():
-    hand = Hand()
-    clock = Clock(now=hand)
+def test_the_last_evaluation_ends_at_its_deadline_but_has_a_minimum_of_batches():
+    fake_time = FakeTime()
+    clock = Clock(now=fake_time)
 
     def batches():
         for i in range(9):
-            hand.time += 1
+            fake_time.time += 1
             yield i
 
-    assert list(until(batches(), clock, 4.0)) == [0, 1, 2, 3]
-    assert list(until(batches(), clock, 4.0, least=3)) == [0, 1, 2]  # it is too late already
+    assert list(until_deadline(batches(), clock, 4.0)) == [0, 1, 2, 3]
+    assert list(until_deadline(batches(), clock, 4.0, least=3)) == [0, 1, 2]  # the deadline is past
 
 
-def test_a_log_is_cut_where_its_checkpoint_was(tmp_path):
+def test_a_log_is_truncated_to_the_length_in_its_checkpoint(tmp_path):
     path = tmp_path / "log.jsonl"
     log = RunLog(path)
     log.write("train", 1, 0.1, loss=2.0)
-    position = log.settle()
+    position = log.sync()
     log.write("train", 2, 0.2, loss=float("nan"))
     log.close()
     assert [line["loss"] for line in read_log(path)] == [2.0, "nan"]
@@ -122,26 +121,28 @@ def test_a_log_is_cut_where_its_checkpoint_was(tmp_path):
     log.write("train", 2, 0.3, loss=1.5)
     log.close()
     assert [line["loss"] for line in read_log(path)] == [2.0, 1.5]
-    with pytest.raises(TrainingError, match="shorter than its checkpoint says"):
+    with pytest.raises(TrainingError, match="is shorter than the 10000 bytes in the checkpoint"):
         RunLog(path, 10_000)
 
 
-def test_a_half_written_line_is_passed_over(tmp_path):
+def test_an_incomplete_line_is_ignored(tmp_path):
     (tmp_path / "log").write_bytes(b'{"kind": "train"}\n{"kind": "tra')
     assert list(read_log(tmp_path / "log")) == [{"kind": "train"}]
 
 
 def test_sinks_get_nested_numbers(tmp_path):
-    class Heard(list):
+    class Recorder(list):
         def numbers(self, step, values):
             self.append((step, values))
 
         def close(self):
             pass
 
-    heard = Heard()
-    RunLog(tmp_path / "log", sinks=[heard]).write("inside", 3, 0.0, gradient_norm={"layers.0": 1.5}, text="x", ok=True)
-    assert heard == [(3, {"inside/gradient_norm/layers.0": 1.5})]
+    recorder = Recorder()
+    RunLog(tmp_path / "log", sinks=[recorder]).write(
+        "inside", 3, 0.0, gradient_norm={"layers.0": 1.5}, text="x", ok=True
+    )
+    assert recorder == [(3, {"inside/gradient_norm/layers.0": 1.5})]
 
 
 def test_tensorboard_writes(tmp_path):
@@ -159,33 +160,36 @@ def evaluated(progress, losses, length=64):
 
 
 @pytest.mark.parametrize("slope", [-0.08, -0.15, -0.22])
-def test_the_forecast_finds_a_power_law_and_its_range_holds_it(slope):
+def test_the_forecast_of_a_power_law_is_within_its_range(slope):
     rng = np.random.default_rng(0)
     progress = np.linspace(0, 1, 21)
     losses = 4.0 * np.maximum(progress, 0.001) ** slope * np.exp(rng.normal(0, 0.003, 21))
-    first, later = forecast(evaluated(progress[:3], losses[:3])), forecast(evaluated(progress[:13], losses[:13]))
+    first, later = (
+        forecast_final_loss(evaluated(progress[:3], losses[:3])),
+        forecast_final_loss(evaluated(progress[:13], losses[:13])),
+    )
     assert first.low <= 4.0 <= first.high and first.high - first.low < 2.2
     assert abs(later.loss - 4.0) < 0.1 and later.high - later.low < 0.6
-    assert (first.loss < 4.0) == (slope > -0.15) or slope == -0.15  # drawn towards the usual slope
+    assert (first.loss < 4.0) == (slope > -0.15) or slope == -0.15  # moved towards PRIOR_SLOPE
 
 
-def test_a_forecast_needs_a_tenth_of_the_run_and_one_evaluation_will_do():
-    assert forecast([]) is None
-    assert forecast(evaluated([0.0, 0.05], [9.0, 6.0])) is None
-    assert forecast(evaluated([0.0, 0.25], [9.0, 6.0])).loss == pytest.approx(6.0 * 0.25**0.15)
+def test_a_forecast_needs_a_tenth_of_the_run_and_one_evaluation():
+    assert forecast_final_loss([]) is None
+    assert forecast_final_loss(evaluated([0.0, 0.05], [9.0, 6.0])) is None
+    assert forecast_final_loss(evaluated([0.0, 0.25], [9.0, 6.0])).loss == pytest.approx(6.0 * 0.25**0.15)
 
 
-def test_a_forecast_goes_by_rows_of_one_length():
+def test_a_forecast_uses_rows_of_one_length():
     short, long = evaluated([0.4, 0.5], [2.0, 1.9], 64), evaluated([0.6, 0.7], [3.0, 2.9], 128)
-    assert forecast(short + long) == forecast(long)
+    assert forecast_final_loss(short + long) == forecast_final_loss(long)
 
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan, "nan"])
-def test_a_forecast_survives_numbers_that_are_not_finite(bad):
+def test_a_forecast_ignores_losses_that_are_not_finite(bad):
     lines = evaluated([0.1, 0.15, 0.2], [6.0, 5.0, 4.8])
     lines[1]["loss"] = bad
-    assert math.isfinite(forecast(lines).loss)
-    assert forecast(lines[:2]) is None
+    assert math.isfinite(forecast_final_loss(lines).loss)
+    assert forecast_final_loss(lines[:2]) is None
 
 
 def test_entropy_of_attention():
@@ -193,7 +197,7 @@ def test_entropy_of_attention():
     assert entropy(even) == pytest.approx(1.0)
     assert entropy(np.eye(4)[None, None]) == 0.0
     masked = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    assert entropy(masked) == pytest.approx(1.0)  # the row that sees nobody does not count
+    assert entropy(masked) == pytest.approx(1.0)  # a row without keys is left out
 
 
 STATUS = Status(
@@ -204,7 +208,7 @@ STATUS = Status(
 )  # fmt: skip
 
 
-def test_the_picture_shows_what_was_promised():
+def test_the_panel_shows_all_numbers():
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(picture(STATUS))
     shown = console.export_text()
@@ -214,7 +218,7 @@ def test_the_picture_shows_what_was_promised():
         assert part in shown, part
 
 
-def test_the_first_picture_has_nothing_to_show_yet():
+def test_the_panel_of_an_empty_status():
     console = Console(width=100, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(picture(Status()))
     with LiveDisplay(console) as display:
@@ -230,15 +234,15 @@ def test_plain_lines_come_every_twentieth(capsys):
     assert "held-out 4.400, accuracy 31.0%" in plain_line(STATUS)
 
 
-def test_small_words():
+def test_durations_words_and_sparklines():
     assert duration(95) == "1:35" and duration(3700) == "1:01:40"
-    assert changes([(0, "a"), (1, "a"), (2, "b"), (3, "a")]) == ["a", "b", "a"]
+    assert distinct_words([(0, "a"), (1, "a"), (2, "b"), (3, "a")]) == ["a", "b", "a"]
     assert sparkline([3.0, 2.0, 1.0, 0.0], 4) == "█▆▃▁"
     assert len(sparkline([float(i) for i in range(100)], 20)) == 20
     assert sparkline([1.0], 10) == "▁"
 
 
-def test_a_run_folder_says_what_is_wrong_with_it(tmp_path):
+def test_errors_of_a_run_folder(tmp_path):
     with pytest.raises(TrainingError, match="there is no run"):
         RunFolder.existing(tmp_path / "none")
     with pytest.raises(TrainingError, match="it has no settings"):
@@ -250,14 +254,14 @@ def test_a_run_folder_says_what_is_wrong_with_it(tmp_path):
     assert RunFolder.existing(tmp_path).read_settings()["settings"] == {"steps": 1}
 
 
-def test_checkpoints_are_found_by_their_whole_names(tmp_path):
+def test_only_complete_checkpoints_are_listed(tmp_path):
     run = RunFolder(tmp_path)
     for name in ("step-00000003", "step-00000012", ".writing-step-00000020", "step-x"):
         (run.checkpoints / name).mkdir(parents=True)
     assert run.steps() == [3, 12]
 
 
-def test_new_runs_get_names_of_their_own(tmp_path):
+def test_new_runs_get_unused_names(tmp_path):
     first = new_run_folder(tmp_path, "mini")
     first.path.mkdir()
     assert new_run_folder(tmp_path, "mini").path != first.path

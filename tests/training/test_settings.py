@@ -1,4 +1,4 @@
-"""Settings: one set of fields for Python, TOML and flags; every wrong value is named."""
+"""Settings: one set of fields for Python, TOML and flags; errors name every wrong value."""
 
 import json
 import shlex
@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from glassbert.checkpoints.family import PRESETS
 from glassbert.cli import main
 from glassbert.errors import ConfigError, TrainingError
-from glassbert.models.config import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, PRESETS, BertConfig
+from glassbert.families.bert import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig
 from glassbert.training.recipes import config_for, sized
 from glassbert.training.report import repeat_command
 from glassbert.training.settings import CHECKS, TrainingSettings, read_toml
@@ -53,12 +54,12 @@ def test_toml_and_flags_give_the_same_settings(tmp_path):
     assert TrainingSettings.from_dict(read_toml(path)) == TrainingSettings.from_dict(flags)
 
 
-def test_settings_survive_json():
+def test_settings_round_trip_through_json():
     settings = TrainingSettings.from_dict({"preset": "larger", "tokens": 10, "hidden_size": 96, "corpus": ["a", "b"]})
     assert TrainingSettings.from_dict(settings.to_dict()) == settings
 
 
-def test_bad_toml_is_a_sentence(tmp_path):
+def test_bad_toml_raises_a_clear_error(tmp_path):
     (tmp_path / "a.toml").write_text("steps = ")
     with pytest.raises(TrainingError, match="is not TOML"):
         read_toml(tmp_path / "a.toml")
@@ -66,18 +67,18 @@ def test_bad_toml_is_a_sentence(tmp_path):
         read_toml(tmp_path / "b.toml")
 
 
-def test_presets_bring_their_own_defaults():
+def test_presets_have_their_own_defaults():
     assert TrainingSettings.from_dict({"preset": "larger"}).length == 128
     assert TrainingSettings.from_dict({}).length == 64
     assert TrainingSettings.from_dict({"clip": 0}).clip is None
 
 
-def test_another_optimizer_brings_its_own_learning_rate():
+def test_another_optimizer_has_its_own_learning_rate():
     assert TrainingSettings.from_dict({"optimizer": "lion"}).learning_rate == 3e-4
     assert TrainingSettings.from_dict({"optimizer": "lion", "learning_rate": 1.0}).learning_rate == 1.0
 
 
-def test_the_dial_meets_the_presets():
+def test_sizes_of_the_presets_give_their_shapes():
     for size, config in (
         (3, MINI_BERT_CONFIG),
         (6, LARGER_BERT_CONFIG),
@@ -88,12 +89,12 @@ def test_the_dial_meets_the_presets():
 
 
 @pytest.mark.parametrize("size", [1, 1.5, 2, 3.5, 4, 5, 7, 9.3, 15, 30, 99])
-def test_every_place_on_the_dial_is_a_model(size):
+def test_every_size_gives_a_valid_model(size):
     config = config_for(TrainingSettings(size=size), vocab_size=1000, pad_id=0)
     assert config.hidden_size % 32 == 0 and 24 <= config.head_size <= 128
 
 
-def test_a_larger_dial_is_a_larger_model():
+def test_a_larger_size_is_a_larger_model():
     sizes = [sized(size / 2) for size in range(2, 60)]
     volumes = [s["num_hidden_layers"] * s["hidden_size"] ** 2 for s in sizes]
     assert volumes == sorted(volumes)
@@ -112,7 +113,7 @@ def test_the_config_follows_the_settings():
         config_for(TrainingSettings.from_dict({"num_attention_heads": 5}), 321, 0)
 
 
-def test_the_masking_rate_moves_in_a_straight_line():
+def test_the_masking_rate_changes_linearly():
     settings = TrainingSettings(mask_rate=0.3, final_mask_rate=0.1)
     assert [round(settings.mask_rate_at(p), 3) for p in (0.0, 0.5, 1.0)] == [0.3, 0.2, 0.1]
     assert TrainingSettings(final_mask_rate=None, mask_rate=0.2).mask_rate_at(0.7) == 0.2
@@ -128,7 +129,7 @@ def test_the_masking_rate_moves_in_a_straight_line():
         ({"preset": "larger"}, 0.3, 0.15),
     ],
 )
-def test_half_of_what_is_asked_at_first_is_asked_at_last_and_a_rate_given_alone_stays(given, first, last):
+def test_the_default_masking_rate_falls_and_a_rate_given_alone_is_constant(given, first, last):
     settings = TrainingSettings.from_dict(given)
     assert [settings.mask_rate_at(p) for p in (0.0, 1.0)] == pytest.approx([first, last])
     assert TrainingSettings.from_dict(settings.to_dict()) == settings
@@ -143,18 +144,23 @@ def test_half_of_what_is_asked_at_first_is_asked_at_last_and_a_rate_given_alone_
         {"mask_rate": 0.4, "final_mask_rate": 0.15},
         {"final_mask_rate": 0.2, "clip": 0},
         {"optimizer": "adamw", "learning_rate": 3e-3},
-        {"optimizer": "lion", "sentence": "Who is [MASK] there?", "gradient_checkpointing": True, "gated": False},
+        {
+            "optimizer": "lion",
+            "sentence": "Who is [MASK] there?",
+            "gradient_checkpointing": True,
+            "feed_forward": "gated",
+        },
         {"length": 256, "short_length": 128, "batch": 8, "physical_batch": 4, "tensorboard": True},
     ],
 )
 def test_the_command_in_a_report_gives_the_same_settings(given):
     settings = TrainingSettings.from_dict(given)
-    said = shlex.split(repeat_command(SimpleNamespace(settings=json.loads(json.dumps(settings.to_dict())))))
-    assert said[:2] == ["glassbert", "pretrain"]
-    heard = []
+    command = shlex.split(repeat_command(SimpleNamespace(settings=json.loads(json.dumps(settings.to_dict())))))
+    assert command[:2] == ["glassbert", "pretrain"]
+    received = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassbert.cli.pretrain.finish", heard.append)
+        patch.setattr("glassbert.cli.pretrain.train_and_show", received.append)
         patch.setattr("glassbert.cli.pretrain.Trainer", lambda settings, run: settings)
         with pytest.raises(SystemExit, match="0"):
-            main(said[1:])
-    assert heard == [settings]
+            main(command[1:])
+    assert received == [settings]

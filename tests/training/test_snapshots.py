@@ -1,13 +1,13 @@
-"""Snapshots: taken at their moments, whole, without a trace in the run, and the same after an interruption."""
+"""Snapshots: when they are taken, that they do not change the run, and that a resumed run takes the same ones."""
 
 import pytest
 from safetensors.numpy import load_file
 
 import glassbert
 from glassbert.errors import TrainingError
+from glassbert.training.checkpointing import drop_later_snapshots, find_snapshots, snapshot_due, write_snapshot
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.settings import TrainingSettings
-from glassbert.training.snapshots import drop_later_snapshots, find_snapshots, snapshot_due, write_snapshot
 from glassbert.training.trainer import Trainer
 from tests.models.small import make
 from tests.training.toy import make_trainer
@@ -19,15 +19,15 @@ def weights(folder):
     return {name: array.tobytes() for name, array in load_file(folder / "model.safetensors").items()}
 
 
-def test_the_moments_halve_towards_the_beginning():
+def test_snapshots_are_taken_at_powers_of_one_half():
     steps = 64
     taken = [s for s in range(1, steps + 1) if snapshot_due(5, (s - 1) / steps, s / steps)]
     assert taken == [4, 8, 16, 32]
     assert not any(snapshot_due(1, (s - 1) / steps, s / steps) for s in range(1, steps + 1))
-    assert snapshot_due(4, 0.1, 0.9)  # a single long step passes several moments and is taken once
+    assert snapshot_due(4, 0.1, 0.9)  # one long step that passes several snapshots takes one
 
 
-def test_a_run_with_snapshots_is_the_same_run(corpus, tmp_path):
+def test_snapshots_do_not_change_the_run(corpus, tmp_path):
     make_trainer(corpus, tmp_path / "plain").train()
     make_trainer(corpus, tmp_path / "watched", snapshots=3).train()
     assert weights(tmp_path / "plain" / "model") == weights(tmp_path / "watched" / "model")
@@ -62,7 +62,7 @@ def test_an_interrupted_run_takes_the_same_snapshots_again(corpus, tmp_path, mon
     assert weights(run.model) == weights(tmp_path / "whole" / "model")
 
 
-def test_a_snapshot_that_was_cut_off_is_none(tmp_path):
+def test_an_incomplete_snapshot_is_ignored(tmp_path):
     run = RunFolder(tmp_path)
     write_snapshot(run, 5, make())
     (tmp_path / "snapshots" / ".writing-step-00000009").mkdir()
@@ -74,6 +74,6 @@ def test_a_snapshot_that_was_cut_off_is_none(tmp_path):
     assert list(find_snapshots(run)) == []
 
 
-def test_their_number_is_checked():
+def test_the_number_of_snapshots_is_checked():
     with pytest.raises(TrainingError, match="snapshots must be a whole number"):
         TrainingSettings(snapshots=-1)

@@ -1,4 +1,4 @@
-"""A training step: everything moves, it learns, and it is the same on one thread, on three and on MLX."""
+"""A training step: all parameters change, the loss falls, and threads and MLX give the same result."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ def train(model, data, steps, **options):
 
 
 @EVERY
-def test_after_one_step_every_parameter_has_moved(config):
-    """Without decay, so that only a gradient can have moved it."""
+def test_one_step_changes_every_parameter(config):
+    """Without decay, so that every change comes from a gradient."""
     model = make(config.replace(**DROPOUT), dtype="float32")
     model.set_training(True)
     before = {name: np.array(values) for name, values in model.parameters.items()}
@@ -32,7 +32,7 @@ def test_after_one_step_every_parameter_has_moved(config):
 
 
 @pytest.mark.parametrize("head", ["sequence", "token"])
-def test_the_parameters_of_other_heads_move_too(head):
+def test_the_parameters_of_other_heads_change_too(head):
     for config in (BERT, MODERN):
         model = make(config, head, 3)
         ids, mask, _ = batch(config)
@@ -43,7 +43,7 @@ def test_the_parameters_of_other_heads_move_too(head):
             assert (values != before[name]).any(), f"{name} stood still"
 
 
-def test_rows_that_no_token_touched_stand_still():
+def test_embeddings_of_absent_tokens_do_not_change():
     config = BERT.replace(tie_word_embeddings=False)
     model = make(config)
     ids, mask, labels = batch(config)
@@ -54,7 +54,7 @@ def test_rows_that_no_token_touched_stand_still():
 
 
 @EVERY
-def test_a_model_learns_one_batch_by_heart(config):
+def test_a_model_overfits_one_batch(config):
     losses, norms = train(make(config, dtype="float32", threads=2), batch(config), 60)
     assert losses[-1] < 0.2 * losses[0]
     assert np.isfinite(norms).all()
@@ -116,7 +116,7 @@ def compare_engines(config, checkpointing):
     (losses, norms, parameters), (mlx_losses, mlx_norms, mlx_parameters) = trained
     np.testing.assert_allclose(mlx_losses, losses, rtol=1e-4)
     np.testing.assert_allclose(mlx_norms, norms, rtol=1e-3)
-    for name, values in parameters.items():  # where a gradient is nearly zero, Adam makes a whole step of its noise
+    for name, values in parameters.items():  # if a gradient is nearly zero, Adam makes a full step of its noise
         assert np.abs(mlx_parameters[name] - values).mean() < 2e-3, name
 
 
@@ -149,7 +149,7 @@ def test_a_compiled_step_follows_changed_settings():
     assert float(step(ids, ids).loss) == first
 
 
-def test_a_step_that_fails_loses_nothing(monkeypatch):
+def test_a_step_that_fails_changes_nothing(monkeypatch):
     pytest.importorskip("mlx.core")
     config = MINI_BERT_CONFIG.replace(
         vocab_size=30, hidden_size=8, num_attention_heads=2, intermediate_size=8, num_hidden_layers=1
@@ -175,7 +175,7 @@ def test_a_step_that_fails_loses_nothing(monkeypatch):
 @pytest.mark.parametrize("engine", ["numpy", "mlx"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("physical_batch", [None, 2])
-def test_a_step_that_is_not_finite_moves_nothing_and_says_so(engine, optimizer, physical_batch, request):
+def test_a_step_that_is_not_finite_is_skipped(engine, optimizer, physical_batch, request):
     if engine == "mlx":
         request.getfixturevalue("mlx_without_compilation")
     model = make(dtype="float32", engine=engine)
@@ -222,24 +222,24 @@ def assert_equal(arrays, expected):
         np.testing.assert_array_equal(np.array(arrays[name]), values, err_msg=name)
 
 
-# ---- looking while it steps ----------------------------------------------------------------------------------------
+# ---- norms and metrics ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("engine", ["numpy", "mlx"])
 @pytest.mark.parametrize("physical_batch", [None, 2])
-def test_a_watched_step_tells_norms_by_place_and_how_far_the_weights_moved(engine, physical_batch, request):
+def test_a_detailed_step_reports_norms_by_module_and_update_ratios(engine, physical_batch, request):
     if engine == "mlx":
         request.getfixturevalue("mlx_without_compilation")
     model = make(dtype="float32", engine=engine)
     ids, mask, labels = batch()
     step = TrainingStep(model, AdamW(model, 1e-2), physical_batch=physical_batch)
-    assert step(ids, labels, mask).watched is None
+    assert step(ids, labels, mask).norms is None
     before = everything(model.parameters)
     _, cache = model.loss(ids, labels, mask)
     gradients = everything(model.backward(cache))
-    step.watch = True
+    step.detailed = True
     result = step(ids, labels, mask)
-    norms, ratios = result.watched.gradient_norms(), result.watched.update_ratios()
+    norms, ratios = result.norms.gradient_norms(), result.norms.update_ratios()
     assert list(norms) == list(ratios) == ["embeddings", "layers.0", "layers.1", "head"]
     assert np.sqrt(sum(norm**2 for norm in norms.values())) == pytest.approx(float(result.gradient_norm), rel=1e-4)
     for place, norm in norms.items():
@@ -251,7 +251,7 @@ def test_a_watched_step_tells_norms_by_place_and_how_far_the_weights_moved(engin
 
 
 def test_an_optimizer_of_another_model_is_refused():
-    with pytest.raises(TrainingError, match="made for another model"):
+    with pytest.raises(TrainingError, match="created for another model"):
         TrainingStep(make(), AdamW(make()))
     with pytest.raises(TrainingError, match="physical_batch must be a number of rows"):
         TrainingStep(model := make(), AdamW(model), physical_batch=0)

@@ -87,5 +87,5 @@ def test_ranks_are_counted_and_their_curvature_is_drawn(engine):
 
 def test_the_curvature_of_pairs_is_refused():
     pairs = made("cosine")
-    with pytest.raises(TrainingError, match="no answers can be drawn for the loss 'cosine'"):
+    with pytest.raises(TrainingError, match="labels cannot be sampled for the loss 'cosine'"):
         TrainingStep(pairs, Sophia(pairs, 1e-3))(IDS, answers("cosine"), MASK)

@@ -1,4 +1,4 @@
-"""A whole run on a toy corpus: it learns, saves, stops when asked, and goes on exactly where it was."""
+"""Complete runs on a toy corpus: training, saving, stopping, exact resuming, errors."""
 
 import importlib.util
 import json
@@ -11,17 +11,17 @@ from safetensors.numpy import load_file
 import glassbert
 from glassbert.errors import GlassBertError, TrainingError
 from glassbert.training import trainer as trainer_module
-from glassbert.training.diagnose import explain_bad_step
 from glassbert.training.display import NoDisplay
 from glassbert.training.log import read_log
 from glassbert.training.settings import TrainingSettings
+from glassbert.training.step_results import explain_bad_step
 from glassbert.training.trainer import LargerBERTTrainer, Trainer
 from tests.training.toy import make_trainer
 
 
 @pytest.fixture(autouse=True)
 def quick(request, monkeypatch):
-    """Leave out what takes time and is looked at elsewhere: pictures, and the speed of the machine."""
+    """Skip slow parts that are tested elsewhere: reports, and the speed measurement."""
     monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
     monkeypatch.setattr("glassbert.training.building.measure_mlx_matmul_rate", lambda *rest, **options: 100.0)
     if "everything" not in request.node.name:
@@ -29,11 +29,11 @@ def quick(request, monkeypatch):
 
 
 class Stop(Exception):
-    """Stands for a process that is killed."""
+    """Simulates a killed process."""
 
 
 def killed_at(step, monkeypatch):
-    """From now on, runs die in the middle of this step, before anything is saved."""
+    """Make runs stop before this step, without saving."""
     whole = Trainer.one_step
 
     def until(self):
@@ -48,7 +48,7 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-def test_a_run_learns_and_leaves_everything_behind(corpus, tmp_path):
+def test_a_run_learns_and_writes_everything(corpus, tmp_path):
     result = make_trainer(corpus, tmp_path / "run", steps=60, evaluate_every=20).train()
     lines = list(read_log(tmp_path / "run" / "log.jsonl"))
     held_out = [line["loss"] for line in lines if line["kind"] == "evaluation"]
@@ -63,7 +63,7 @@ def test_a_run_learns_and_leaves_everything_behind(corpus, tmp_path):
     assert model.config.hidden_size == 16
 
 
-def test_a_resumed_run_ends_with_the_same_bits(corpus, tmp_path, monkeypatch):
+def test_a_resumed_run_ends_with_identical_weights(corpus, tmp_path, monkeypatch):
     changes = {"ema": 0.9, "dropout": 0.1, "physical_batch": 4, "short_length": 8, "short_share": 0.5,
                "final_mask_rate": 0.3, "checkpoint_every": 5, "evaluate_every": 7}  # fmt: skip
     make_trainer(corpus, tmp_path / "whole", **changes).train()
@@ -85,7 +85,7 @@ def test_a_resumed_run_ends_with_the_same_bits(corpus, tmp_path, monkeypatch):
     assert curve("whole") == curve("killed")
 
 
-def test_a_run_killed_while_saving_goes_on_from_the_checkpoint_before(corpus, tmp_path, monkeypatch):
+def test_a_run_killed_while_saving_resumes_from_the_previous_checkpoint(corpus, tmp_path, monkeypatch):
     whole = trainer_module.write_checkpoint
 
     def dies(run, step, *rest):
@@ -111,23 +111,23 @@ def test_old_checkpoints_are_pruned_and_the_best_is_kept(corpus, tmp_path):
     assert trainer.run.steps() == [11, 12]  # the last evaluation was the best
 
 
-def test_ctrl_c_saves_and_the_run_goes_on(corpus, tmp_path, monkeypatch):
-    class Asked(trainer_module.Interrupts):
+def test_ctrl_c_saves_and_the_run_can_be_resumed(corpus, tmp_path, monkeypatch):
+    class StopAfterSixLooks(trainer_module.Interrupts):
         def __init__(self):
             super().__init__()
-            self.looks = 0
+            self.checks = 0
 
         @property
-        def asked(self):
-            self.looks += 1
-            return self.looks > 6
+        def requested(self):
+            self.checks += 1
+            return self.checks > 6
 
-        @asked.setter
-        def asked(self, value):
+        @requested.setter
+        def requested(self, value):
             pass
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer_module, "Interrupts", Asked)
+        patch.setattr(trainer_module, "Interrupts", StopAfterSixLooks)
         result = make_trainer(corpus, tmp_path / "run").train()
     assert result.stopped == "interrupted" and 0 < result.steps < 12
     assert not (tmp_path / "run" / "model").exists()
@@ -135,10 +135,10 @@ def test_ctrl_c_saves_and_the_run_goes_on(corpus, tmp_path, monkeypatch):
     assert Trainer.resume(tmp_path / "run", display=NoDisplay()).train().steps == 12
 
 
-def test_patience_ends_a_run_that_learns_nothing(corpus, tmp_path):
+def test_patience_ends_a_run_without_improvement(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", steps=50, learning_rate=1e-12, evaluate_every=2, patience=3)
-    evaluate, losses = trainer.machinery.evaluate, iter([1.0, *[2.0] * 50])
-    trainer.machinery.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+    evaluate, losses = trainer.components.evaluate, iter([1.0, *[2.0] * 50])
+    trainer.components.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
     result = trainer.train()
     del evaluate
     assert result.stopped == "early" and result.steps == 6
@@ -146,7 +146,7 @@ def test_patience_ends_a_run_that_learns_nothing(corpus, tmp_path):
 
 def test_a_bad_step_is_skipped_counted_and_explained(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run")
-    run, calls = trainer.machinery.step.run, []
+    run, calls = trainer.components.step.run, []
 
     def sabotaged(prepared):
         calls.append(1)
@@ -158,17 +158,17 @@ def test_a_bad_step_is_skipped_counted_and_explained(corpus, tmp_path):
             return result
         return run(prepared)
 
-    trainer.machinery.step.run = sabotaged
+    trainer.components.step.run = sabotaged
     assert trainer.train().skipped == 1
     events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
     assert events and events[0].startswith("Step 4 was skipped: loss nan")
 
 
-def test_rotary_positions_need_not_count_from_zero_in_every_piece(corpus, tmp_path):
+def test_rotary_models_ignore_the_positions_of_packed_pieces(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", model={"positions": "rotary"})
     batch = trainer.data.sources[16].batch(0, 0)
     assert (batch.position_ids[:, 1:] == 0).any(), "some row must hold several pieces"
-    inputs = trainer.machinery.inputs(batch)
+    inputs = trainer.components.inputs(batch)
     assert "position_ids" not in inputs
     counted, _ = trainer.model.forward(**without_labels(inputs), position_ids=batch.position_ids)
     through, _ = trainer.model.forward(**without_labels(inputs))
@@ -179,7 +179,7 @@ def without_labels(inputs):
     return {name: value for name, value in inputs.items() if name != "labels"}
 
 
-def test_too_many_bad_steps_end_the_run_with_its_checkpoint_whole(corpus, tmp_path):
+def test_too_many_bad_steps_end_the_run_and_its_checkpoint_is_complete(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", steps=50, checkpoint_every=3)
     one_step = trainer.one_step
 
@@ -189,7 +189,7 @@ def test_too_many_bad_steps_end_the_run_with_its_checkpoint_whole(corpus, tmp_pa
             trainer.model.parameters["layers.0.ffn.up.weight"][0, 0] = np.nan
 
     trainer.one_step = poisoned
-    with pytest.raises(TrainingError, match="The checkpoint of step 6 is whole"):
+    with pytest.raises(TrainingError, match="The checkpoint of step 6 is complete"):
         trainer.train()
     events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
     assert "the parameter layers.0.ffn.up.weight" in events[0]
@@ -202,10 +202,10 @@ def test_a_finished_run_is_not_resumed(corpus, tmp_path):
         Trainer.resume(tmp_path / "run")
 
 
-def test_a_folder_that_holds_a_run_is_left_alone(corpus, tmp_path):
+def test_a_folder_with_a_run_is_not_overwritten(corpus, tmp_path):
     make_trainer(corpus, tmp_path / "run").train()
     before = (tmp_path / "run" / "result.json").read_text()
-    with pytest.raises(TrainingError, match="already holds a run"):
+    with pytest.raises(TrainingError, match="already contains a run"):
         make_trainer(corpus, tmp_path / "run").train()
     assert (tmp_path / "run" / "result.json").read_text() == before
 
@@ -223,15 +223,15 @@ def test_another_corpus_or_model_is_refused_on_resume(corpus, tmp_path, monkeypa
     path = tmp_path / "run" / "settings.json"
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "fingerprint": "other"}))
-    with pytest.raises(TrainingError, match="not the one it began with"):
+    with pytest.raises(TrainingError, match="has changed since the run started"):
         Trainer.resume(tmp_path / "run")
     content["settings"]["model"]["hidden_size"] = 32
     path.write_text(json.dumps(content))
-    with pytest.raises(TrainingError, match="hidden_size 16, and its settings now give 32"):
+    with pytest.raises(TrainingError, match="hidden_size 16, but its settings now give 32"):
         Trainer.resume(tmp_path / "run")
 
 
-def test_a_disk_without_space_is_noticed_before_the_run(corpus, tmp_path, monkeypatch):
+def test_a_full_disk_is_detected_before_the_run(corpus, tmp_path, monkeypatch):
     trainer = make_trainer(corpus, tmp_path / "run")
     usage = type("Usage", (), {"free": 1000})
     monkeypatch.setattr("glassbert.training.run_folder.shutil.disk_usage", lambda path: usage)
@@ -239,7 +239,7 @@ def test_a_disk_without_space_is_noticed_before_the_run(corpus, tmp_path, monkey
         trainer.train()
 
 
-def test_a_disk_that_fills_up_costs_no_checkpoint(corpus, tmp_path, monkeypatch):
+def test_a_disk_that_fills_up_does_not_damage_checkpoints(corpus, tmp_path, monkeypatch):
     import errno
 
     from glassbert.training import checkpointing
@@ -253,13 +253,13 @@ def test_a_disk_that_fills_up_costs_no_checkpoint(corpus, tmp_path, monkeypatch)
         save_file(tensors, path, *rest)
 
     monkeypatch.setattr(checkpointing, "save_file", full)
-    with pytest.raises(TrainingError, match=r"the disk is full; the checkpoint of step 4 is whole.*glassbert resume"):
+    with pytest.raises(TrainingError, match=r"disk is full; the checkpoint of step 4 is complete.*glassbert resume"):
         trainer.train()
     monkeypatch.setattr(checkpointing, "save_file", save_file)
     assert Trainer.resume(tmp_path / "run", display=NoDisplay()).train().steps == 12
 
 
-def test_weights_that_are_not_finite_are_no_beginning(corpus, tmp_path):
+def test_initial_weights_that_are_not_finite_are_refused(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run")
     trainer.model.parameters["final_norm.weight"][:] = np.inf
     trainer.model.save(tmp_path / "bad")
@@ -280,13 +280,13 @@ def test_the_larger_trainer_has_the_larger_preset(corpus, tmp_path):
 
 
 def test_a_wall_clock_budget_is_kept(corpus, tmp_path):
-    """The clock is made of steps here: a second each, so that the run must end after about sixty of them."""
+    """Each step counts as one second, so the run must end after about sixty steps."""
     trainer = make_trainer(corpus, tmp_path / "run", steps=None, minutes=1)
     trainer.budget.reserve = 0.0
     clock = type("Clock", (), {"elapsed": property(lambda self: float(trainer.state.step))})()
-    trainer.machinery.costs.of_the_end = lambda settings: 6.0
+    trainer.components.costs.of_ending = lambda settings: 6.0
     make_clock = trainer_module.Clock
-    trainer_module.Clock = lambda elapsed, began: clock
+    trainer_module.Clock = lambda elapsed, started: clock
     try:
         result = trainer.train()
     finally:
@@ -298,8 +298,8 @@ def test_a_wall_clock_budget_is_kept(corpus, tmp_path):
 
 def test_the_best_checkpoint_is_kept_and_its_weights_are_chosen(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", checkpoint_every=2, evaluate_every=4, keep=1)
-    losses = iter([9.0, 1.0, 2.0, 3.0, 1.0])  # before the first step, at 4, at 8, at the end, and of what was chosen
-    trainer.machinery.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+    losses = iter([9.0, 1.0, 2.0, 3.0, 1.0])  # before the first step, at 4, at 8, at the end, and of the chosen weights
+    trainer.components.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
     assert trainer.train().weights == "best"
     assert trainer.run.steps() == [4, 12]
     chosen = weights(trainer.run.model)
@@ -307,16 +307,16 @@ def test_the_best_checkpoint_is_kept_and_its_weights_are_chosen(corpus, tmp_path
         np.testing.assert_array_equal(array, chosen[name])
 
 
-def test_held_out_rows_grow_with_the_curriculum_and_the_best_is_sought_anew(corpus, tmp_path):
+def test_held_out_rows_follow_the_curriculum_and_the_best_loss_is_reset(corpus, tmp_path):
     changes = {"short_length": 8, "short_share": 0.5, "checkpoint_every": 2, "evaluate_every": 4}
     trainer = make_trainer(corpus, tmp_path / "run", **changes)
-    losses, seen = iter([9.0, 1.0, 3.0, 2.0, 2.0]), []  # the 1.0 of short rows says nothing about long ones
+    losses, seen = iter([9.0, 1.0, 3.0, 2.0, 2.0]), []  # the 1.0 of short rows is not comparable
 
     def evaluate(batches):
         seen.append([batch.input_ids.shape for batch in batches])
         return type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
 
-    trainer.machinery.evaluate = evaluate
+    trainer.components.evaluate = evaluate
     assert trainer.train().weights == "last"
     short, long = seen[0][0], seen[-1][0]
     assert [shapes[0][1] for shapes in seen] == [8, 8, 16, 16, 16]
@@ -325,40 +325,40 @@ def test_held_out_rows_grow_with_the_curriculum_and_the_best_is_sought_anew(corp
     assert events == ["Rows of 16 tokens from here on, held-out rows too."]
 
 
-def test_an_evaluation_at_the_change_of_lengths_asks_in_rows_that_were_trained(corpus, tmp_path):
+def test_an_evaluation_uses_the_row_length_of_the_last_step(corpus, tmp_path):
     changes = {"short_length": 8, "short_share": 0.5, "evaluate_every": 6}  # of 12 steps
     make_trainer(corpus, tmp_path / "run", **changes).train()
     lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "evaluation"]
     assert [(line["step"], line["length"]) for line in lines] == [(0, 8), (6, 8), (12, 16)]
 
 
-def test_a_last_evaluation_that_begins_late_has_half_a_percent_more_time(corpus, tmp_path):
-    costs = make_trainer(corpus, tmp_path / "run").machinery.costs
+def test_the_last_evaluation_may_exceed_the_budget_by_half_a_percent(corpus, tmp_path):
+    costs = make_trainer(corpus, tmp_path / "run").components.costs
     costs.seconds.update(save=2.0, report=1.0)
-    assert costs.last_moment(TrainingSettings(minutes=10)) == pytest.approx(603.0 - 1.0 - 1.0)
-    assert costs.last_moment(TrainingSettings(steps=10)) == math.inf
+    assert costs.evaluation_deadline(TrainingSettings(minutes=10)) == pytest.approx(603.0 - 1.0 - 1.0)
+    assert costs.evaluation_deadline(TrainingSettings(steps=10)) == math.inf
 
 
-def test_where_few_rows_are_held_out_time_is_reckoned_with_those(corpus, tmp_path):
+def test_costs_are_estimated_from_the_available_held_out_rows(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", evaluation_rows=10**6, final_evaluation_rows=10**6)
-    costs, rows = trainer.machinery.costs, trainer.data.held_out_rows()
+    costs, rows = trainer.components.costs, trainer.data.held_out_rows()
     assert rows < 1_000
     costs.seconds.update(row=0.5, save=2.0, report=1.0, step=4.0)
-    assert costs.of_the_end(trainer.settings) == 0.5 * 2 * rows + 3.0 + 1.0 + 2.0
+    assert costs.of_ending(trainer.settings) == 0.5 * 2 * rows + 3.0 + 1.0 + 2.0
     with trainer.prepared():
-        assert costs.seconds["row"] > 1e-6  # of a row that was evaluated, not of one that was asked for
+        assert costs.seconds["row"] > 1e-6  # per evaluated row, not per requested row
 
 
-@pytest.mark.parametrize("asked", [{"tensorboard": True}, {"wandb": "project"}])
-def test_what_is_not_installed_is_said_before_anything_is_made(corpus, tmp_path, monkeypatch, asked):
-    monkeypatch.setattr("glassbert.training.sinks.find_spec", lambda package: None)
+@pytest.mark.parametrize("changes", [{"tensorboard": True}, {"wandb": "project"}])
+def test_a_missing_package_is_reported_before_anything_is_written(corpus, tmp_path, monkeypatch, changes):
+    monkeypatch.setattr("glassbert.training.log.find_spec", lambda package: None)
     with pytest.raises(TrainingError, match=r"pip install \"glassbert\[(tensorboard|wandb)\]\""):
-        make_trainer(corpus, tmp_path / "run", **asked)
+        make_trainer(corpus, tmp_path / "run", **changes)
     assert not (tmp_path / "run").exists()
 
 
 class Wandb:
-    """Stands for the package: it refuses at first, and then takes the numbers of a run."""
+    """A fake of the package: it fails until `ready`, then records the numbers of a run."""
 
     class Error(Exception):
         pass
@@ -382,14 +382,14 @@ class Wandb:
         self.ended += 1
 
 
-def test_weights_and_biases_gets_the_numbers_or_leaves_no_trace(corpus, tmp_path, monkeypatch):
+def test_weights_and_biases_gets_the_numbers_and_a_failure_leaves_no_files(corpus, tmp_path, monkeypatch):
     wandb = Wandb()
-    monkeypatch.setattr("glassbert.training.sinks.find_spec", lambda package: package)
-    monkeypatch.setattr("glassbert.training.sinks.import_module", lambda package: wandb)
-    with pytest.raises(TrainingError, match=r"No API key configured\. With WANDB_MODE=offline"):
+    monkeypatch.setattr("glassbert.training.log.find_spec", lambda package: package)
+    monkeypatch.setattr("glassbert.training.log.import_module", lambda package: wandb)
+    with pytest.raises(TrainingError, match=r"No API key configured\. Set WANDB_MODE=offline"):
         make_trainer(corpus, tmp_path / "run", wandb="project").train()
     wandb.ready = True
-    make_trainer(corpus, tmp_path / "run", wandb="project").train()  # the folder was free again
+    make_trainer(corpus, tmp_path / "run", wandb="project").train()  # the folder can be used again
     assert wandb.given["project"] == "project" and wandb.given["config"]["batch"] == 8 and wandb.ended == 1
     losses = {step: values["train/loss"] for step, values in wandb.logged if "train/loss" in values}
     assert list(losses) == list(range(1, 13))
@@ -397,9 +397,9 @@ def test_weights_and_biases_gets_the_numbers_or_leaves_no_trace(corpus, tmp_path
 
 def test_the_first_bad_number_is_named(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", num_hidden_layers=2)
-    inputs = trainer.machinery.inputs(trainer.data.sources[16].batch(0, 0))
+    inputs = trainer.components.inputs(trainer.data.sources[16].batch(0, 0))
     seed = trainer.model.dropout_seed
-    assert "nothing that a second computation" in explain_bad_step(trainer.model, inputs)
+    assert "none found when the batch was computed again" in explain_bad_step(trainer.model, inputs)
     trainer.model.parameters["layers.1.ffn.up.weight"][:] = 1e38
     found = explain_bad_step(trainer.model, inputs)
     assert found.startswith("the activation layers.1.ffn.") and "reached" in found
@@ -408,14 +408,14 @@ def test_the_first_bad_number_is_named(corpus, tmp_path):
     assert trainer.model.dropout_seed == seed
 
 
-def test_a_run_may_ask_about_sentence_order_too(corpus, tmp_path):
+def test_a_run_with_sentence_order_prediction(corpus, tmp_path):
     pairs = {"objective": "mlm+0.5*sop", "length": 96, "max_position_embeddings": 96, "batch": 4, "type_vocab_size": 2}
     result = make_trainer(corpus, tmp_path / "run", **pairs).train()
     assert result.stopped == "finished"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="MLX is not installed")
-def test_mlx_goes_on_exactly_too(corpus, tmp_path, monkeypatch):
+def test_mlx_resumes_identically(corpus, tmp_path, monkeypatch):
     changes = {"engine": "mlx", "optimizer": "muon", "steps": 6, "checkpoint_every": 2, "threads": None, "ema": 0.9}
     make_trainer(corpus, tmp_path / "whole", **changes).train()
     with monkeypatch.context() as patch:
@@ -429,28 +429,28 @@ def test_mlx_goes_on_exactly_too(corpus, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="MLX is not installed")
-def test_a_rehearsed_step_leaves_no_trace(corpus, tmp_path):
+def test_compiling_a_step_changes_nothing(corpus, tmp_path):
     changes = {"engine": "mlx", "optimizer": "muon", "threads": None, "ema": 0.9, "dropout": 0.1}
     trainer = make_trainer(corpus, tmp_path / "run", **changes)
-    machinery = trainer.machinery
+    components = trainer.components
 
     def everything():
         arrays = {
-            **machinery.state_arrays(),
+            **components.state_arrays(),
             **{f"model/{n}": np.array(a) for n, a in trainer.model.parameters.items()},
         }
-        return arrays, machinery.state_numbers()
+        return arrays, components.state_numbers()
 
     before, numbers = everything()
-    machinery.rehearse(trainer.data.sources[16].batch(0, 0))
+    components.compile_step(trainer.data.sources[16].batch(0, 0))
     after, numbers_after = everything()
     assert numbers == numbers_after and before.keys() == after.keys()
     for name, array in before.items():
         np.testing.assert_array_equal(array, after[name], err_msg=name)
-    assert not machinery.step.watch
+    assert not components.step.detailed
 
 
-def test_a_resumed_run_says_what_has_changed(corpus, tmp_path, monkeypatch):
+def test_a_resumed_run_logs_what_has_changed(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         killed_at(3, patch)
         with pytest.raises(Stop):
@@ -461,10 +461,10 @@ def test_a_resumed_run_says_what_has_changed(corpus, tmp_path, monkeypatch):
     path.write_text(json.dumps(content))
     Trainer.resume(tmp_path / "run", display=NoDisplay()).train()
     events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
-    assert events[1] == "Not bit by bit the run it would have been: threads was 64 and is 2."
+    assert events[1] == "The run will not be identical bit by bit to an uninterrupted one: threads was 64 and is 2."
 
 
-def test_a_folder_that_cannot_be_written_is_a_sentence(corpus, tmp_path):
+def test_a_folder_that_cannot_be_written_raises_a_clear_error(corpus, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(GlassBertError, match="cannot write"):
         make_trainer(corpus, tmp_path / "file" / "run").train()
@@ -476,5 +476,5 @@ def test_a_damaged_checkpoint_is_named(corpus, tmp_path, monkeypatch):
         make_trainer(corpus, tmp_path / "run", checkpoint_every=2).train()
     path = tmp_path / "run" / "checkpoints" / "step-00000002" / "training.safetensors"
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(TrainingError, match="is not as it was written"):
+    with pytest.raises(TrainingError, match="is damaged or missing"):
         Trainer.resume(tmp_path / "run", display=NoDisplay()).train()

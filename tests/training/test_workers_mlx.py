@@ -23,7 +23,7 @@ def test_two_ranks_train_like_one_process(corpus, tmp_path):
     assert two["shared"] == ["from 0: é", [[0.1], [True]]]
 
 
-def test_small_gradients_travel_together():
+def test_small_gradients_are_grouped():
     from glassbert.training.distributed.mlx_workers import buckets
 
     sizes = {"head": 5, "layers.1": 3, "layers.0": 3, "embeddings": 1}

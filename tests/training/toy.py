@@ -1,4 +1,4 @@
-"""A toy run: a few invented sentences, a tiny model, seconds to train."""
+"""A toy run: random sentences and a tiny model that trains in seconds."""
 
 import random
 from pathlib import Path

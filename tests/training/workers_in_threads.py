@@ -1,4 +1,4 @@
-"""Workers that are threads of one process: everything that workers do, with no launcher and no network."""
+"""Workers as threads of one process, without launcher and network."""
 
 import threading
 from collections.abc import Callable
@@ -9,18 +9,18 @@ import numpy as np
 from glassbert.training.workers import Workers
 
 
-class Meeting:
-    """Where the threads put what they bring, and take the sum away."""
+class ThreadSum:
+    """Sums arrays over threads."""
 
     def __init__(self, size: int):
         self.size = size
         self.barrier = threading.Barrier(size, timeout=10)
-        self.brought: list[Any] = [None] * size
+        self.arrays: list[Any] = [None] * size
 
     def sum(self, rank: int, array: np.ndarray) -> np.ndarray:
-        self.brought[rank] = array.copy()
+        self.arrays[rank] = array.copy()
         self.barrier.wait()
-        total = sum(self.brought[1:], self.brought[0])
+        total = sum(self.arrays[1:], self.arrays[0])
         self.barrier.wait()
         return total
 
@@ -28,27 +28,27 @@ class Meeting:
 class ThreadWorkers(Workers):
     name = "threads"
 
-    def __init__(self, meeting: Meeting, rank: int):
-        self.meeting, self.rank, self.size = meeting, rank, meeting.size
+    def __init__(self, summing: ThreadSum, rank: int):
+        self.summing, self.rank, self.size = summing, rank, summing.size
 
-    def sum_(self, array: np.ndarray) -> np.ndarray:
-        array[...] = self.meeting.sum(self.rank, array)
+    def all_reduce(self, array: np.ndarray) -> np.ndarray:
+        array[...] = self.summing.sum(self.rank, array)
         return array
 
     def total(self, numbers: np.ndarray) -> np.ndarray:
-        return self.meeting.sum(self.rank, numbers)
+        return self.summing.sum(self.rank, numbers)
 
 
 def together(size: int, work: Callable[[Workers], Any]) -> list[Any]:
-    """work(workers) in `size` threads; what each of them returned or raised."""
-    meeting = Meeting(size)
+    """Run work(workers) in `size` threads; returns what each of them returned or raised."""
+    summing = ThreadSum(size)
     results: list[Any] = [None] * size
 
     def one(rank: int) -> None:
         try:
-            results[rank] = work(ThreadWorkers(meeting, rank))
+            results[rank] = work(ThreadWorkers(summing, rank))
         except Exception as error:
-            results[rank] = error  # whoever waits for this thread gives up after the barrier's timeout
+            results[rank] = error  # the other threads end at the timeout of the barrier
 
     threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
     for thread in threads:

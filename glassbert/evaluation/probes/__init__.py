@@ -1,21 +1,19 @@
-"""Probes: what can be read out of a model's layers, beside what words alone and random weights would give.
+"""Probes: classifiers on the layers of a model, with control tasks, random weights and word types as baselines.
 
     from glassbert.evaluation.probes import probe, probe_task
 
-    @probe("long", title="Is the word long?")
+    @probe("long", title="Length of the word")
     def long(table):
         return [["long" if len(word) > 6 else "short" for word in words] for words in table.column("words")]
 
-`vectors → questions → probes → scores`: `word_vectors` takes a vector for every word from every layer in one pass,
-`ask` turns annotations into questions (and their control), `probe_task` fits all probes, `Scorer` measures with
-intervals over sentences. The suite "probes" does this for every task whose files it finds.
+`word_vectors` computes a vector for every word and layer in one pass, `make_questions` turns annotations into labels,
+`probe_task` fits all probes, and `Scorer` computes measures with intervals over sentences. The suite "probes" does this
+for every task whose files it finds.
 """
 
 from glassbert.evaluation.probes.features import Features
-from glassbert.evaluation.probes.fitting import Vectors
-from glassbert.evaluation.probes.probing import probe_task
-from glassbert.evaluation.probes.results import RANDOM, TRAINED, Probed, TaskResult
-from glassbert.evaluation.probes.scoring import Scorer
+from glassbert.evaluation.probes.fitting import Vectors, probe_task
+from glassbert.evaluation.probes.results import RANDOM, TRAINED, ProbeResult, Scorer, TaskResult
 from glassbert.evaluation.probes.softmax_regression import LinearProbe, fit_linear
 from glassbert.evaluation.probes.suite import probe_files, probe_tables, probes
 from glassbert.evaluation.probes.tasks import TASKS, ProbeTask, column_task, get_task, probe
@@ -27,8 +25,8 @@ __all__ = [
     "TRAINED",
     "Features",
     "LinearProbe",
+    "ProbeResult",
     "ProbeTask",
-    "Probed",
     "Scorer",
     "TaskResult",
     "Vectors",

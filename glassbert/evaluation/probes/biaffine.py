@@ -1,19 +1,19 @@
-"""The structural probe: which word of the sentence is the head of which?
+"""The structural probe: finds the syntactic head of every word.
 
     s_ij = x̂_iᵀ A x̂_j + u · x̂_j + [i = j] (w · x̂_i + c)        P(head of i is j) = softmax_j(s_ij)
 
-A word that is its own head is the root. The loss, mean over words of -log P(head), is convex in (A, u, w, c):
+The root is its own head. The loss, mean over words of -log P(head), is convex in (A, u, w, c):
 
     ds = P - one_hot(head)      dA = Σ x̂_i ds_ij x̂_jᵀ      du = Σ ds_ij x̂_j      dw = Σ ds_ii x̂_i      dc = Σ ds_ii
 
-Sentences of equal length are worked on together, so that nothing is padded. A head is the best word for each word by
-itself (UAS counts those that are right). The undirected tree is the spanning tree of the best edges, whichever way
-they point (UUAS counts the true edges in it).
+Sentences of equal length are processed together, so nothing is padded. The predicted head is the best word for each
+word (UAS is its accuracy). The undirected tree is the maximum spanning tree over edges in either direction (UUAS is the
+share of true edges in it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,14 +23,14 @@ from glassbert.evaluation.probes.minimise import Minimum, minimise
 from glassbert.evaluation.probes.questions import Questions
 from glassbert.evaluation.probes.softmax_regression import TOLERANCE
 
-L2 = 0.3  # D² parameters for a few ten thousand words: with less, the probe learns the sentences by heart
-NOT_ASKED = -1
-DOUBT = 0.1  # mean P (1 - P), for the rough H⁻¹
+L2 = 0.3  # with less, the D² parameters memorise the training sentences
+NO_HEAD = -1  # not annotated
+VARIANCE = 0.1  # typical P (1 - P), for the preconditioner
 
 
 @dataclass(frozen=True)
 class Group:
-    """Sentences of one length: their numbers [B], where their words stand [B, n], their heads [B, n] or -1."""
+    """Sentences of one length: their indices [B], word indices [B, n], and heads [B, n] (NO_HEAD if not annotated)."""
 
     sentences: np.ndarray
     words: np.ndarray
@@ -38,14 +38,14 @@ class Group:
 
 
 def groups_of(questions: Questions) -> list[Group]:
-    """The sentences about which anything is asked, by their length."""
-    heads = np.full(int(questions.starts[-1]), NOT_ASKED)
+    """The annotated sentences, grouped by length."""
+    heads = np.full(int(questions.starts[-1]), NO_HEAD)
     heads[questions.words] = questions.labels
-    asked = np.unique(questions.sentences)
-    sizes = np.diff(questions.starts)[asked]
+    annotated = np.unique(questions.sentences)
+    sizes = np.diff(questions.starts)[annotated]
     found = []
     for size in np.unique(sizes):
-        sentences = asked[sizes == size]
+        sentences = annotated[sizes == size]
         words = questions.starts[sentences][:, None] + np.arange(size)
         found.append(Group(sentences, words, heads[words]))
     return found
@@ -70,14 +70,14 @@ class BiaffineProbe:
 def fit_biaffine(
     features: Features, questions: Questions, l2: float = L2, tolerance: float = TOLERANCE
 ) -> BiaffineProbe:
-    """`features` of one layer, all words; the labels of `questions` are places of heads within their sentences."""
+    """Fit on `features` of one layer and all words; labels are positions of heads within their sentences."""
     problem = BiaffineProblem(features, questions, l2)
-    minimum = minimise(problem.function, np.zeros(problem.size), problem.rough_inverse, tolerance=tolerance)
+    minimum = minimise(problem.function, np.zeros(problem.size), problem.precondition, tolerance=tolerance)
     return BiaffineProbe(minimum.x, problem.mean, problem.factor, minimum)
 
 
 def unflatten(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """A [D, D], u [D], w [D], c [1] of D² + 2 D + 1 numbers."""
+    """Split D² + 2 D + 1 numbers into A [D, D], u [D], w [D], c [1]."""
     size = round(len(parameters) ** 0.5) - 1
     a, u, w, c = np.split(parameters, np.cumsum([size * size, size, size]))
     return a.reshape(size, size), u, w, c
@@ -94,20 +94,20 @@ def scores(x: np.ndarray, parameters: np.ndarray) -> np.ndarray:
 
 
 class BiaffineProblem:
-    """The loss as a function of (A, u, w, c), flat in one vector."""
+    """The loss as a function of the flat vector (A, u, w, c)."""
 
     def __init__(self, features: Features, questions: Questions, l2: float):
-        self.kind = features.dtype
+        self.dtype = features.dtype
         self.l2, self.count = l2, len(questions)
-        self.mean = features.scaling.mean.astype(self.kind)
-        self.factor = (1 / features.scaling.deviation).astype(self.kind)
+        self.mean = features.scaling.mean.astype(self.dtype)
+        self.factor = (1 / features.scaling.deviation).astype(self.dtype)
         self.groups = groups_of(questions)
         self.vectors = [(features.blocks[0][g.words] - self.mean) * self.factor for g in self.groups]
         self.size = (features.width + 1) ** 2
         self.variances, self.axes = features.principal_axes
 
     def function(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        given = parameters.astype(self.kind)
+        given = parameters.astype(self.dtype)
         a, u, w, c = (np.zeros(part.shape) for part in unflatten(parameters))
         loss = 0.0
         for group, x in zip(self.groups, self.vectors, strict=True):
@@ -123,30 +123,30 @@ class BiaffineProblem:
         gradient = np.concatenate([a.ravel(), u, w, c]) / self.count + self.l2 * parameters
         return loss / self.count + self.l2 / 2 * float(parameters @ parameters), gradient
 
-    def rough_inverse(self, gradient: np.ndarray) -> np.ndarray:
+    def precondition(self, gradient: np.ndarray) -> np.ndarray:
         a, u, w, c = unflatten(gradient)
         v, axes = self.variances, self.axes
-        a = axes @ ((axes.T @ a @ axes) / (DOUBT * np.outer(v, v) + self.l2)) @ axes.T
-        u, w = (axes @ ((axes.T @ part) / (DOUBT * v + self.l2)) for part in (u, w))
-        return np.concatenate([a.ravel(), u, w, c / (DOUBT + self.l2)])
+        a = axes @ ((axes.T @ a @ axes) / (VARIANCE * np.outer(v, v) + self.l2)) @ axes.T
+        u, w = (axes @ ((axes.T @ part) / (VARIANCE * v + self.l2)) for part in (u, w))
+        return np.concatenate([a.ravel(), u, w, c / (VARIANCE + self.l2)])
 
 
 def softmax_heads_in_place(s: np.ndarray, heads: np.ndarray) -> float:
-    """Scores [B, n, n] become their gradient, 0 for words that are not asked; returns the summed loss."""
-    asked = heads != NOT_ASKED
-    sentence, word = np.nonzero(asked)
+    """Replace scores [B, n, n] by their gradient, 0 for words without annotation; returns the summed loss."""
+    known = heads != NO_HEAD
+    sentence, word = np.nonzero(known)
     s -= s.max(-1, keepdims=True)
-    right = s[sentence, word, heads[asked]]
+    right = s[sentence, word, heads[known]]
     np.exp(s, out=s)
     total = s.sum(-1, keepdims=True)
     s /= total
-    s[sentence, word, heads[asked]] -= 1
-    s[~asked] = 0
-    return float((np.log(total[..., 0][asked]) - right).sum(dtype=np.float64))
+    s[sentence, word, heads[known]] -= 1
+    s[~known] = 0
+    return float((np.log(total[..., 0][known]) - right).sum(dtype=np.float64))
 
 
 def spanning_edges(weights: np.ndarray) -> np.ndarray:
-    """The edges [n - 1, 2] of the heaviest spanning tree of symmetric weights [n, n], by Prim's method."""
+    """Edges [n - 1, 2] of the maximum spanning tree of symmetric weights [n, n], by Prim's algorithm."""
     count = len(weights)
     inside = np.zeros(count, bool)
     inside[0] = True
@@ -159,3 +159,21 @@ def spanning_edges(weights: np.ndarray) -> np.ndarray:
         better = weights[new] > best
         best[better], parent[better] = weights[new][better], new
     return edges
+
+
+def heads_and_trees(found: Iterable[tuple[Group, np.ndarray]], questions: Questions) -> tuple[np.ndarray, np.ndarray]:
+    """Predicted head positions [rows]; and [2, sentences]: true edges in the predicted tree, and true edges."""
+    heads = np.full(int(questions.starts[-1]), NO_HEAD)
+    trees = np.zeros((2, len(questions.starts) - 1))
+    for group, log_probability in found:
+        heads[group.words] = log_probability.argmax(-1)
+        either_way = np.maximum(log_probability, log_probability.transpose(0, 2, 1))
+        for sentence, weights, true in zip(group.sentences, either_way, group.heads, strict=True):
+            trees[:, sentence] = edges_in_common(spanning_edges(weights), true)
+    return heads[questions.words], trees
+
+
+def edges_in_common(edges: np.ndarray, heads: np.ndarray) -> tuple[int, int]:
+    """The number of true edges that are in the tree, and the number of true edges; the root has none."""
+    real = {frozenset((word, head)) for word, head in enumerate(heads.tolist()) if head != word and head != NO_HEAD}
+    return len(real & {frozenset(edge) for edge in edges.tolist()}), len(real)

@@ -1,11 +1,11 @@
-"""What a probe sees of every question: the vectors of one word, or of two, from one layer or from several.
+"""Features of a probe: the vectors of one word or of a word and its head, from one or more layers.
 
     one layer     x [words, hidden]
-    all layers    the layers' vectors side by side
-    an edge       the vector of the word and that of its head side by side
+    all layers    the vectors of the layers, concatenated
+    an edge       the vectors of the word and of its head, concatenated
 
-They stay apart as blocks, so that a product with all of them is a sum of products and nothing is copied for it. What an
-edge needs is twice what there is, so its rows are taken out of the words' vectors only where they are used.
+The parts are kept as blocks, so a matrix product is a sum over blocks and nothing is copied. The rows of an edge are
+gathered from the word vectors only when they are used.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from functools import cached_property
 
 import numpy as np
 
-CHUNK = 2048  # rows at a time: they stay in the cache between the product that needs them and the next
+CHUNK = 2048  # rows at a time, so that they stay in the CPU cache
 SAMPLE = 16 * CHUNK  # rows from which correlations are estimated
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """Rows `places` of `vectors` [words, hidden], without a copy of them: as an array, to whoever takes parts of it."""
+class GatheredRows:
+    """Rows `index` of `vectors` [words, hidden], gathered only when a part is read."""
 
     vectors: np.ndarray
-    places: np.ndarray
+    index: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.index)
 
     def __getitem__(self, part: slice | np.ndarray) -> np.ndarray:
-        return self.vectors[self.places[part]]
+        return self.vectors[self.index[part]]
 
     @property
     def shape(self) -> tuple[int, int]:
-        return len(self.places), self.vectors.shape[1]
+        return len(self.index), self.vectors.shape[1]
 
     @property
     def dtype(self) -> np.dtype:
@@ -44,16 +44,17 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Features:
-    """`blocks`, each [rows, hidden], layer after layer; a row is all blocks side by side."""
+    """`blocks`, each [rows, hidden], ordered by layer; a row is the concatenation of all blocks."""
 
-    blocks: tuple[np.ndarray | Gathered, ...]
+    blocks: tuple[np.ndarray | GatheredRows, ...]
     layers: int = 1
 
     @classmethod
-    def of(cls, vectors: np.ndarray, *places: np.ndarray) -> Features:
-        """Of vectors [layers, words, hidden], at one or more index arrays [rows]; without them, of all words."""
+    def of(cls, vectors: np.ndarray, *indices: np.ndarray) -> Features:
+        """Features from vectors [layers, words, hidden] at one or more index arrays [rows]; without them all words."""
         layers = [np.asarray(layer) for layer in vectors]
-        return cls(tuple(Gathered(layer, place) for layer in layers for place in places) or tuple(layers), len(layers))
+        gathered = tuple(GatheredRows(layer, index) for layer in layers for index in indices)
+        return cls(gathered or tuple(layers), len(layers))
 
     def __len__(self) -> int:
         return len(self.blocks[0])
@@ -64,7 +65,7 @@ class Features:
 
     @property
     def width(self) -> int:
-        """Numbers in a row."""
+        """The number of features of a row."""
         return sum(block.shape[1] for block in self.blocks)
 
     def layer(self, number: int) -> Features:
@@ -75,7 +76,7 @@ class Features:
         return Features(tuple(block[rows] for block in self.blocks), self.layers)
 
     def rows(self, part: slice | np.ndarray) -> np.ndarray:
-        """[rows, width]; what is returned must not be written to."""
+        """[rows, width]. It may be a view: do not write to it."""
         return self.blocks[0][part] if len(self.blocks) == 1 else np.concatenate([b[part] for b in self.blocks], 1)
 
     def parts(self) -> Iterator[slice]:
@@ -83,7 +84,7 @@ class Features:
             yield slice(begin, min(begin + CHUNK, len(self)))
 
     def split(self, values: np.ndarray) -> list[np.ndarray]:
-        """[..., width] as one array for each block."""
+        """Split [..., width] into one array per block."""
         return np.split(values, np.cumsum([block.shape[1] for block in self.blocks])[:-1], axis=-1)
 
     @cached_property
@@ -92,7 +93,7 @@ class Features:
 
     @cached_property
     def principal_axes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Variances [width] and axes [width, width] of scaled features, estimated from some of the rows."""
+        """Variances [width] and axes [width, width] of the scaled features, estimated from a sample of rows."""
         every = max(1, len(self) // SAMPLE)
         products = np.zeros((self.width, self.width))
         count = 0
@@ -107,7 +108,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Mean and deviation of every feature [width]. One that never varies gets an infinite deviation: it scales to 0."""
+    """Mean and standard deviation of every feature [width]. A constant feature gets an infinite deviation."""
 
     mean: np.ndarray
     deviation: np.ndarray

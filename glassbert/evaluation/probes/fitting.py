@@ -1,46 +1,71 @@
-"""The fits of a task: which there are, and one of them with its control.
+"""Fit all probes of a task: on every layer, on a mix of layers and on all layers, with true and control labels.
 
-mix          one weight a layer (`layer_mix`)
-all layers   a linear map of its own for every layer, z = Σ_l W_l x̂_l: the richest mix that is still linear
+mix          one weight per layer (`layer_mix`)
+all layers   a separate linear map for every layer, z = Σ_l W_l x̂_l
+
+The same linear probes are fitted on an encoder with random weights, as a baseline. The regularisation λ is chosen once
+per task, on training sentences only.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.evaluation.probes.biaffine import fit_biaffine
+from glassbert.engines.threads import run_together, usable_cores
+from glassbert.evaluation.probes.biaffine import fit_biaffine, heads_and_trees
 from glassbert.evaluation.probes.features import Features
 from glassbert.evaluation.probes.hidden_layer import HiddenProbe, fit_hidden
 from glassbert.evaluation.probes.layer_mix import fit_mix, mixed
 from glassbert.evaluation.probes.minimise import Minimum
-from glassbert.evaluation.probes.questions import Questions
-from glassbert.evaluation.probes.results import ALL, BIAFFINE, HIDDEN, LINEAR, MIX, TRAINED, Probed, layer_name
-from glassbert.evaluation.probes.softmax_regression import fit_linear
+from glassbert.evaluation.probes.questions import (
+    UNSEEN,
+    Questions,
+    control,
+    control_heads,
+    majority,
+    majority_heads,
+    make_questions,
+)
+from glassbert.evaluation.probes.results import (
+    ALL,
+    BIAFFINE,
+    HIDDEN,
+    LINEAR,
+    MIX,
+    TRAINED,
+    ProbeResult,
+    TaskResult,
+    layer_name,
+)
+from glassbert.evaluation.probes.softmax_regression import choose_l2, fit_linear
 from glassbert.evaluation.probes.tasks import ProbeTask
-from glassbert.evaluation.probes.trees import heads_and_trees
 from glassbert.evaluation.probes.vectors import WordVectors
+from glassbert.tasks.table import Table
+from glassbert.text.random_numbers import permutation
 
 
 class Vectors(NamedTuple):
-    """What one encoder says about the words of both sets."""
+    """Word vectors of one encoder for both sets."""
 
     train: WordVectors
     dev: WordVectors
 
 
-class Asked(NamedTuple):
-    """The questions of both sets: the true ones, or those of the control task."""
+class TrainDev(NamedTuple):
+    """The labelled words of both sets: the true labels, or those of the control task."""
 
     train: Questions
     dev: Questions
 
 
 class Job(NamedTuple):
-    """Probes that look at the same features. `layers` are those it sees."""
+    """Probes on the same features; `layers` are the layers of the features."""
 
     encoder: str
     view: str
@@ -49,7 +74,7 @@ class Job(NamedTuple):
 
 
 def plan(task: ProbeTask, vectors: Mapping[str, Vectors], hidden: bool) -> list[Job]:
-    """All jobs. The encoder with random weights is read by linear probes alone."""
+    """All jobs of a task. The encoder with random weights gets linear probes only."""
     jobs = []
     for encoder, given in vectors.items():
         layers = len(given.train.layers)
@@ -62,54 +87,138 @@ def plan(task: ProbeTask, vectors: Mapping[str, Vectors], hidden: bool) -> list[
     return jobs
 
 
-def fit(task: ProbeTask, job: Job, vectors: Vectors, sets: list[Asked], l2: float | None) -> list[Probed]:
-    """The probes of a job, learned and asked; with two sets the second one is the control of the first."""
+def fit(task: ProbeTask, job: Job, vectors: Vectors, sets: list[TrainDev], l2: float | None) -> list[ProbeResult]:
+    """Fit the probes of a job and apply them to dev. If there are two sets, the second is the control task."""
     one, two = (given.layers[job.layers.start : job.layers.stop] for given in vectors)
-    read = _read_heads if task.of == "heads" else _read_words
-    features, questions = (features_of(task, given, asked) for given, asked in zip((one, two), sets[0], strict=True))
-    answers = [list(read(job, features, questions, asked, l2)) for asked in sets]
-    return [true.with_control(twin) for true, twin in zip(*answers, strict=True)] if len(sets) == 2 else answers[0]
+    fit_set = _fit_heads if task.of == "heads" else _fit_words
+    train, dev = (features_of(task, given, words) for given, words in zip((one, two), sets[0], strict=True))
+    results = [list(fit_set(job, train, dev, labels, l2)) for labels in sets]
+    if len(sets) < 2:
+        return results[0]
+    return [true.with_control(control) for true, control in zip(*results, strict=True)]
 
 
 def features_of(task: ProbeTask, vectors: np.ndarray, questions: Questions) -> Features:
-    """What the probes see: words, words with their heads, or (to find heads) all words there are."""
+    """The features of a task: words, words with their heads, or (to find heads) all words."""
     if task.of == "edges":
         return Features.of(vectors, questions.words, questions.heads)
-    whole = task.of == "heads" or len(questions) == vectors.shape[1]  # in their order: nothing need be copied
+    whole = task.of == "heads" or len(questions) == vectors.shape[1]  # in order, so nothing is copied
     return Features.of(vectors) if whole else Features.of(vectors, questions.words)
 
 
-def _read_heads(job: Job, words: Features, others: Features, asked: Asked, l2: float | None) -> Iterator[Probed]:
-    since = Stopwatch(job)
-    probe = fit_biaffine(words, asked.train)
-    answers, trees = heads_and_trees(probe.log_probabilities(others, asked.dev), asked.dev)
-    yield since.probed(BIAFFINE, answers, probe.minimum, trees=trees)
+def _fit_heads(job: Job, train: Features, dev: Features, labels: TrainDev, l2: float | None) -> Iterator[ProbeResult]:
+    timer = _Timer(job)
+    probe = fit_biaffine(train, labels.train)
+    answers, trees = heads_and_trees(probe.log_probabilities(dev, labels.dev), labels.dev)
+    yield timer.result(BIAFFINE, answers, probe.minimum, trees=trees)
 
 
-def _read_words(job: Job, words: Features, others: Features, asked: Asked, l2: float | None) -> Iterator[Probed]:
+def _fit_words(job: Job, train: Features, dev: Features, labels: TrainDev, l2: float | None) -> Iterator[ProbeResult]:
     assert l2 is not None
-    since = Stopwatch(job)
-    labels, classes = asked.train.labels, len(asked.train.names)
+    timer = _Timer(job)
+    classes = len(labels.train.names)
     shares = None
     if job.view == MIX:
-        mixing = fit_mix(words, labels, classes, l2)
-        words, others = (mixed(features, mixing.factors, mixing.shift) for features in (words, others))
-        straight, shares = mixing.linear, mixing.shares
+        mix = fit_mix(train, labels.train.labels, classes, l2)
+        train, dev = (mixed(features, mix.factors, mix.shift) for features in (train, dev))
+        linear, shares = mix.linear, mix.shares
     else:
-        straight = fit_linear(words, labels, classes, l2)
-    yield since.probed(LINEAR, straight.scores(others).argmax(1), straight.minimum, shares=shares)
+        linear = fit_linear(train, labels.train.labels, classes, l2)
+    yield timer.result(LINEAR, linear.scores(dev).argmax(1), linear.minimum, shares=shares)
     if HIDDEN in job.probes:
-        bent = fit_hidden(words, labels, classes)
-        yield since.probed(HIDDEN, bent.scores(others).argmax(1), bent, shares=shares)
+        hidden = fit_hidden(train, labels.train.labels, classes)
+        yield timer.result(HIDDEN, hidden.scores(dev).argmax(1), hidden, shares=shares)
 
 
-class Stopwatch:
-    """Makes the results of a job, each with the time since the one before."""
+class _Timer:
+    """Builds the results of a job, each with the time since the previous one."""
 
     def __init__(self, job: Job):
-        self.job, self.begun = job, time.perf_counter()
+        self.job, self.started = job, time.perf_counter()
 
-    def probed(self, probe: str, answers: np.ndarray, ended: Minimum | HiddenProbe, **more: Any) -> Probed:
-        seconds, self.begun = time.perf_counter() - self.begun, time.perf_counter()
-        how = (ended.gain, ended.steps, ended.converged)
-        return Probed(self.job.encoder, self.job.view, probe, answers, *how, seconds, **more)
+    def result(self, probe: str, answers: np.ndarray, end: Minimum | HiddenProbe, **more: Any) -> ProbeResult:
+        seconds, self.started = time.perf_counter() - self.started, time.perf_counter()
+        convergence = (end.gain, end.steps, end.converged)
+        return ProbeResult(self.job.encoder, self.job.view, probe, answers, *convergence, seconds, **more)
+
+
+L2_WORDS = 20_000  # words for the choice of λ
+OnProgress = Callable[[int, int, str], None]  # done, total, what
+
+
+def probe_task(
+    task: ProbeTask,
+    train: Table,
+    dev: Table,
+    vectors: Mapping[str, Vectors],
+    *,
+    most_words: int | None = None,
+    hidden: bool = True,
+    seed: int = 0,
+    progress: OnProgress | None = None,
+) -> TaskResult:
+    """Fit all probes of a task on the vectors of each encoder, one thread per core."""
+    every, dev_words = make_questions(task, train, dev)
+    known = every.select(np.flatnonzero(every.labels != UNSEEN))
+    train_words = some_sentences(known, min(filter(None, (most_words, task.most_words)), default=None), seed)
+    notes = [f"trained on {len(train_words):,} of {len(every):,} words, tested on {len(dev_words):,}"]
+    if dev_words.unseen:
+        notes.append(f"{dev_words.unseen:,} words have labels that are not in the training set; they count as wrong")
+    true = TrainDev(train_words, dev_words)
+    random = TrainDev(*(control_heads if task.of == "heads" else control)(train_words, dev_words, seed))
+    baseline = (majority_heads if task.of == "heads" else majority)(train_words, dev_words)
+    l2 = None if task.of == "heads" else _choose_task_l2(task, vectors[TRAINED].train, train_words)
+    jobs = plan(task, vectors, hidden)
+    found: dict[Job, list[ProbeResult]] = {}
+
+    def work(job: Job) -> None:
+        found[job] = fit(task, job, vectors[job.encoder], [true, random] if job.encoder == TRAINED else [true], l2)
+
+    longest_first = sorted(jobs, key=lambda job: -len(job.layers) * len(job.probes))
+    _run_jobs(longest_first, work, progress, task.title)
+    probed = [one for job in jobs for one in found[job]]
+    return TaskResult(task, train_words, dev_words, random.dev, baseline, probed, l2, notes)
+
+
+def _choose_task_l2(task: ProbeTask, vectors: WordVectors, questions: Questions) -> float:
+    """Choose λ with a linear probe on the middle layer; a quarter of a sample of training sentences is held out."""
+    some = some_sentences(questions, L2_WORDS, seed=1)
+    features = features_of(task, vectors.layers[len(vectors.layers) // 2][None], some)
+    held_out = some.sentences % 4 == 3
+    best = choose_l2(features, some.labels, len(some.names), held_out)
+    # λ is proportional to 1 / words, so it is rescaled to the full training set.
+    return best * min(1.0, float((~held_out).sum()) / len(questions))
+
+
+def some_sentences(questions: Questions, most_words: int | None, seed: int) -> Questions:
+    """A fixed random sample of whole sentences with about `most_words` words; all sentences if None."""
+    if most_words is None or len(questions) <= most_words:
+        return questions
+    count = len(questions.starts) - 1
+    order = permutation(seed, "probe sentences", 0, count).astype(np.int64)
+    words = np.bincount(questions.sentences, minlength=count)[order]
+    chosen = np.zeros(count, bool)
+    chosen[order[: 1 + int(np.searchsorted(np.cumsum(words), most_words))]] = True
+    return questions.select(np.flatnonzero(chosen[questions.sentences]))
+
+
+def _run_jobs(jobs: Sequence[Job], work: Callable[[Job], None], progress: OnProgress | None, what: str) -> None:
+    """Run all jobs with one thread per core."""
+    waiting = deque(jobs)
+    lock = threading.Lock()
+    done = 0
+
+    def worker(_: int) -> None:
+        nonlocal done
+        while True:
+            with lock:
+                if not waiting:
+                    return
+                job = waiting.popleft()
+            work(job)
+            with lock:
+                done += 1
+                if progress is not None:
+                    progress(done, len(jobs), what)
+
+    run_together(worker, range(min(usable_cores(), len(jobs))))

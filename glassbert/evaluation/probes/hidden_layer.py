@@ -12,15 +12,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
+from glassbert.arrays import FlatArrays, FlatGradients, Gradients, Layout
 from glassbert.engines import get_engine
-from glassbert.engines.parameters import FlatArrays, FlatGradients, Gradients, Layout
+from glassbert.engines.kernels import Operations, backward
+from glassbert.engines.numpy_kernels import KERNELS
 from glassbert.evaluation.probes.features import Features
-from glassbert.ops import cross_entropy, cross_entropy_backward, linear, linear_backward, relu, relu_backward
 from glassbert.training.optimizers.adamw import AdamW
 
+OPS = Operations(KERNELS)
 HIDDEN = 128
 EPOCHS = 8
 BATCH = 512
@@ -66,7 +69,7 @@ def fit_hidden(
     shapes = {"hidden.weight": (hidden, features.width), "hidden.bias": (hidden,),
               "output.weight": (classes, hidden), "output.bias": (classes,)}  # fmt: skip
     layout = Layout(shapes)
-    parameters, gradients = engine.parameters(layout), engine.gradients(layout)
+    parameters, gradients = FlatArrays(layout, kind), FlatGradients(layout, kind)
     generator = np.random.default_rng(seed)
     for name, shape in shapes.items():
         if len(shape) == 2:
@@ -93,27 +96,28 @@ def gradient_step(
 ) -> float:
     gradients.clear()
     loss = loss_and_gradients(x, labels, parameters, gradients)
-    gradients.finish()
+    gradients.fill_missing()
     optimizer.update(parameters, gradients)
     return loss
 
 
-def forward(x: np.ndarray, parameters: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Scores [rows, classes] and hidden units [rows, hidden]."""
-    hidden, _ = relu(linear(x, parameters["hidden.weight"], parameters["hidden.bias"]))
-    return linear(hidden, parameters["output.weight"], parameters["output.bias"]), hidden
+def forward(x: np.ndarray, parameters: Mapping[str, np.ndarray]) -> tuple[np.ndarray, list[Any]]:
+    """Scores [rows, classes], and the states for the backward."""
+    hidden, first = OPS.linear(x, parameters["hidden.weight"], parameters["hidden.bias"])
+    active, second = OPS.relu(hidden)
+    scores, third = OPS.linear(active, parameters["output.weight"], parameters["output.bias"])
+    return scores, [first, second, third]
 
 
 def loss_and_gradients(
     x: np.ndarray, labels: np.ndarray, parameters: Mapping[str, np.ndarray], gradients: Gradients
 ) -> float:
-    z, hidden = forward(x, parameters)
-    loss, kept = cross_entropy(z, labels)
-    dz = cross_entropy_backward(np.ones((), x.dtype), kept)
-    dhidden, dw, db = linear_backward(dz, hidden, parameters["output.weight"])
+    scores, (first, second, third) = forward(x, parameters)
+    loss, state = OPS.cross_entropy(scores, labels)
+    dactive, dw, db = backward(backward(1.0, state), third)
     gradients.add("output.weight", dw)
     gradients.add("output.bias", db)
-    _, dw, db = linear_backward(relu_backward(dhidden, hidden), x, parameters["hidden.weight"])
+    _, dw, db = backward(backward(dactive, second), first)
     gradients.add("hidden.weight", dw)
     gradients.add("hidden.bias", db)
     return float(loss)

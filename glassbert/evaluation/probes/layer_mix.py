@@ -1,12 +1,12 @@
-"""The linear probe on a learned mix of layers: one weight a layer, all of them positive and together 1.
+"""The linear probe on a learned mix of layers: one weight per layer, positive, with sum 1.
 
     x = Σ_l s_l x̂_l      s = softmax(a)      z = W x + b
 
     dW = mean dz xᵀ      ds_l = mean (Wᵀ dz) · x̂_l      da = s (ds - s · ds)
 
-Every layer is scaled by itself, so that the weights compare layers and not their units. (The usual factor before the
-sum is part of W.) The few weights are learned together with W, from some of the rows and from equal weights on; given
-the weights the problem is convex, and W is solved for anew on all rows.
+Every layer is standardised, so that the weights are comparable. (The usual factor of the sum is part of W.) The weights
+are learned together with W on a sample of rows, starting from equal weights. For fixed weights the problem is convex,
+and W is fitted again on all rows.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from glassbert.evaluation.probes.softmax_regression import (
     L2,
     TOLERANCE,
     LinearProbe,
+    class_variances,
     fit_linear,
     softmax_in_place,
-    spread,
 )
 
-FOR_SHARES = 40_000  # rows from which the weights of the layers are learned
+SHARES_ROWS = 40_000  # rows for learning the weights of the layers
 
 
 @dataclass(frozen=True)
 class MixProbe:
-    """`shares` [layers] sum to 1; the mix of raw layers is Σ factors · layer - shift, and `linear` reads it."""
+    """`shares` [layers] sum to 1. The mix of raw layers is Σ factors · layer - shift; `linear` classifies it."""
 
     shares: np.ndarray
     factors: np.ndarray  # [layers, width]: share / deviation
@@ -51,11 +51,12 @@ class MixProbe:
 def fit_mix(
     features: Features, labels: np.ndarray, classes: int, l2: float = L2, tolerance: float = TOLERANCE
 ) -> MixProbe:
-    some = np.arange(0, len(features), -(-len(features) // FOR_SHARES))
+    """Fit labels [rows], each below `classes`."""
+    some = np.arange(0, len(features), -(-len(features) // SHARES_ROWS))
     problem = MixProblem(features.select(some), labels[some], classes, l2)
-    found = minimise(problem.function, np.zeros(problem.size), problem.rough_inverse, tolerance=tolerance)
+    found = minimise(problem.function, np.zeros(problem.size), problem.precondition, tolerance=tolerance)
     shares = problem.split(found.x)[0]
-    factors, shift = (array.astype(problem.kind) for array in problem.factors(shares))
+    factors, shift = (array.astype(problem.dtype) for array in problem.factors(shares))
     linear = fit_linear(mixed(features, factors, shift), labels, classes, l2, tolerance)
     return MixProbe(shares, factors, shift, linear, found)
 
@@ -75,16 +76,16 @@ def mix(features: Features, part: slice, factors: np.ndarray, shift: np.ndarray)
 
 
 class MixProblem:
-    """The loss as a function of (a, W, b), flat in one vector."""
+    """The loss as a function of the flat vector (a, W, b)."""
 
     def __init__(self, features: Features, labels: np.ndarray, classes: int, l2: float):
         self.features, self.labels, self.classes, self.l2 = features, labels, classes, l2
-        self.kind = features.dtype
+        self.dtype = features.dtype
         self.width = features.width // features.layers
         shape = (features.layers, self.width)
         self.mean, self.deviation = (v.reshape(shape) for v in (features.scaling.mean, features.scaling.deviation))
         variances, self.axes = features.layer(features.layers // 2).principal_axes
-        self.curvature = np.outer(spread(labels, classes), np.append(variances, 1.0)) + l2
+        self.curvature = np.outer(class_variances(labels, classes), np.append(variances, 1.0)) + l2
         self.size = features.layers + classes * (self.width + 1)
 
     def split(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -101,8 +102,8 @@ class MixProblem:
     def function(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
         layers = self.features.layers
         shares, w, b = self.split(parameters)
-        factors, shift = (array.astype(self.kind) for array in self.factors(shares))
-        weight, bias = w.astype(self.kind), b.astype(self.kind)[:, None]
+        factors, shift = (array.astype(self.dtype) for array in self.factors(shares))
+        weight, bias = w.astype(self.dtype), b.astype(self.dtype)[:, None]
         loss, dw, db = 0.0, np.zeros(w.shape), np.zeros(len(b))
         dfactors, dx_sum = np.zeros(factors.shape), np.zeros(self.width)
         for part in self.features.parts():
@@ -122,7 +123,7 @@ class MixProblem:
         gradient = np.concatenate([da, dw.ravel() / count, db / count]) + self.l2 * parameters
         return loss / count + self.l2 / 2 * float(parameters @ parameters), gradient
 
-    def rough_inverse(self, gradient: np.ndarray) -> np.ndarray:
+    def precondition(self, gradient: np.ndarray) -> np.ndarray:
         layers = self.features.layers
         dw = gradient[layers : -self.classes].reshape(self.classes, -1)
         along = (dw @ self.axes) / self.curvature[:, :-1]

@@ -1,9 +1,9 @@
-"""The minimum of a smooth function of many numbers, by L-BFGS with a preconditioner.
+"""L-BFGS with a preconditioner, for smooth functions.
 
-Newton's method would go to x - H⁻¹g. L-BFGS knows H⁻¹ by the last few steps s and the changes y of the gradient on
-them; what it has not seen yet it takes from `precondition`, a rough H⁻¹ that the caller knows. It stops when the last
-`WINDOW` steps together have gained less than `tolerance`. The gains shrink from step to step by a nearly constant
-factor, so what is left to gain is about as much. (L-BFGS's own estimate, g·H⁻¹g / 2, was ten times too hopeful here.)
+L-BFGS approximates the inverse Hessian H⁻¹ from the last steps s and the gradient changes y. In other directions it
+uses `precondition`, an approximate H⁻¹ of the caller. It stops when the last `WINDOW` steps together gained less than
+`tolerance`. The gains shrink by a nearly constant factor per step, so the remaining gain is about the same. (The usual
+estimate g·H⁻¹g / 2 was ten times too small here.)
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 
 Function = Callable[[np.ndarray], tuple[float, np.ndarray]]  # x -> value, gradient
 Memory = deque[tuple[np.ndarray, np.ndarray, float]]
-REMEMBERED = 16  # steps
+HISTORY = 16  # steps
 WINDOW = 16
-ARMIJO, WOLFE = 1e-4, 0.9  # a step gains this share of what the slope promised, and leaves less than that of the slope
+ARMIJO, WOLFE = 1e-4, 0.9  # conditions of the line search
 TRIES = 20
-ROUNDING = 1e-6  # of the value
+ROUNDING = 1e-6  # relative to the value
 
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where the search ended. `gain` is that of the last steps, which estimates what is left to gain."""
+    """The result. `gain` is that of the last WINDOW steps, an estimate of the remaining gain."""
 
     x: np.ndarray
     value: float
@@ -33,10 +33,6 @@ class Minimum:
     gain: float
     steps: int
     converged: bool
-
-    def above(self, l2: float) -> float:
-        """How far the value lies above the minimum at most, for a function whose curvature is nowhere below `l2`."""
-        return float(self.gradient @ self.gradient) / (2 * l2)
 
 
 def minimise(
@@ -47,10 +43,11 @@ def minimise(
     tolerance: float = 3e-4,
     most_steps: int = 400,
 ) -> Minimum:
+    """Minimise `function` (value and gradient) from `start`."""
     x = np.array(start, np.float64)
     value, gradient = function(x)
     rough = precondition or (lambda g: g)
-    memory: Memory = deque(maxlen=REMEMBERED)
+    memory: Memory = deque(maxlen=HISTORY)
     values = [value]
     for step in range(most_steps):
         gain = values[max(0, len(values) - 1 - WINDOW)] - value
@@ -59,9 +56,7 @@ def minimise(
         direction = -_inverse_times(gradient, memory, rough)
         slope = float(gradient @ direction)
         found = _search(function, x, value, direction, slope)
-        if (
-            found is None
-        ):  # the memory misleads, or rounding leaves nothing to gain: what the slope promises is too little
+        if found is None:  # the history is misleading, or the expected gain is below the rounding error
             if not memory or -slope <= ROUNDING * abs(value):
                 return Minimum(x, value, gradient, min(gain, -slope), step, -slope <= tolerance)
             memory.clear()
@@ -76,7 +71,7 @@ def minimise(
 
 
 def _inverse_times(gradient: np.ndarray, memory: Memory, rough: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """H⁻¹g by the two loops of L-BFGS."""
+    """H⁻¹g by the two-loop recursion of L-BFGS."""
     q = gradient.copy()
     shares = []
     for s, y, curvature in reversed(memory):
@@ -96,12 +91,12 @@ def _inverse_times(gradient: np.ndarray, memory: Memory, rough: Callable[[np.nda
 def _search(
     function: Function, x: np.ndarray, value: float, direction: np.ndarray, slope: float
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """A point along the direction that meets Wolfe's conditions: half of too long a step, twice too short a one."""
+    """Line search: bisection or doubling until the Wolfe conditions hold; None if they never do."""
     length, low, high = 1.0, 0.0, np.inf
     for _ in range(TRIES):
         new = x + length * direction
         new_value, new_gradient = function(new)
-        if not new_value <= value + ARMIJO * length * slope:  # also where it is not a number
+        if not new_value <= value + ARMIJO * length * slope:  # also true for NaN
             high = length
         elif float(new_gradient @ direction) < WOLFE * slope:
             low = length

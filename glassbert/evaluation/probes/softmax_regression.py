@@ -4,10 +4,9 @@
 
     dz = softmax(z) - one_hot(label)      dW = mean dz x̂ᵀ + λ W      db = mean dz + λ b
 
-The function is convex: whoever reaches the minimum reaches the same one. Features are never copied as a whole: W and b
-are turned into weights for the raw x, and the gradient is turned back. Classes lie in rows, so that sums over classes
-run along long rows. The rough H⁻¹ is that of a model that gives every word the classes' frequencies f: the variance
-of the features times f (1 - f).
+The loss is convex. Features are not copied: W and b are converted into weights for the raw x, and the gradient is
+converted back. Scores are [classes, rows], so that sums over classes run along long rows. The preconditioner is the H⁻¹
+of a model that predicts the class frequencies f for every word: the variance of the features times f (1 - f).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from glassbert.evaluation.probes.minimise import Minimum, minimise
 
 L2 = 1e-4
 CHOICES = (1e-4, 1e-3, 1e-2)  # of λ
-TOLERANCE = 5e-4  # nats; what is left changes accuracies by a few hundredths of a percent
+TOLERANCE = 5e-4  # nats; the rest changes accuracies by a few hundredths of a percent
 
 
 @dataclass(frozen=True)
@@ -40,42 +39,44 @@ class LinearProbe:
 def fit_linear(
     features: Features, labels: np.ndarray, classes: int, l2: float = L2, tolerance: float = TOLERANCE
 ) -> LinearProbe:
-    """The probe that fits labels [rows], each below `classes`, best."""
+    """Fit labels [rows], each below `classes`."""
     problem = Problem(features, labels, classes, l2)
     minimum = minimise(
-        problem.function, np.zeros(classes * (features.width + 1)), problem.rough_inverse, tolerance=tolerance
+        problem.function, np.zeros(classes * (features.width + 1)), problem.precondition, tolerance=tolerance
     )
     weight, bias = (array.astype(features.dtype) for array in problem.raw(minimum.x))
     return LinearProbe(weight, bias, minimum)
 
 
 def choose_l2(features: Features, labels: np.ndarray, classes: int, held_out: np.ndarray) -> float:
-    """The λ that does best on the rows that are held out, for as many rows as the rest; the middle one without any."""
+    """The λ with the best accuracy on the held-out rows; the middle choice if no rows are held out."""
     if not held_out.any() or held_out.all():
         return CHOICES[len(CHOICES) // 2]
-    learned, asked = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+    train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
-    def right(l2: float) -> float:
-        made = fit_linear(features.select(learned), labels[learned], classes, l2)
-        return float((made.scores(features.select(asked)).argmax(1) == labels[asked]).mean())
+    def accuracy(l2: float) -> float:
+        probe = fit_linear(features.select(train), labels[train], classes, l2)
+        return float((probe.scores(features.select(test)).argmax(1) == labels[test]).mean())
 
-    return max(CHOICES, key=right)
+    return max(CHOICES, key=accuracy)
 
 
 class Problem:
-    """The loss over given features and labels as a function of (W, b), flat in one vector."""
+    """The loss as a function of the flat vector (W, b)."""
 
     def __init__(self, features: Features, labels: np.ndarray, classes: int, l2: float):
         self.features, self.labels, self.classes, self.l2 = features, labels, classes, l2
         self.mean, self.deviation = features.scaling.mean, features.scaling.deviation
         variances, self.axes = features.principal_axes
-        self.curvature = np.outer(spread(labels, classes), np.append(variances, 1.0)) + l2  # [classes, features + 1]
+        self.curvature = (
+            np.outer(class_variances(labels, classes), np.append(variances, 1.0)) + l2
+        )  # [classes, features + 1]
 
     def split(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return parameters[: -self.classes].reshape(self.classes, -1), parameters[-self.classes :]
 
     def raw(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """W and b for features that are not scaled."""
+        """W and b for raw features."""
         w, b = self.split(parameters)
         w = w / self.deviation
         return w, b - w @ self.mean
@@ -85,7 +86,7 @@ class Problem:
         w, b = self.raw(parameters)
         weights, bias = features.split(w.astype(features.dtype)), b.astype(features.dtype)[:, None]
         loss, dw, db = 0.0, np.zeros(w.shape), np.zeros(len(b))
-        dweights = features.split(dw)  # views of it
+        dweights = features.split(dw)  # views of dw
         for part in features.parts():
             rows = [block[part] for block in features.blocks]
             z = sum(weight @ block.T for weight, block in zip(weights, rows, strict=True))  # [classes, rows]
@@ -99,20 +100,20 @@ class Problem:
         gradient = np.concatenate([dw.ravel(), db / count]) + self.l2 * parameters
         return loss / count + self.l2 / 2 * float(parameters @ parameters), gradient
 
-    def rough_inverse(self, gradient: np.ndarray) -> np.ndarray:
+    def precondition(self, gradient: np.ndarray) -> np.ndarray:
         dw, db = self.split(gradient)
         along = (dw @ self.axes) / self.curvature[:, :-1]
         return np.concatenate([(along @ self.axes.T).ravel(), db / self.curvature[:, -1]])
 
 
-def spread(labels: np.ndarray, classes: int) -> np.ndarray:
-    """f (1 - f) for the frequency f of each class, and never quite 0."""
+def class_variances(labels: np.ndarray, classes: int) -> np.ndarray:
+    """f (1 - f) for the frequency f of each class, at least 1 / rows."""
     frequency = np.bincount(labels, minlength=classes) / len(labels)
     return np.maximum(frequency * (1 - frequency), 1 / len(labels))
 
 
 def softmax_in_place(z: np.ndarray, labels: np.ndarray) -> float:
-    """Scores [classes, rows] become their gradient, softmax minus one-hot; returns the summed loss."""
+    """Replace scores [classes, rows] by their gradient, softmax minus one-hot; returns the summed loss."""
     columns = np.arange(z.shape[1])
     z -= z.max(0)
     right = z[labels, columns]

@@ -1,18 +1,17 @@
-"""The suite "probes": every task whose files are there, its probes beside what they must be held against."""
+"""The suite "probes": all tasks whose files exist, with baselines, tables and figures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glassbert.errors import TextError
 from glassbert.evaluation.measures import Measure, undefined
-from glassbert.evaluation.probes.fitting import Vectors
-from glassbert.evaluation.probes.pictures import by_layer, mix_weights
-from glassbert.evaluation.probes.probing import probe_task
+from glassbert.evaluation.probes.fitting import Vectors, probe_task
 from glassbert.evaluation.probes.results import (
     ALL,
     BIAFFINE,
@@ -21,30 +20,34 @@ from glassbert.evaluation.probes.results import (
     MIX,
     RANDOM,
     TRAINED,
-    Probed,
+    ProbeResult,
+    Scorer,
     TaskResult,
     layer_name,
 )
-from glassbert.evaluation.probes.scoring import Scorer
 from glassbert.evaluation.probes.tasks import TASKS, ProbeTask
 from glassbert.evaluation.probes.vectors import word_vectors
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, Picture, SuiteResult, suite
 from glassbert.evaluation.suite import Table as ReportTable
-from glassbert.tasks.findings import Finding
+from glassbert.reports import figures, share
+from glassbert.tasks.checks import Finding
 from glassbert.tasks.reading import read_table
 from glassbert.tasks.table import Table
 
-QUICK_WORDS = 12_000  # to learn from
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+QUICK_WORDS = 12_000  # for training
 QUICK_DEV = 600  # sentences
-SLOW = ("ner", "relations", "heads")  # not asked by a quick evaluation
+SLOW = ("ner", "relations", "heads")  # not part of a quick evaluation
 Files = tuple[Path, Path]
-CITED = "Hewitt and Liang 2019: selectivity is accuracy less that on random labels by word type"
+CITED = "Hewitt and Liang 2019: selectivity is the accuracy minus that on random labels by word type"
 
 
-@suite("probes", title="Probes: what can be read out of its layers?")
+@suite("probes", title="Probes: information in the layers")
 def probes(subject: Subject, options: Options) -> SuiteResult:
-    """Parts of speech, names, dependency relations and heads, from every layer and from mixes of layers."""
+    """Parts of speech, named entities, dependency relations and heads, from every layer and from mixes of layers."""
     by_files: dict[Files, list[ProbeTask]] = {}
     missing = []
     for task in TASKS.values():
@@ -53,19 +56,19 @@ def probes(subject: Subject, options: Options) -> SuiteResult:
         try:
             files = options.file("treebank", task.train), options.file("treebank", task.dev)
             by_files.setdefault(files, []).append(task)
-        except DoesNotApply as why:
-            missing.append(f"{task.title} left out: {why}")
+        except DoesNotApply as reason:
+            missing.append(f"{task.title} left out: {reason}")
     if not by_files:
-        raise DoesNotApply(missing[0] if missing else "there are no probes")
+        raise DoesNotApply(missing[0] if missing else "no probe is registered")
     result = probe_files(subject, options, by_files)
     result.notes += missing
     return result
 
 
 def probe_files(subject: Subject, options: Options, by_files: Mapping[Files, Sequence[ProbeTask]]) -> SuiteResult:
-    """Every task on its files, (train, dev); the tasks of the same files share one pass of each encoder."""
+    """Run every task on its files (train, dev). Tasks with the same files share one pass of each encoder."""
     if subject.model.config.series is not None:
-        raise DoesNotApply("this model reads numbers, not words")
+        raise DoesNotApply("this is a time series model; the suite needs a text model")
     result = SuiteResult()
     shares: dict[str, np.ndarray] = {}
     for (train_file, dev_file), tasks in by_files.items():
@@ -75,16 +78,16 @@ def probe_files(subject: Subject, options: Options, by_files: Mapping[Files, Seq
             result.rows += [undefined(task.title, str(error), unit="share") for task in tasks]
             continue
         for found in probe_tables(subject, tasks, train, dev, options, result.notes):
-            present(found, options, result)
+            add_task(found, options, result)
             mixed = found.of(MIX)
             if mixed is not None and mixed.shares is not None:
                 shares[found.task.name] = mixed.shares
     if shares:
         names = [layer_name(i) for i in range(subject.model.config.num_hidden_layers + 1)]
-        caption = "How much of the learned mix each layer makes up. All layers were scaled alike before."
+        caption = "Share of each layer in the learned mix. All layers are standardised first."
         result.figures.append(Picture(partial(mix_weights, names, shares, "Weights of the layer mix"), caption))
     result.notes += [
-        "a word is the mean of its pieces; control labels belong to word types, whatever their case",
+        "a word is the mean of its pieces; control labels are per word type, ignoring case",
         CITED,
     ]
     return result
@@ -98,22 +101,22 @@ def probe_tables(
     options: Options,
     notes: list[str],
 ) -> Iterator[TaskResult]:
-    """Vectors of both encoders from one pass each, then every task on them."""
-    most = options.most(None, QUICK_WORDS)
-    if most is not None:
-        train = _some(train, options, most)
+    """Compute the vectors of both encoders in one pass each, then run every task on them."""
+    limit = options.limit(None, QUICK_WORDS)
+    if limit is not None:
+        train = _sample_sentences(train, options, limit)
         dev = dev.select(options.sample(len(dev), QUICK_DEV, "probe dev sentences").tolist())
-        notes.append(f"quick: learned from {len(train):,} sentences, asked about {len(dev):,}")
+        notes.append(f"quick: trained on {len(train):,} sentences, tested on {len(dev):,}")
     vectors = {}
     for name, who in ((TRAINED, subject), (RANDOM, subject.untrained(options.seed))):
         pair = []
         for what, table in (("train", train), ("dev", dev)):
-            told = partial(options.progress, what=f"word vectors, {name} encoder, {what}")
-            made = word_vectors(who.model, who.tokenizer, table.column("words"), progress=told)
+            progress = partial(options.progress, what=f"word vectors, {name} encoder, {what}")
+            made = word_vectors(who.model, who.tokenizer, table.column("words"), progress=progress)
             if name == TRAINED and made.cut:
-                notes.append(f"{made.cut:,} sentences of {table.source} are longer than the model: read in windows")
+                notes.append(f"{made.cut:,} sentences of {table.source} are longer than the input: read in windows")
             if name == TRAINED and made.lost:
-                notes.append(f"{made.lost:,} words of {table.source} have no token; they were asked all the same")
+                notes.append(f"{made.lost:,} words of {table.source} have no token; their vectors are 0")
             pair.append(made)
         vectors[name] = Vectors(*pair)
     for task in tasks:
@@ -122,8 +125,8 @@ def probe_tables(
         )
 
 
-def present(found: TaskResult, options: Options, result: SuiteResult) -> None:
-    """The measures, the table and the picture of one task."""
+def add_task(found: TaskResult, options: Options, result: SuiteResult) -> None:
+    """Add the measures, the table and the figure of one task to the result."""
     scorer = Scorer(found, options.resamples)
     task, kind = found.task, BIAFFINE if found.task.of == "heads" else LINEAR
     layers = [
@@ -133,7 +136,7 @@ def present(found: TaskResult, options: Options, result: SuiteResult) -> None:
     what = {"spans": "span F1"}.get(task.score, "UAS" if task.of == "heads" else "accuracy")
     baseline = scorer.main(found.majority, f"{task.name}: majority by word type", note=what, higher_is_better=None)
     rows = [scorer.main(best.answers, f"{task.name}: best layer", note=f"{what}, {kind}, {best.view}")]
-    for view, words in ((ALL, "a linear map for every layer"), (MIX, "one weight a layer")):
+    for view, words in ((ALL, "a linear map per layer"), (MIX, "one weight per layer")):
         if (one := found.of(view)) is not None:
             rows.insert(0, scorer.main(one.answers, f"{task.name}: {view}", note=f"{what}, linear, {words}"))
     richest = found.of(ALL) or best
@@ -151,11 +154,11 @@ def present(found: TaskResult, options: Options, result: SuiteResult) -> None:
     result.tables.append(table_of(found, scorer, what))
     result.notes += [f"{task.name}: {note}" for note in found.notes]
     result.figures.append(picture_of(found, scorer, kind, what, baseline))
-    loose = [f"{one.encoder}, {one.view}, {one.probe}" for one in found.probed if not one.converged]
-    if loose:
+    unfinished = [f"{one.encoder}, {one.view}, {one.probe}" for one in found.probed if not one.converged]
+    if unfinished:
         result.findings.append(
-            Finding("warning", f"{task.title}: {len(loose)} probes had not converged.", f"These: {'; '.join(loose)}.",
-                    "Their figures are lower bounds.")
+            Finding("warning", f"{task.title}: {len(unfinished)} probes did not converge.",
+                    f"These: {'; '.join(unfinished)}.", "Their figures are lower bounds.")
         )  # fmt: skip
 
 
@@ -171,8 +174,8 @@ def table_of(found: TaskResult, scorer: Scorer, what: str) -> ReportTable:
     rows.append(["majority by word type", "–", *_cells(scorer.main(found.majority, what)), "–",
                  scorer.unknown(found.majority).text, "–", "–", "–"])  # fmt: skip
     headers = ["probe", "encoder", what, "95 %", "selectivity", "unknown words", "steps", "left, nats", "s"]
-    note = "" if found.l2 is None else f"Weights held down by λ = {found.l2:.1e}, chosen on training sentences. "
-    note += "“Left” is about how much the loss could still fall."
+    note = "" if found.l2 is None else f"Regularisation λ = {found.l2:.1e}, chosen on training sentences. "
+    note += "“Left” estimates how much the loss could still fall."
     return ReportTable(f"{found.task.title}: all probes", headers, rows, note=note, folded=True)
 
 
@@ -193,18 +196,18 @@ def picture_of(found: TaskResult, scorer: Scorer, kind: str, what: str, baseline
     levels = {} if baseline.value is None else {"majority by word": baseline.value}
     if (one := found.of(ALL)) is not None:
         levels["all layers"] = scorer.value(one.answers)
-    caption = f"{found.task.title}: {what} by layer, selectivity, and what random weights and word types alone give."
+    caption = f"{found.task.title}: {what} by layer, selectivity, and the baselines: random weights and word types."
     return Picture(partial(by_layer, views, scores, selectivity, levels, f"{found.task.title}: {what}"), caption)
 
 
-def _selectivity(found: TaskResult, one: Probed | None) -> float | None:
+def _selectivity(found: TaskResult, one: ProbeResult | None) -> float | None:
     if one is None or one.control is None:
         return None
     return float((one.answers == found.dev.labels).mean() - (one.control == found.control.labels).mean())
 
 
-def _some(table: Table, options: Options, words: int) -> Table:
-    """Sentences in a fixed random order until there are so many words, then in their own order again."""
+def _sample_sentences(table: Table, options: Options, words: int) -> Table:
+    """A fixed random sample of sentences with about `words` words, in the original order."""
     order = options.sample(
         len(table), max(1, words * len(table) // sum(map(len, table.column("words")))), "probe train"
     )
@@ -213,3 +216,33 @@ def _some(table: Table, options: Options, words: int) -> Table:
 
 def _cells(measure: Measure) -> tuple[str, str]:
     return measure.text, measure.range
+
+
+Curves = Mapping[str, Sequence[float | None]]
+
+
+def by_layer(
+    names: Sequence[str], scores: Curves, selectivity: Curves, levels: Mapping[str, float], title: str
+) -> Figure:
+    """Scores above, selectivity below, in percent by layer; `levels` are horizontal lines, such as a baseline."""
+    figure, axes = figures.grid(2, 1, 7, 4.8, sharex=True)
+    layers = np.arange(len(names))
+    above = {name: figures.Series(layers, _percent(values)) for name, values in scores.items()}
+    for number, (name, level) in enumerate(levels.items(), len(above)):
+        above[name] = figures.Series(layers, np.full(len(layers), 100 * level), dashed=True, colour=number)
+    below = {name: figures.Series(layers, _percent(values)) for name, values in selectivity.items()}
+    figures.lines(above, ylabel="percent", title=title, axes=axes[0][0])
+    figures.lines(below, ylabel="selectivity, percent", axes=axes[1][0])
+    axes[1][0].set_xticks(layers, names)
+    return figure
+
+
+def _percent(values: Sequence[float | None]) -> list[float]:
+    return [np.nan if value is None else 100 * value for value in values]
+
+
+def mix_weights(names: Sequence[str], shares: Mapping[str, np.ndarray], title: str) -> Figure:
+    """The share of every layer in the learned mix, for one or more tasks."""
+    labels = [f"{task}, {name}" if len(shares) > 1 else name for task in shares for name in names]
+    tasks = [number for number, _ in enumerate(shares) for _ in names]
+    return figures.bars(labels, np.concatenate(list(shares.values())), write=share, series=tasks, title=title)

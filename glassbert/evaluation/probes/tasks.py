@@ -1,15 +1,15 @@
-"""What is asked of the vectors: a probe task is one function that gives every word of a file its label.
+"""Probe tasks: a task is a function that returns a label for every word of a table.
 
     from glassbert.evaluation.probes import probe
 
-    @probe("plural", title="Is the noun plural?")
+    @probe("plural", title="Number of the noun")
     def plural(table):
         return [["Number=Plur" in f if tag == "NOUN" else None for f, tag in zip(feats, tags)]
                 for feats, tags in zip(table.column("feats"), table.column("upos"))]
 
-A word whose label is None is not asked. `of` says what is shown to the probe: the word ("words"), the word and its head
-("edges"), or all words of the sentence, among which it must find the head ("heads"; the label is then the number of
-the head, from 1, and 0 for the root). Any column of a CoNLL or CoNLL-U file is a task by its name, without a function.
+A word with the label None is skipped. `of` is the input of the probe: the word ("words"), the word and its head
+("edges"), or all words of the sentence, among which it finds the head ("heads"; the label is then the number of the
+head, from 1, and 0 for the root). Any column of a CoNLL or CoNLL-U file is a task under its own name.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from glassbert.tasks.table import Table
 
 Of = Literal["words", "edges", "heads"]
 Score = Literal["accuracy", "spans"]
-Labels = Sequence[Sequence[Any]]  # for every sentence one label a word
+Labels = Sequence[Sequence[Any]]  # one label per word of every sentence
 
 
 @dataclass(frozen=True)
 class ProbeTask:
-    """`train` and `dev` are patterns of file names; `most_words` to learn from, in the order of a fixed draw."""
+    """`train` and `dev` are file patterns; `most_words` limits the training words (a fixed random sample)."""
 
     name: str
     title: str
@@ -40,11 +40,13 @@ class ProbeTask:
     most_words: int | None = None
 
     def labels(self, table: Table) -> list[list[Any]]:
-        """One label a word, checked."""
+        """One label per word, checked."""
         found = self.function(table)
         words = table.column("words")
         if len(found) != len(words):
-            raise InputError(f"the probe {self.name!r} gives labels for {len(found)} of {len(words)} sentences")
+            raise InputError(
+                f"the probe {self.name!r} returns labels for {len(found)} sentences, and there are {len(words)}"
+            )
         for row, (labels, sentence) in enumerate(zip(found, words, strict=True)):
             if len(labels) != len(sentence):
                 raise InputError(
@@ -57,9 +59,9 @@ TASKS: dict[str, ProbeTask] = {}
 
 
 def probe(name: str, *, title: str, **fields: Any) -> Callable[[Callable[[Table], Labels]], ProbeTask]:
-    """Make a task of a function from a table to labels; `fields` are those of `ProbeTask`."""
+    """Decorator that registers a function from a table to labels; `fields` are fields of `ProbeTask`."""
     if name in TASKS:
-        raise ConfigError(f"there is a probe {name!r} already")
+        raise ConfigError(f"there is already a probe {name!r}; choose another name")
 
     def register(function: Callable[[Table], Labels]) -> ProbeTask:
         TASKS[name] = ProbeTask(name, title, function, **fields)
@@ -69,7 +71,7 @@ def probe(name: str, *, title: str, **fields: Any) -> Callable[[Callable[[Table]
 
 
 def get_task(name: str, table: Table | None = None) -> ProbeTask:
-    """The task of this name, or the column of this name of a table."""
+    """The task with this name, or the column of the table with this name."""
     if name in TASKS:
         return TASKS[name]
     if table is not None and name in table.columns:
@@ -79,7 +81,7 @@ def get_task(name: str, table: Table | None = None) -> ProbeTask:
 
 
 def column_task(name: str, **fields: Any) -> ProbeTask:
-    """Every word has the label that stands in this column; "_" is none."""
+    """A task whose labels are a column of the table; "_" means no label."""
 
     def labels(table: Table) -> Labels:
         return [[None if cell == "_" else cell for cell in row] for row in table.column(name)]
@@ -92,7 +94,7 @@ def parts_of_speech(table: Table) -> Labels:
     return [[None if tag == "_" else tag for tag in row] for row in table.column("upos")]
 
 
-@probe("ner", title="Names of people, places and things", score="spans", train="*train*.conll", dev="*dev*.conll")
+@probe("ner", title="Named entities", score="spans", train="*train*.conll", dev="*dev*.conll")
 def named_entities(table: Table) -> Labels:
     return table.column("tags")
 
@@ -106,6 +108,6 @@ def relations(table: Table) -> Labels:
     ]
 
 
-@probe("heads", title="The head of every word", of="heads", most_words=60_000)
+@probe("heads", title="Syntactic head of every word", of="heads", most_words=60_000)
 def heads(table: Table) -> Labels:
     return table.column("head")

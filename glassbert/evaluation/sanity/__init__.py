@@ -1,23 +1,21 @@
-"""Sanity: are model, run and data healthy? What must hold for every model, before asking how good it is.
+"""The suite "sanity": checks of model, gradients, run log and training data that every healthy model passes.
 
-Each check gives its number; each failure its likely cause and a remedy. `check_batches(batches, tokenizer)` looks at
-batches of your own making.
+Each check reports a number, and each failure a likely cause and a remedy. `check_batches(batches, tokenizer)` checks
+your own batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from glassbert.evaluation.measures import Measure
-from glassbert.evaluation.sanity.batches import check_batches
+from glassbert.evaluation.measures import Check, Measure
 from glassbert.evaluation.sanity.behaviour import REPEATS, check_behaviour, check_tokenizer, check_weights
-from glassbert.evaluation.sanity.check import Check
+from glassbert.evaluation.sanity.data import check_batches, check_text
 from glassbert.evaluation.sanity.learning import check_learning
 from glassbert.evaluation.sanity.log import check_log
-from glassbert.evaluation.sanity.text import check_text
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import Options, SuiteResult, Table, suite
-from glassbert.tasks.findings import gravest_first
+from glassbert.tasks.checks import by_severity
 from glassbert.text.generator import MLMDataGenerator
 
 __all__ = ["Check", "check_batches", "check_behaviour", "check_learning", "check_log", "check_text", "checks", "sanity"]
@@ -27,25 +25,25 @@ BATCHES, ROWS = 4, 64
 
 @suite("sanity", title="Sanity")
 def sanity(subject: Subject, options: Options) -> SuiteResult:
-    """Everything that can be checked: model, learning, data and log."""
+    """All checks: model, learning, log and data."""
     found = list(checks(subject, options))
-    asked = [check for check in found if not check.skipped]
-    passed = sum(check.passed for check in asked)
+    checked = [check for check in found if not check.skipped]
+    passed = sum(check.passed for check in checked)
     return SuiteResult(
         rows=[
-            Measure("checks passed", passed / len(asked), unit="share", note=f"{passed} of {len(asked)}",
+            Measure("checks passed", passed / len(checked), unit="share", note=f"{passed} of {len(checked)}",
                     reference="a healthy model passes all")
         ],
         tables=[
-            Table("Checks", ["what must hold", "", "measured"],
+            Table("Checks", ["check", "", "measured"],
                   [(check.name, check.verdict, check.measured or check.skipped) for check in found])
         ],
-        findings=gravest_first([check.finding for check in found if check.finding is not None]),
+        findings=by_severity([check.finding for check in found if check.finding is not None]),
     )  # fmt: skip
 
 
 def checks(subject: Subject, options: Options | None = None) -> Iterator[Check]:
-    """One after the other; a model whose weights are no numbers, or that cannot read its tokens, is asked no more."""
+    """Run all checks. If weights are not finite or ids exceed the vocabulary, the other model checks are skipped."""
     progress = (options or Options()).progress
     weights, tokenizer = check_weights(subject), check_tokenizer(subject)
     yield weights
@@ -56,9 +54,9 @@ def checks(subject: Subject, options: Options | None = None) -> Iterator[Check]:
         if not any(check.name == REPEATS and not check.passed for check in behaviour):
             yield from check_learning(subject, progress)
         else:
-            yield Check("everything else about the model", skipped="what varies by itself cannot be compared")
+            yield Check("all other checks of the model", skipped="the output is not deterministic")
     else:
-        yield Check("everything else about the model", skipped="see above")
+        yield Check("all other checks of the model", skipped="see above")
     if subject.history is not None:
         yield from check_log(subject.history)
     else:
@@ -71,7 +69,9 @@ def checks(subject: Subject, options: Options | None = None) -> Iterator[Check]:
 
 
 def _batches(subject: Subject) -> Iterator[object]:
-    """The first batches of the held-out rows, made as those for training are."""
+    """The first batches of the held-out rows, masked as in training."""
     assert subject.corpus is not None
-    generator = MLMDataGenerator(subject.corpus, subject.tokenizer, min(subject.longest, 64), ROWS, split="validation")
+    generator = MLMDataGenerator(
+        subject.corpus, subject.tokenizer, min(subject.max_length, 64), ROWS, split="validation"
+    )
     return (generator.batch(0, index) for index in range(min(BATCHES, len(generator))))

@@ -1,4 +1,4 @@
-"""Scaling studies: a few small sizes, a law through their losses, and an honest word on the next one.
+"""Scaling studies: train a few small sizes, fit a power law to their losses, and predict the next size.
 
     from glassbert.evaluation.scaling import Study, StudyPlan
 
@@ -6,8 +6,8 @@
     outcome = Study("studies/first", plan, confirm=True).run()
     outcome.prediction(), outcome.verdict
 
-`law` is the mathematics and needs nothing but numbers; `plan` and `shapes` say what is trained, `budget` how long it
-takes, `study` trains it, `outcome` holds what came out, and `page`, `pictures`, `terminal` and `wording` show it.
+`law` fits the power law, `plan` lists the runs, `budget` estimates their time, `study` trains them, `outcome` is the
+result, `report` and `pictures` show it.
 """
 
 from glassbert.evaluation.scaling.law import Law, Range, fit_law

@@ -1,6 +1,6 @@
-"""What came out of a study: the points, the law through them, and what it says of a size that was not among them.
+"""The result of a study: the points, the law fitted to them, and the prediction for the next size.
 
-The predicted size, once trained, is held against its prediction and never enters the law.
+If the predicted size is trained, it is compared with the prediction; it is never used for the fit.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from typing import Any
 import numpy as np
 
 from glassbert.evaluation.scaling.law import LEVEL, Law, Range, fit_law
-from glassbert.evaluation.scaling.plan import COUNTS, Point, StudyPlan
-from glassbert.evaluation.scaling.shapes import Shape
+from glassbert.evaluation.scaling.plan import COUNTS, Point, Shape, StudyPlan
 from glassbert.metrics import Undefined
 
-FAR = 8.0  # times the largest trained size: beyond it a law is a hope
+MAX_EXTRAPOLATION = 8.0  # times the largest trained size; a warning beyond it
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A run of the study that is finished."""
+class TrainedRun:
+    """A finished run of the study."""
 
     point: Point
-    run: str  # its folder, seen from that of the study
+    run: str  # its folder, relative to that of the study
     loss: float
     accuracy: float
     seconds: float
@@ -39,7 +38,7 @@ class Cell:
 
     shape: Shape
     tokens: int
-    runs: tuple[Trained, ...]
+    runs: tuple[TrainedRun, ...]
 
     @property
     def losses(self) -> list[float]:
@@ -52,13 +51,16 @@ class Cell:
 
 @dataclass
 class Outcome:
-    """`shift` is the standard error of the held-out loss: another sample of text would move all points together."""
+    """The result of a study.
+
+    `standard_error` is that of the held-out loss: another sample of text would move all points together by about this.
+    """
 
     plan: StudyPlan
     shapes: dict[float, Shape]
-    trained: Sequence[Trained]
-    text_tokens: int  # of the corpus, to train on
-    shift: float | None = None
+    trained: Sequence[TrainedRun]
+    text_tokens: int  # of the training split
+    standard_error: float | None = None
     level: float = LEVEL
 
     @cached_property
@@ -67,18 +69,18 @@ class Outcome:
 
     @cached_property
     def checks(self) -> list[Cell]:
-        """The predicted size, where it was trained."""
+        """The runs of the predicted size, if it was trained."""
         return self._cells(run for run in self.trained if run.point.size == self.plan.next_size)
 
-    def _cells(self, runs: Iterable[Trained]) -> list[Cell]:
-        groups: dict[tuple[float, int], list[Trained]] = {}
+    def _cells(self, runs: Iterable[TrainedRun]) -> list[Cell]:
+        groups: dict[tuple[float, int], list[TrainedRun]] = {}
         for run in runs:
             groups.setdefault((run.point.size, run.point.tokens), []).append(run)
         return [Cell(self.shapes[size], tokens, tuple(found)) for (size, tokens), found in sorted(groups.items())]
 
     @cached_property
     def laws(self) -> dict[str, Law | Undefined]:
-        """The law by each way of counting parameters, or why there is none."""
+        """The law for each way of counting parameters, or the reason why there is none."""
         return {count: self._law(count) for count in COUNTS}
 
     def _law(self, count: str) -> Law | Undefined:
@@ -95,11 +97,11 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """Why there is no law; empty where there is one."""
+        """Why there is no law; empty if there is one."""
         found = self.laws[self.plan.count]
         return str(found) if isinstance(found, Undefined) else ""
 
-    def place(self, shape: Shape, tokens: int) -> np.ndarray:
+    def point_of(self, shape: Shape, tokens: int) -> np.ndarray:
         return np.array([[shape.count(self.plan.count), tokens]], np.float64)
 
     @property
@@ -107,16 +109,16 @@ class Outcome:
         return self.shapes[self.plan.next_size]
 
     def target_tokens(self) -> int:
-        """The tokens at which the next size is predicted: the most that it would see in this study."""
+        """The tokens of the prediction: the most that the next size would see in this study."""
         if self.checks:
             return max(cell.tokens for cell in self.checks)
-        most = max(cell.tokens for cell in self.cells if cell.shape.size == self.plan.sizes[-1])
+        tokens = max(cell.tokens for cell in self.cells if cell.shape.size == self.plan.sizes[-1])
         if self.plan.match == "compute":
-            return round(most * self.shapes[self.plan.sizes[-1]].flops / self.target.flops)
-        return most
+            return round(tokens * self.shapes[self.plan.sizes[-1]].flops / self.target.flops)
+        return tokens
 
     def prediction(self, count: str = "", tokens: int | None = None) -> Range | None:
-        """The loss of the next size, by the study's way of counting or by another."""
+        """The predicted loss of the next size, by the study's `count` or by another."""
         count = count or self.plan.count
         law = self.laws[count]
         if not isinstance(law, Law):
@@ -125,42 +127,40 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """Whether the trained size fell into its interval: "inside", "outside", or nothing where it was not trained."""
+        """Whether the trained size is in its interval: "inside" or "outside"; empty if it was not trained."""
         if not self.checks or self.law is None:
             return ""
         inside = [cell.loss in (self.prediction(tokens=cell.tokens) or ()) for cell in self.checks]
         return "inside" if all(inside) else "outside"
 
     def caveats(self) -> list[str]:
-        """What a reader should know before quoting the numbers."""
+        """Limitations of the result, as sentences."""
         found = []
         law, sizes = self.law, len(self.plan.sizes)
         if sizes == 3:
-            found.append("Three sizes lie on such a curve whatever they are, so nothing here tests the law itself.")
+            found.append("Three sizes always fit a curve with three parameters, so they do not test the law.")
         if law is not None:
             for index, (name, letter) in enumerate(zip(law.names, ("α", "β"), strict=False)):
                 if not law.knows_power(index):
                     power = law.range_of(law.powers[:, index])
                     found.append(
                         f"The power {letter} of the {name} is not known from these points ({power.low:.2f} to "
-                        f"{power.high:.2f} all fit): trust the curve near the points, and no story about its power."
+                        f"{power.high:.2f} all fit): the curve is reliable near the points only."
                     )
             if (
                 ratio := self.target.count(self.plan.count) / max(c.shape.count(self.plan.count) for c in self.cells)
-            ) > FAR:
-                found.append(f"Size {self.target.size:g} is {ratio:.0f} times the largest point: far for a prediction.")
+            ) > MAX_EXTRAPOLATION:
+                found.append(f"Size {self.target.size:g} is {ratio:.0f} times the largest point: a long extrapolation.")
             largest = max(self.cells, key=lambda cell: (cell.shape.size, cell.tokens))
             if self.target.size > largest.shape.size and largest.loss in (self.prediction() or ()):
                 found.append(
-                    f"The interval holds the {largest.loss:.3f} of size {largest.shape.size:g} as well: these points "
-                    f"cannot promise that size {self.target.size:g} is better. More tokens or seeds would narrow it."
+                    f"The interval contains the loss {largest.loss:.3f} of size {largest.shape.size:g}: these points "
+                    f"do not show that size {self.target.size:g} is better. More tokens or seeds would narrow it."
                 )
         if max(cell.tokens for cell in self.cells) > self.text_tokens:
-            found.append("Some points saw the text more than once, which lowers what further tokens are worth.")
+            found.append("Some points saw the text more than once, which lowers the gain from more tokens.")
         if len({run.learning_rate for run in self.trained}) > 1:
-            found.append(
-                "The learning rate differs between sizes, as its rule wants; a break there may show in the law."
-            )
+            found.append("The learning rate depends on the size; a jump of the rate may show as a jump of the loss.")
         if self.plan.repeats + self.plan.seeds < 2:
             found.append("Every point has one seed, so the noise is assumed, not measured; --repeats 2 measures it.")
         return found
@@ -174,13 +174,13 @@ class Outcome:
             "reason": self.reason,
             "prediction": self._prediction_as_json(),
             "check": {"verdict": self.verdict, "points": [self._point(cell) for cell in self.checks]},
-            "held_out_standard_error": self.shift,
+            "held_out_standard_error": self.standard_error,
             "caveats": self.caveats(),
         }
 
     def _point(self, cell: Cell) -> dict[str, Any]:
         shape = asdict(cell.shape)
-        at_best = None if self.law is None else float(self.law.at(self.place(cell.shape, cell.tokens))[0])
+        at_best = None if self.law is None else float(self.law.at(self.point_of(cell.shape, cell.tokens))[0])
         return {**shape, "tokens": cell.tokens, "loss": cell.loss, "perplexity": math.exp(cell.loss), "law": at_best,
                 "runs": [{**asdict(run), "point": asdict(run.point)} for run in cell.runs]}  # fmt: skip
 

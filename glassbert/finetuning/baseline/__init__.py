@@ -1,4 +1,4 @@
-"""The simple model that every fine-tuning is held against, fitted on the same examples in the same run."""
+"""Baselines: simple models, fitted on the same examples in the same run, to compare a fine-tuned model with."""
 
 from glassbert.finetuning.baseline.fitting import MISSING, Baseline, BaselineMissing, fit_baseline
 

@@ -1,14 +1,13 @@
-"""A baseline for every task, fitted in the same run: what would a simple model have reached?
+"""`fit_baseline`: fits simple models on the examples of a task and returns the best one.
 
     binary, multiclass   TF-IDF and logistic regression       regression   TF-IDF and ridge regression
     multilabel           one logistic regression a label      ordinal      ridge on the ranks, or logistic steps
-    token                each word's most frequent tag        embedding    the cosine of TF-IDF vectors
-    span                 the odd words of the nearest sentence
+    token                most frequent tag of each word        embedding    the cosine of TF-IDF vectors
+    span                 words of the nearest sentence that are not in the question
 
-A table whose rows became sentences gets a second one, which sees the columns themselves. The baseline must be a fair
-opponent: whether runs of letters help, which model and how freely it may follow its data are chosen by cross-validation
-on training data. Large data are sampled for that choice, by size and not by the clock, so that the same data give the
-same baseline.
+A table whose rows became sentences gets a second baseline on the columns themselves. Features, model and regularisation
+are chosen by cross-validation on training data. Large data are sampled for that choice by size, not by time, so that
+the same data always give the same baseline.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassbert.errors import GlassBertError
-from glassbert.finetuning.answers import probabilities
 from glassbert.finetuning.baseline.features import (
     Transform,
     column_features,
@@ -34,42 +32,38 @@ from glassbert.finetuning.baseline.features import (
 )
 from glassbert.finetuning.baseline.learners import (
     Learner,
-    learn_classes,
-    learn_each_label,
-    learn_number,
-    learn_ranks_as_numbers,
-    learn_ranks_by_steps,
-    learn_yes_or_no,
+    fit_binary,
+    fit_multiclass,
+    fit_multilabel,
+    fit_ordinal_regression,
+    fit_ordinal_thresholds,
+    fit_regression,
     tree_learner,
 )
-from glassbert.finetuning.baseline.spans import odd_words
-from glassbert.finetuning.baseline.tags import TagCounts
+from glassbert.finetuning.baseline.rules import TagCounts, overlap_answers
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import truth_of
-from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.scoring import judge
+from glassbert.finetuning.outcome import Outcome, probabilities
+from glassbert.finetuning.scoring import compute_scores
 from glassbert.metrics import Score, log_loss
 from glassbert.tasks import TaskData, folds
 
-MISSING = (
-    "there is no baseline to compare with: it needs scikit-learn. "
-    'Run `pip install "glassbert[tasks]"` and fine-tune again'
-)
+MISSING = 'no baseline: scikit-learn is not installed. Run `pip install "glassbert[tasks]"` and fine-tune again'
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-ABOUT = 0.01  # losses this near to each other are alike
+LOSS_TOLERANCE = 0.01  # relative difference below which losses count as equal
 FOLDS = 3
-CHOOSING, FITTING = 500_000, 60_000_000  # characters of text that the choice, and the fit, look at
-LABELS_ASKED = 8  # of many labels, each of which costs a model, the choice looks at the most frequent ones
+SELECTION_CHARACTERS, FIT_CHARACTERS = 500_000, 60_000_000  # limits on the text for model selection and for the fit
+SELECTION_LABELS = 8  # multilabel: selection uses only the most frequent labels, because each costs a model
 
 LINEAR: dict[str, dict[str, Learner]] = {
-    "binary": {"logistic regression": learn_yes_or_no},
-    "multiclass": {"logistic regression": learn_classes},
-    "multilabel": {"a logistic regression for each label": learn_each_label},
+    "binary": {"logistic regression": fit_binary},
+    "multiclass": {"logistic regression": fit_multiclass},
+    "multilabel": {"a logistic regression for each label": fit_multilabel},
     "ordinal": {
-        "ridge regression on the ranks": learn_ranks_as_numbers,
-        "logistic regression for each step": learn_ranks_by_steps,
+        "ridge regression on the ranks": fit_ordinal_regression,
+        "logistic regression for each step": fit_ordinal_thresholds,
     },
-    "regression": {"ridge regression": learn_number},
+    "regression": {"ridge regression": fit_regression},
 }
 FEATURES: dict[str, Callable[[TaskData], Transform]] = {
     "TF-IDF of words": word_features,
@@ -80,19 +74,19 @@ FEATURES: dict[str, Callable[[TaskData], Transform]] = {
 
 
 class BaselineMissing(GlassBertError):
-    """No baseline could be fitted; the message says why and what to do."""
+    """No baseline can be fitted; the message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class Baseline(Outcome):
-    """What a simple model did. `others` are weaker ones that were fitted beside it."""
+    """The outcome of a simple model. `others` are the weaker baselines."""
 
     name: str = ""
     seconds: float = 0.0
     others: tuple[Baseline, ...] = ()
 
     def summary(self) -> dict[str, Any]:
-        """For the card and result.json."""
+        """As stored in task.json and result.json."""
         return {
             "name": self.name,
             "scores": self.scores.as_json(),
@@ -101,151 +95,149 @@ class Baseline(Outcome):
         }
 
 
-class Way(NamedTuple):
-    """One way of answering: what is seen, what learns from it, and whether its freedom has to be chosen."""
+class Candidate(NamedTuple):
+    """A combination of features and learner; `tuned`: whether its strength is selected by cross-validation."""
 
     features: str
     learner: str
     learn: Learner
-    chosen: bool = True
+    tuned: bool = True
 
 
-def fit_baseline(
-    train: TaskData, dev: TaskData, card: TaskCard, *, resamples: int = 0, tell: Callable[[str], None] | None = None
-) -> Baseline:
-    """The strongest of the simple models, judged on `dev` as the card judges ours; raises BaselineMissing."""
-    tell = tell or (lambda _: None)
+def fit_baseline(train: TaskData, dev: TaskData, card: TaskCard, *, resamples: int = 0) -> Baseline:
+    """The best simple model by `card.metric` on `dev`. Raises BaselineMissing."""
     card = card.replace(temperature=None, thresholds=None)
-    ways = _ways(train, card)
-    if find_spec("sklearn") is None and (ways or card.head == "embedding"):
+    groups = _candidates(train, card)
+    if find_spec("sklearn") is None and (groups or card.head == "embedding"):
         raise BaselineMissing(MISSING)
     fitted = []
-    for group in ways:
-        begun = time.perf_counter()
-        way, strength = _choose(group, train, card, tell)
-        name = f"{way.features} + {way.learner}"
-        tell(name)
-        sample = train.select(_sample(train, FITTING))
-        transform = FEATURES[way.features](sample)
-        learnt = way.learn(transform(sample), truth_of(sample, card), strength, max(2, len(card.labels)))
-        fitted.append(_judged(name, learnt(transform(dev)), dev, card, resamples, begun))
-    if not ways:
-        begun = time.perf_counter()
-        name, outputs = _without_features(train, dev, card)
-        fitted.append(_judged(name, outputs, dev, card, resamples, begun))
-    fitted.sort(key=lambda one: _merit(one.main, card), reverse=True)
+    for group in groups:
+        start = time.perf_counter()
+        candidate, strength = _select(group, train, card)
+        name = f"{candidate.features} + {candidate.learner}"
+        sample = train.select(_sample(train, FIT_CHARACTERS))
+        transform = FEATURES[candidate.features](sample)
+        predict = candidate.learn(transform(sample), truth_of(sample, card), strength, max(2, len(card.labels)))
+        fitted.append(_evaluated(name, predict(transform(dev)), dev, card, resamples, start))
+    if not groups:
+        start = time.perf_counter()
+        name, outputs = _rule_outputs(train, dev, card)
+        fitted.append(_evaluated(name, outputs, dev, card, resamples, start))
+    fitted.sort(key=lambda baseline: _comparable(baseline.main, card), reverse=True)
     return replace(fitted[0], others=tuple(fitted[1:]))
 
 
-def _ways(train: TaskData, card: TaskCard) -> list[list[Way]]:
-    """Groups of ways; of each group the best is a baseline."""
+def _candidates(train: TaskData, card: TaskCard) -> list[list[Candidate]]:
+    """Groups of candidates; the best of each group becomes a baseline."""
     if card.head not in LINEAR:
         return []
     linear = LINEAR[card.head]
-    groups = [[Way(see, name, learn) for name, learn in linear.items() for see in FEATURES if "TF-IDF" in see]]
+    tf_idf = [features for features in FEATURES if "TF-IDF" in features]
+    groups = [[Candidate(features, name, learn) for name, learn in linear.items() for features in tf_idf]]
     if train.template is not None and train.pairs is None:
-        trees = [Way("the columns but texts", "boosted trees", tree_learner(card.head), chosen=False)]
-        groups.append([Way("the columns", name, learn) for name, learn in linear.items()])
+        trees = [Candidate("the columns but texts", "boosted trees", tree_learner(card.head), tuned=False)]
+        groups.append([Candidate("the columns", name, learn) for name, learn in linear.items()])
         groups[-1] += trees if card.head != "multilabel" else []
     return groups
 
 
-def _choose(group: Sequence[Way], train: TaskData, card: TaskCard, tell: Callable[[str], None]) -> tuple[Way, float]:
-    """The way and the strength that do best on training rows they have not seen.
+def _select(group: Sequence[Candidate], train: TaskData, card: TaskCard) -> tuple[Candidate, float]:
+    """The candidate and strength that are best in cross-validation on training rows.
 
-    The strength is one whose probabilities (or numbers) lose about the least: metrics that only look at answers also
-    like models that are much too sure. Ways compete by the card's own metric, each learner with its best features.
+    The strength is selected among those with about the lowest loss, because metrics on labels alone also favour
+    overconfident models. Candidates compete by `card.metric`, each learner with its best features.
     """
-    sample = train.select(_sample(train, CHOOSING))
+    sample = train.select(_sample(train, SELECTION_CHARACTERS))
     if len(sample) < 2 * FOLDS:
         return group[0], 1.0
     answers: Callable[[TaskData], Any] = partial(truth_of, card=card)
-    if card.head == "multilabel" and len(card.labels) > LABELS_ASKED:
-        asked = np.sort(np.argsort(-truth_of(sample, card).sum(0), kind="stable")[:LABELS_ASKED])
-        whole, card = card, card.replace(labels=[card.labels[i] for i in asked], label_names=())
-        answers = lambda data: truth_of(data, whole)[:, asked]  # noqa: E731
+    if card.head == "multilabel" and len(card.labels) > SELECTION_LABELS:
+        frequent = np.sort(np.argsort(-truth_of(sample, card).sum(0), kind="stable")[:SELECTION_LABELS])
+        whole, card = card, card.replace(labels=[card.labels[i] for i in frequent], label_names=())
+        answers = lambda data: truth_of(data, whole)[:, frequent]  # noqa: E731
     parts = [(left, held, answers(left), answers(held)) for left, held in folds(sample, FOLDS)]
     truth = np.concatenate([held for *_, held in parts])
-    seen: dict[str, list[tuple[Any, Any]]] = {}
+    matrices: dict[str, list[tuple[Any, Any]]] = {}
 
     @cache
-    def tried(way: Way, strength: float) -> tuple[float, float]:
-        """The metric and the loss, higher is better for both."""
-        tell(f"choosing: {way.features} + {way.learner}, strength {strength:g}")
-        if way.features not in seen:
-            transforms = [(FEATURES[way.features](left), left, held) for left, held, *_ in parts]
-            seen[way.features] = [(transform(left), transform(held)) for transform, left, held in transforms]
+    def evaluate(candidate: Candidate, strength: float) -> tuple[float, float]:
+        """The metric and the negative loss; higher is better for both."""
+        if candidate.features not in matrices:
+            transforms = [(FEATURES[candidate.features](left), left, held) for left, held, *_ in parts]
+            matrices[candidate.features] = [(transform(left), transform(held)) for transform, left, held in transforms]
         outputs = [
-            way.learn(x, y, strength, max(2, len(card.labels)))(x_held)
-            for (x, x_held), (_, _, y, _) in zip(seen[way.features], parts, strict=True)
+            candidate.learn(x, y, strength, max(2, len(card.labels)))(x_held)
+            for (x, x_held), (_, _, y, _) in zip(matrices[candidate.features], parts, strict=True)
         ]
         joined = np.concatenate(outputs)
-        return _merit(judge(joined, truth, card)[card.metric], card), -_loss(joined, truth, card)
+        return _comparable(compute_scores(joined, truth, card)[card.metric], card), -_loss(joined, truth, card)
 
-    learners = dict.fromkeys(way.learner for way in group)
-    seeing = [max((w for w in group if w.learner == name), key=lambda way: tried(way, 1.0)[0]) for name in learners]
-    tuned = [(way, _best_strength(partial(tried, way)) if way.chosen else 1.0) for way in seeing]
-    return max(tuned, key=lambda choice: tried(*choice)[0])
+    learners = dict.fromkeys(candidate.learner for candidate in group)
+    best_features = [
+        max((c for c in group if c.learner == name), key=lambda c: evaluate(c, 1.0)[0]) for name in learners
+    ]
+    tuned = [(c, _best_strength(partial(evaluate, c)) if c.tuned else 1.0) for c in best_features]
+    return max(tuned, key=lambda choice: evaluate(*choice)[0])
 
 
-def _best_strength(tried: Callable[[float], tuple[float, float]]) -> float:
-    """From the middle up or down as long as the loss falls; of those that lose about the least, the best by metric."""
-    place = STRENGTHS.index(1.0)
-    step = 1 if tried(STRENGTHS[place + 1])[1] >= tried(STRENGTHS[place - 1])[1] else -1
-    looked = {STRENGTHS[place + way]: tried(STRENGTHS[place + way]) for way in (-1, 0, 1)}
-    while 0 <= place + step < len(STRENGTHS) and tried(STRENGTHS[place + step])[1] > tried(STRENGTHS[place])[1]:
-        place += step
-        ahead = STRENGTHS[min(max(place + step, 0), len(STRENGTHS) - 1)]
-        looked[ahead] = tried(ahead)
-    least = max(loss for _, loss in looked.values())
-    near = [strength for strength, (_, loss) in looked.items() if loss >= least - ABOUT * abs(least)]
-    return max(near, key=lambda strength: tried(strength)[0])
+def _best_strength(evaluate: Callable[[float], tuple[float, float]]) -> float:
+    """Search from 1.0 up or down while the loss falls; among losses within `LOSS_TOLERANCE`, the best metric wins."""
+    index = STRENGTHS.index(1.0)
+    step = 1 if evaluate(STRENGTHS[index + 1])[1] >= evaluate(STRENGTHS[index - 1])[1] else -1
+    evaluated = {strength: evaluate(strength) for strength in STRENGTHS[index - 1 : index + 2]}
+    while 0 <= index + step < len(STRENGTHS) and evaluate(STRENGTHS[index + step])[1] > evaluate(STRENGTHS[index])[1]:
+        index += step
+        ahead = STRENGTHS[min(max(index + step, 0), len(STRENGTHS) - 1)]
+        evaluated[ahead] = evaluate(ahead)
+    lowest = max(loss for _, loss in evaluated.values())
+    close = [strength for strength, (_, loss) in evaluated.items() if loss >= lowest - LOSS_TOLERANCE * abs(lowest)]
+    return max(close, key=lambda strength: evaluate(strength)[0])
 
 
 def _loss(outputs: np.ndarray, truth: np.ndarray, card: TaskCard) -> float:
-    """What the choice of the strength goes by: the log loss, or the squared error of numbers."""
-    chances = probabilities(outputs, card)
-    if chances is None:
+    """The loss for selecting the strength: log loss, or squared error for numbers."""
+    probs = probabilities(outputs, card)
+    if probs is None:
         return float(np.mean((outputs - truth) ** 2))
     if card.head == "multilabel":
-        truth, chances = truth.reshape(-1).astype(np.int64), chances.reshape(-1)
-    return float(log_loss(truth, chances))
+        truth, probs = truth.reshape(-1).astype(np.int64), probs.reshape(-1)
+    return float(log_loss(truth, probs))
 
 
-def _without_features(train: TaskData, dev: TaskData, card: TaskCard) -> tuple[str, Any]:
+def _rule_outputs(train: TaskData, dev: TaskData, card: TaskCard) -> tuple[str, Any]:
     if card.head == "token":
         assert train.words is not None and dev.words is not None
         counts = TagCounts(train.words, truth_of(train, card), len(card.labels))
         return "each word's most frequent tag", [counts.scores(words) for words in dev.words]
     if card.head == "embedding":
         if dev.pairs is None:
-            raise BaselineMissing("there is no baseline to compare with: it needs pairs of texts")
+            raise BaselineMissing("no baseline: an embedding baseline needs pairs of texts")
         return "the cosine of TF-IDF vectors", cosine_vectors(train, dev, scored=dev.targets is not None)
     if card.head == "span":
-        return "the odd words of the nearest sentence", odd_words(dev)
-    raise BaselineMissing(f"there is no baseline for a {card.head} head")
+        return "the words of the nearest sentence that the question lacks", overlap_answers(dev)
+    raise BaselineMissing(f"no baseline exists for a {card.head} head")
 
 
-def _judged(name: str, outputs: Any, dev: TaskData, card: TaskCard, resamples: int, begun: float) -> Baseline:
+def _evaluated(name: str, outputs: Any, dev: TaskData, card: TaskCard, resamples: int, start: float) -> Baseline:
     truth = truth_of(dev, card)
-    scores = judge(outputs, truth, card, resamples=resamples)
-    return Baseline(card, dev, truth, outputs, scores, name, time.perf_counter() - begun)
+    scores = compute_scores(outputs, truth, card, resamples=resamples)
+    return Baseline(card, dev, truth, outputs, scores, name, time.perf_counter() - start)
 
 
-def _merit(score: Score, card: TaskCard) -> float:
-    """Higher is better, and a score that does not exist is worst."""
+def _comparable(score: Score, card: TaskCard) -> float:
+    """The score, negated if lower is better; -inf for an undefined score."""
     if score.value is None:
         return -np.inf
     return score.value if card.main_metric.higher_is_better else -score.value
 
 
 def _sample(data: TaskData, characters: int) -> np.ndarray:
-    """Rows drawn at random, in their order, that hold about so many characters together; all of them if they fit."""
+    """Sorted random rows with about this many characters in total; all rows if they fit."""
     lengths = np.array([len(text) for text in data.texts])
     if data.pairs is not None:
         lengths = lengths + np.array([len(text) for text in data.pairs])
     if lengths.sum() <= characters:
         return np.arange(len(data))
     order = np.random.default_rng(0).permutation(len(data))
-    within = np.cumsum(lengths[order]) <= characters
-    return np.sort(order[: max(int(within.sum()), min(len(data), 100))])
+    fits = np.cumsum(lengths[order]) <= characters
+    return np.sort(order[: max(int(fits.sum()), min(len(data), 100))])

@@ -1,4 +1,4 @@
-"""LoRA: frozen matrices, each with a small product of two thin ones beside it that learns."""
+"""LoRA: frozen matrices, each with a trained change of low rank."""
 
 from glassbert.finetuning.low_rank.adapted import LowRank
 

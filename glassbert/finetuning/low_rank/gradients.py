@@ -1,8 +1,8 @@
-"""Gradients of a model whose matrices are W' = W + s B A: what would be the gradient of W' becomes that of A and B.
+"""Gradients of A and B in a model whose matrices are W' = W + s B A.
 
-The encoder knows nothing of A and B. Where it would form the gradient dyᵀ x of a matrix, it hands dy and x over instead
-(`add_product`), and the chain rule takes one step more. Everything else of the encoder stands still: its gradients are
-not wanted, so they are not computed.
+The encoder computes with W' only. Instead of the gradient dyᵀ x of a matrix it passes dy and x (`add_factors`), from
+which the gradients of A and B follow by the chain rule. The other parameters of the encoder are frozen: their gradients
+are not computed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import FlatGradients, Gradients, Layout, ShardGradients
+from glassbert.arrays import Array, FlatGradients, Gradients, Layout, ThreadGradients
 from glassbert.ops import low_rank_backward
 
 
 class Adapter(NamedTuple):
-    """The change of some rows of one matrix: which, how large, and the names of A and B."""
+    """A low-rank change of some rows of the matrix `weight`; `a` and `b` are the names of A and B."""
 
     target: str
     weight: str
@@ -35,42 +34,42 @@ else:
     Base = object
 
 
-class PassedOn(Base):
-    """Over any kind of gradients."""
+class AdapterGradients(Base):
+    """Mixin for any kind of gradients: collects those of A and B instead of those of the adapted matrices."""
 
     adapters: Adapters
 
-    def wants(self, name: str) -> bool:
-        wants = super().wants
+    def needs(self, name: str) -> bool:
+        needs = super().needs
         if name in self.adapters:
-            return any(wants(adapter.a) or wants(adapter.b) for adapter in self.adapters[name])
-        return name in self.shapes and wants(name)
+            return any(needs(adapter.a) or needs(adapter.b) for adapter in self.adapters[name])
+        return name in self.shapes and needs(name)
 
-    def add_product(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> bool:
-        if name not in self.adapters or not self.wants(name):
+    def add_factors(self, name: str, dy: Array, x: Array, parameters: Mapping[str, Array]) -> bool:
+        if name not in self.adapters or not self.needs(name):
             return False
         dy, x = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
         for adapter in self.adapters[name]:
-            a, b = parameters[adapter.a], parameters[adapter.b]
-            da, db = low_rank_backward(dy[:, adapter.rows], x, a, b, adapter.scale)
+            state = parameters[adapter.a], parameters[adapter.b], adapter.scale
+            da, db = low_rank_backward((dy[:, adapter.rows], x), state)
             self.add(adapter.a, da)
             self.add(adapter.b, db)
         return True
 
 
-class LowRankGradients(PassedOn, Gradients):
+class LowRankGradients(AdapterGradients, Gradients):
     def __init__(self, layout: Layout, adapters: Adapters):
         super().__init__(layout.shapes)
         self.adapters = adapters
 
 
-class FlatLowRankGradients(PassedOn, FlatGradients):
+class FlatLowRankGradients(AdapterGradients, FlatGradients):
     def __init__(self, layout: Layout, dtype: Any, adapters: Adapters):
         self.adapters = adapters
         super().__init__(layout, dtype)
 
 
-class ShardLowRankGradients(PassedOn, ShardGradients):
+class ThreadLowRankGradients(AdapterGradients, ThreadGradients):
     def __init__(self, layout: Layout, dtype: Any, adapters: Adapters):
         self.adapters = adapters
         super().__init__(layout, dtype)

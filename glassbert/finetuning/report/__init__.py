@@ -1,4 +1,4 @@
-"""What a fine-tuning leaves for people: a page to look at, and a card beside the model."""
+"""The HTML report of a fine-tuning run and the model card (README.md) of its model."""
 
 from glassbert.finetuning.report.model_card import write_model_card
 from glassbert.finetuning.report.page import learning_curves, write_report

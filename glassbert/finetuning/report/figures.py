@@ -1,4 +1,4 @@
-"""The pictures of a fine-tuning report. Each takes plain arrays and gives a figure; nothing here knows a model."""
+"""The figures of a fine-tuning report. Each function takes arrays and returns a figure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import numpy as np
 
 from glassbert.metrics import CalibrationCurve, PrecisionRecallCurve, RocCurve
 from glassbert.reports import figures
-from glassbert.reports.axes import colour, plain, words
-from glassbert.reports.drawing import house_style
+from glassbert.reports.drawing import LIGHT, colour, escape_math, plot_style, set_labels
 from glassbert.reports.figures import Series
-from glassbert.reports.palette import LIGHT
+from glassbert.training.history import moving_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-HALF = 4.6  # inches: two of these stand side by side
-MOST_CELLS = 12  # of a row of the confusion matrix that still hold a legible number
-MOST_POINTS = 4000
-DARKEST = 1.35  # a share of 1 stays so light, in a dark page so dark, that its number can be read on it
+HALF = 4.6  # inches: the width of two figures side by side
+MAX_NUMBERED_CELLS = 12  # cells per row of a confusion matrix with a legible number
+MAX_POINTS = 4000
+COLOUR_MAX = 1.35  # value of the strongest colour, above 1 so that numbers stay legible on every cell
 
 
-class Measured(NamedTuple):
-    """A value with its interval, for `comparison`; `colour` is the number of a series."""
+class ScoreWithInterval(NamedTuple):
+    """A value with its interval, for `comparison`; `colour` is a series index."""
 
     name: str
     value: float
@@ -33,58 +32,49 @@ class Measured(NamedTuple):
     colour: int = 0
 
 
-def comparison(rows: Sequence[Measured], xlabel: str, write: Callable[[float], str]) -> Figure:
-    """A dot and an interval for each, the first on top: whoever's interval is far from yours differs from you."""
+def comparison(rows: Sequence[ScoreWithInterval], xlabel: str, write: Callable[[float], str]) -> Figure:
+    """A dot and an interval per row, the first row on top."""
     figure, axes = figures.new(7, 0.75 + 0.34 * len(rows))
-    with house_style():
-        for place, row in enumerate(rows):
-            ink = colour(row.colour)
+    with plot_style():
+        for index, row in enumerate(rows):
+            line_colour = colour(row.colour)
             if row.low is not None and row.high is not None:
-                axes.plot([row.low, row.high], [place, place], color=ink, linewidth=3, alpha=0.35)
-            axes.plot([row.value], [place], "o", color=ink, markersize=6.5)
+                axes.plot([row.low, row.high], [index, index], color=line_colour, linewidth=3, alpha=0.35)
+            axes.plot([row.value], [index], "o", color=line_colour, markersize=6.5)
             tip = row.value if row.high is None else row.high
-            axes.annotate(plain(write(row.value)), (tip, place), xytext=(9, 0), textcoords="offset points",
+            axes.annotate(escape_math(write(row.value)), (tip, index), xytext=(9, 0), textcoords="offset points",
                           va="center", fontsize=9)  # fmt: skip
         axes.xaxis.set_major_formatter(lambda value, _: write(value))
-        axes.set_yticks(range(len(rows)), [plain(row.name) for row in rows])
+        axes.set_yticks(range(len(rows)), [escape_math(row.name) for row in rows])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"], labelsize=9)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.margins(x=0.14)
         axes.grid(False, axis="y")
         axes.spines["left"].set_visible(False)
-        axes.set_xlabel(plain(xlabel))
+        axes.set_xlabel(escape_math(xlabel))
     return figure
 
 
 def learning(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], ylabel: str) -> Figure:
-    """A curve for each seed; those of many points are smoothed over a thirtieth of their length, or hide each other."""
-    smooth = {name: Series(x, _smoothed(np.asarray(y, np.float64))) for name, (x, y) in curves.items()}
+    """One curve per seed. Long curves are smoothed over a thirtieth of their length."""
+    smooth = {name: Series(x, moving_mean(y, len(y) // 60, len(y) // 60)) for name, (x, y) in curves.items()}
     return figures.lines(smooth, xlabel="epoch", ylabel=ylabel, width=HALF, height=3)
 
 
-def _smoothed(values: np.ndarray) -> np.ndarray:
-    """The mean over a window around each point, which is cut off at the ends."""
-    half = len(values) // 60
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    places = np.arange(len(values))
-    low, high = np.maximum(places - half, 0), np.minimum(places + half + 1, len(values))
-    return (sums[high] - sums[low]) / (high - low)
-
-
 def confusion(matrix: np.ndarray, names: Sequence[str]) -> Figure:
-    """Counts; the colour is the share of the row, so that rare labels can be read as well."""
+    """Confusion matrix of counts. The colour is the share of the row, so that rare labels are visible."""
     totals = matrix.sum(1, keepdims=True)
     shares = matrix / np.maximum(totals, 1)
     side = float(np.clip(1.6 + 0.42 * len(names), 3.0, 7.5))
     shown = [name if len(name) <= 22 else name[:21] + "…" for name in names]
     figure = figures.heatmap(
-        shares, rows=shown, columns=shown, xlabel="predicted", ylabel="true", low=0.0, high=DARKEST, scale=False,
+        shares, rows=shown, columns=shown, xlabel="predicted", ylabel="true", low=0.0, high=COLOUR_MAX, scale=False,
         width=side + 0.9, height=side,
     )  # fmt: skip
     axes = figure.axes[0]
-    with house_style():
+    with plot_style():
         axes.tick_params(labelcolor=LIGHT["ink"])
-        if len(names) <= MOST_CELLS:
+        if len(names) <= MAX_NUMBERED_CELLS:
             axes.set_xticks(axes.get_xticks(), [label.get_text() for label in axes.get_xticklabels()], rotation=0)
             if max(map(len, shown)) * len(names) > 40:
                 axes.tick_params(axis="x", labelrotation=45)
@@ -96,37 +86,36 @@ def confusion(matrix: np.ndarray, names: Sequence[str]) -> Figure:
 
 def roc(curves: Mapping[str, RocCurve]) -> Figure:
     lines: dict[str, Series] = {
-        name: Series(*_thinned(curve.false_positive_rate, curve.true_positive_rate), colour=place)
-        for place, (name, curve) in enumerate(curves.items())
+        name: Series(*_thinned(curve.false_positive_rate, curve.true_positive_rate), colour=index)
+        for index, (name, curve) in enumerate(curves.items())
     }
     lines["_guessing"] = Series([0, 1], [0, 1], dashed=True, faint=True, colour=0)
-    return _unit_square(lines, "share of negatives taken for positive", "share of positives found", "lower right")
+    return _unit_square(lines, "false positive rate", "true positive rate", "lower right")
 
 
 def precision_recall(curves: Mapping[str, PrecisionRecallCurve], share_positive: float) -> Figure:
     lines: dict[str, Series] = {
-        name: Series(*_thinned(curve.recall, curve.precision), colour=place)
-        for place, (name, curve) in enumerate(curves.items())
+        name: Series(*_thinned(curve.recall, curve.precision), colour=index)
+        for index, (name, curve) in enumerate(curves.items())
     }
     lines["_guessing"] = Series([0, 1], [share_positive] * 2, dashed=True, faint=True, colour=0)
-    return _unit_square(lines, "recall: share of positives found", "precision: share of claims that are right",
-                        "lower left")  # fmt: skip
+    return _unit_square(lines, "recall", "precision", "lower left")
 
 
 def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:
-    """How often it came true against how sure the model was; the diagonal is honesty. Dots grow with their bin."""
+    """Observed frequency against predicted probability. Dot size is the number of predictions in a bin."""
     figure, axes = figures.new(HALF, 3.9)
-    with house_style():
+    with plot_style():
         axes.plot([0, 1], [0, 1], color=LIGHT["muted"], linewidth=1, linestyle=(0, (4, 2)))
         largest = max((int(curve.counts.max()) for curve in curves.values() if len(curve.counts)), default=1)
-        for place, (name, curve) in enumerate(curves.items()):
-            ink = colour(1 - place if len(curves) == 2 else place)
+        for index, (name, curve) in enumerate(curves.items()):
+            line_colour = colour(1 - index if len(curves) == 2 else index)
             sizes = 12 + 90 * curve.counts / largest
-            axes.plot(curve.confidence, curve.came_true, color=ink, linewidth=1.4, label=plain(name))
-            axes.scatter(curve.confidence, curve.came_true, s=sizes, color=ink, alpha=0.75, linewidths=0)
+            axes.plot(curve.confidence, curve.observed, color=line_colour, linewidth=1.4, label=escape_math(name))
+            axes.scatter(curve.confidence, curve.observed, s=sizes, color=line_colour, alpha=0.75, linewidths=0)
         axes.set_xlim(-0.03, 1.03)
         axes.set_ylim(-0.03, 1.03)
-        words(axes, "", "how sure the model was", "how often it was so")
+        set_labels(axes, "", "predicted probability", "observed frequency")
         axes.legend(loc="upper left")
     return figure
 
@@ -134,17 +123,17 @@ def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:
 def probabilities_by_class(
     positive: np.ndarray, negative: np.ndarray, names: Sequence[str], threshold: float
 ) -> Figure:
-    """Where the probabilities of both classes lie; what is on the wrong side of the threshold is an error."""
+    """Histogram of the probabilities of both classes, with the threshold."""
     edges = np.linspace(0, 1, 26)
     figure, axes = figures.new(HALF, 3.9)
-    with house_style():
-        for values, name, place in ((negative, names[0], 1), (positive, names[1], 0)):
+    with plot_style():
+        for values, name, index in ((negative, names[0], 1), (positive, names[1], 0)):
             counts, _ = np.histogram(values, edges)
-            axes.stairs(counts, edges, fill=True, color=colour(place), alpha=0.3, linewidth=0)
-            axes.stairs(counts, edges, color=colour(place), linewidth=1.4, label=plain(f"truly {name}"))
+            axes.stairs(counts, edges, fill=True, color=colour(index), alpha=0.3, linewidth=0)
+            axes.stairs(counts, edges, color=colour(index), linewidth=1.4, label=escape_math(f"true: {name}"))
         axes.axvline(threshold, color=LIGHT["ink"], linewidth=1, linestyle=(0, (2, 2)))
         axes.grid(False, axis="x")
-        words(axes, "", f"probability of {names[1]}", "examples")
+        set_labels(axes, "", f"probability of {names[1]}", "examples")
         axes.legend(loc="best")
     return figure
 
@@ -153,12 +142,12 @@ def true_and_predicted(truth: np.ndarray, predicted: np.ndarray, line: bool = Tr
     figure, axes = figures.new(HALF, 3.9)
     truth, predicted = _sampled(truth, predicted)
     low, high = float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))
-    with house_style():
+    with plot_style():
         if line:
             axes.plot([low, high], [low, high], color=LIGHT["muted"], linewidth=1, linestyle=(0, (4, 2)))
         alpha = float(np.clip(200 / len(truth), 0.15, 0.7))
         axes.scatter(truth, predicted, s=14, color=colour(0), alpha=alpha, linewidths=0)
-        words(axes, "", "true", "predicted")
+        set_labels(axes, "", "true", "predicted")
     return figure
 
 
@@ -171,9 +160,9 @@ def residuals(truth: np.ndarray, predicted: np.ndarray) -> Figure:
 
 
 def ranks_off(distance: np.ndarray) -> Figure:
-    """How many ranks too low or too high, as shares."""
+    """Bars with the share of predictions by rank error."""
     steps = np.arange(distance.min(), distance.max() + 1)
-    names = [f"{abs(step)} too {'low' if step < 0 else 'high'}" if step else "exactly right" for step in steps.tolist()]
+    names = [f"{abs(step)} too {'low' if step < 0 else 'high'}" if step else "correct" for step in steps.tolist()]
     shares = [float((distance == step).mean()) for step in steps]
     return figures.bars(
         names, shares, write=lambda share: f"{share:.1%}", width=HALF, series=[0 if step == 0 else 1 for step in steps]
@@ -181,16 +170,16 @@ def ranks_off(distance: np.ndarray) -> Figure:
 
 
 def label_scores(names: Sequence[str], ours: np.ndarray, theirs: np.ndarray | None, xlabel: str = "F1") -> Figure:
-    """A dot for our score of each label and one for the baseline's, joined by a line: its colour is the winner's."""
+    """Our score and the baseline's for each label, joined by a line in the colour of the better one."""
     figure, axes = figures.new(7, 0.8 + 0.25 * len(names))
-    with house_style():
-        places = np.arange(len(names))
+    with plot_style():
+        indices = np.arange(len(names))
         if theirs is not None:
-            for place, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-                axes.plot([mine, other], [place, place], color=colour(int(mine < other)), linewidth=2, alpha=0.4)
-            axes.plot(theirs, places, "s", color=colour(1), markersize=5, label="baseline")
-        axes.plot(ours, places, "o", color=colour(0), markersize=6.5, label="this model")
-        axes.set_yticks(places, [plain(name) for name in names])
+            for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+                axes.plot([mine, other], [index, index], color=colour(int(mine < other)), linewidth=2, alpha=0.4)
+            axes.plot(theirs, indices, "s", color=colour(1), markersize=5, label="baseline")
+        axes.plot(ours, indices, "o", color=colour(0), markersize=6.5, label="this model")
+        axes.set_yticks(indices, [escape_math(name) for name in names])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(-0.02, 1.02)
@@ -201,12 +190,13 @@ def label_scores(names: Sequence[str], ours: np.ndarray, theirs: np.ndarray | No
 
 
 def thresholds(curve: PrecisionRecallCurve, chosen: float) -> Figure:
-    """Precision, recall and F1 over the threshold."""
+    """Precision, recall and F1 by threshold."""
     at, precision, recall = (np.asarray(a)[::-1] for a in (curve.thresholds, curve.precision, curve.recall))
     f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
-    keep = np.unique(np.linspace(0, len(at) - 1, min(len(at), 300)).astype(int))
+    shown = np.unique(np.linspace(0, len(at) - 1, min(len(at), 300)).astype(int))
     return figures.lines(
-        {"precision": (at[keep], precision[keep]), "recall": (at[keep], recall[keep]), "F1": (at[keep], f1[keep])},
+        {"precision": (at[shown], precision[shown]),
+         "recall": (at[shown], recall[shown]), "F1": (at[shown], f1[shown])},
         xlabel="threshold", marks={f"chosen: {chosen:.2f}": chosen}, width=HALF, height=3.4,
     )  # fmt: skip
 
@@ -215,29 +205,29 @@ def _unit_square(
     lines: Mapping[str, Series], xlabel: str, ylabel: str, legend: Literal["lower left", "lower right"]
 ) -> Figure:
     figure, axes = figures.new(HALF, 3.9)
-    with house_style():
+    with plot_style():
         for name, line in lines.items():
             style = {"alpha": 0.6, "linewidth": 1.0} if line.faint else {}
-            ink = LIGHT["muted"] if line.faint else colour(line.colour or 0)
+            line_colour = LIGHT["muted"] if line.faint else colour(line.colour or 0)
             dashes = (0, (4, 2)) if line.dashed else "-"
-            label = None if name.startswith("_") else plain(name)
-            axes.plot(line.x, line.y, color=ink, linestyle=dashes, label=label, **style)  # type: ignore[arg-type]
+            label = None if name.startswith("_") else escape_math(name)
+            axes.plot(line.x, line.y, color=line_colour, linestyle=dashes, label=label, **style)  # type: ignore[arg-type]
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
-        words(axes, "", xlabel, ylabel)
+        set_labels(axes, "", xlabel, ylabel)
         if len(lines) > 2:
             axes.legend(loc=legend)
     return figure
 
 
-def _thinned(x: np.ndarray, y: np.ndarray, most: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """A curve of many points with so few that the page stays small; its ends stay."""
-    keep = np.unique(np.linspace(0, len(x) - 1, min(len(x), most)).astype(int))
-    return x[keep], y[keep]
+def _thinned(x: np.ndarray, y: np.ndarray, max_points: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """Reduce a curve to at most `max_points` points, to keep the page small; the end points stay."""
+    shown = np.unique(np.linspace(0, len(x) - 1, min(len(x), max_points)).astype(int))
+    return x[shown], y[shown]
 
 
 def _sampled(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if len(x) <= MOST_POINTS:
+    if len(x) <= MAX_POINTS:
         return x, y
-    chosen = np.random.default_rng(0).choice(len(x), MOST_POINTS, replace=False)
+    chosen = np.random.default_rng(0).choice(len(x), MAX_POINTS, replace=False)
     return x[chosen], y[chosen]

@@ -1,6 +1,6 @@
-"""The model card of a fine-tuned model, README.md beside the weights: what somebody who finds the folder should know.
+"""The model card of a fine-tuned model: README.md in the model folder.
 
-The header is the one that Hugging Face's hub reads: what the model does, and how well.
+Its header is the YAML metadata of the Hugging Face hub: the task and the scores.
 """
 
 from __future__ import annotations
@@ -10,15 +10,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.report.usage import commands, python
-from glassbert.finetuning.report.verdict import verdict
-from glassbert.finetuning.report.words import TASKS, between, name_of, written
+from glassbert.finetuning.report.texts import (
+    TASKS,
+    format_interval,
+    format_value,
+    metric_name,
+    python_example,
+    shell_examples,
+    verdict,
+)
 
-# What the hub calls a task.
+# The task names of the hub, by head.
 PIPELINES = {
     **dict.fromkeys(("binary", "multiclass", "multilabel", "ordinal", "regression"), "text-classification"),
     "token": "token-classification",
@@ -29,34 +35,34 @@ CARD = """---
 {header}---
 # {title}
 
-A model that reads a text and gives {gives}{labels}. It was fine-tuned with GlassBERT from `{base}`.
+A model that reads a text and predicts {gives}{labels}. It was fine-tuned with GlassBERT from `{base}`.
 
 ```
-{commands}
+{shell_examples}
 ```
 
 ```python
-{python}
+{python_example}
 ```
 
-## How good it is
+## Scores
 
-Measured on {examples:,} held-out examples.
+Evaluated on {examples:,} held-out examples.
 
 {scores}
 
 {verdict}
 
-The epoch{and_seed} chosen by these same examples, so new ones may fare a little worse.{calibrated}
+The epoch{and_seed} selected on these same examples, so scores on new examples may be slightly lower.{calibrated}
 
-## What it learned from
+## Training data
 
 {learned}
 
-A model repeats what its examples say, with their language, their time and their prejudices. Measure it on texts of your
-own before you rely on it, above all on texts that look different from these.
+A model reproduces the language and the biases of its training data. Evaluate it on your own texts before you rely on
+it, above all if they differ from the training data.
 
-`task.json` beside this file says how texts are read, cut and answered.
+`task.json` in this folder describes the input columns, the window length and the labels.
 """
 
 
@@ -70,7 +76,7 @@ def write_model_card(
     calibration: Calibration | None = None,
     examples: int | None = None,
 ) -> Path:
-    """Write README.md into the folder of the model; `examples` is how many it learned from."""
+    """Write README.md into the model folder; `examples` is the number of training examples."""
     card, run = outcome.card, Path(folder)
     compared = f"{(found := verdict(outcome, baseline, baseline.name)).sentence} {found.evidence}" if baseline else ""
     learned = f"{examples:,} examples" if examples else "Examples"
@@ -80,28 +86,28 @@ def write_model_card(
         gives=TASKS[card.head],
         labels=f": {', '.join(card.label_names[:30])}" if card.labels and card.head != "token" else "",
         base=settings.get("model") or "a pretrained encoder",
-        commands="\n".join(commands(outcome, run)),
-        python=python(outcome, run),
+        shell_examples="\n".join(shell_examples(outcome, run)),
+        python_example=python_example(outcome, run),
         examples=len(outcome),
         scores=_scores(outcome, baseline),
         verdict=compared,
         and_seed=" and the seed were" if outcomes is not None and len(outcomes) > 1 else " was",
-        calibrated=_honest(calibration),
+        calibrated=_calibration_sentence(calibration),
         learned=f"{learned} of `{settings.get('task') or Path(str(settings.get('train') or 'a file')).name}`.",
     )
     path = run / "README.md"
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(text)
     return path
 
 
 def _header(outcome: Outcome, settings: Mapping[str, Any]) -> str:
-    """YAML. JSON is YAML, so whatever the user named is written as JSON and cannot break it."""
+    """YAML. Values from the user are written as JSON, which is valid YAML, so that they cannot break it."""
     card = outcome.card
     pipeline = PIPELINES.get(card.head, "text-classification")
     lines = ["library_name: glassbert", f"pipeline_tag: {pipeline}", f"tags: [bert, glassbert, {card.head}]"]
     metrics = [
-        {"type": name, "name": name_of(name), "value": float(f"{score.value:.6g}")}
+        {"type": name, "name": metric_name(name), "value": float(f"{score.value:.6g}")}
         for name, score in outcome.scores.items()
         if score.value is not None
     ]
@@ -117,12 +123,14 @@ def _scores(outcome: Outcome, baseline: Baseline | None) -> str:
     theirs = f" {baseline.name} |" if baseline else ""
     lines = [f"| | this model | 95 % interval |{theirs}", f"|---|---|---|{'---|' if baseline else ''}"]
     for name, score in outcome.scores.items():
-        other = f" {written(baseline.scores[name].value, name)} |" if baseline and name in baseline.scores else ""
-        lines.append(f"| {name_of(name)} | {written(score.value, name)} | {between(score, name)} |{other}")
+        other = f" {format_value(baseline.scores[name].value, name)} |" if baseline and name in baseline.scores else ""
+        lines.append(
+            f"| {metric_name(name)} | {format_value(score.value, name)} | {format_interval(score, name)} |{other}"
+        )
     return "\n".join(lines)
 
 
-def _honest(calibration: Calibration | None) -> str:
+def _calibration_sentence(calibration: Calibration | None) -> str:
     if (
         calibration is None
         or calibration.temperature is None
@@ -132,6 +140,6 @@ def _honest(calibration: Calibration | None) -> str:
         return ""
     before, after = calibration.before.ece.value, calibration.after.ece.value
     return (
-        f" Its probabilities are calibrated (temperature {calibration.temperature:.2f}): their mean gap to what comes "
-        f"true went from {before:.3f} to {after:.3f}."
+        f" Its probabilities are calibrated (temperature {calibration.temperature:.2f}): the calibration error went "
+        f"from {before:.3f} to {after:.3f}."
     )

@@ -1,7 +1,7 @@
-"""The report of a fine-tuning: one HTML file that says how good the model is, how sure that is, and how to use it.
+"""The report of a fine-tuning run: one HTML file.
 
-From the top: the score with its interval and whether it beats the baseline by more than chance; every metric; how it
-was learned; what was taken for what; the worst errors as text; the data; commands; a receipt.
+Sections: main score with its interval and the comparison with the baseline; all metrics; learning curves; sections by
+head (`sections.py`); the worst errors; the data; usage; settings and versions.
 """
 
 from __future__ import annotations
@@ -16,12 +16,20 @@ import numpy as np
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.report import figures as draw
-from glassbert.finetuning.report.answers import answers_in_detail
+from glassbert.finetuning.report import figures as report_figures
 from glassbert.finetuning.report.errors import worst_errors
-from glassbert.finetuning.report.usage import how_to_use
-from glassbert.finetuning.report.verdict import verdict
-from glassbert.finetuning.report.words import TASKS, between, change, give_or_take, inside_sentence, name_of, written
+from glassbert.finetuning.report.sections import head_sections
+from glassbert.finetuning.report.texts import (
+    TASKS,
+    format_difference,
+    format_interval,
+    format_mean,
+    format_value,
+    how_to_use,
+    metric_in_sentence,
+    metric_name,
+    verdict,
+)
 from glassbert.reports import Page, figures, share
 from glassbert.tasks import Finding
 from glassbert.training.display import duration
@@ -30,7 +38,7 @@ from glassbert.training.log import read_log
 if TYPE_CHECKING:
     from glassbert.finetuning.seeds import SeedResult
 
-MOST_BARS = 30
+MAX_LABEL_BARS = 30
 RESAMPLES = 1000
 
 
@@ -47,18 +55,18 @@ def write_report(
     seeds: Sequence[SeedResult] = (),
     log: str | Path | None = None,
 ) -> Path:
-    """Write the page. `outcome` is the saved model's, `outcomes` those of all seeds, on the same held-out examples."""
+    """Write the page. `outcome` is that of the saved model, `outcomes` those of all seeds, on the same examples."""
     path = Path(path)
     card, receipt = outcome.card, _receipt(path.parent)
-    page = Page(card.title, f"`{settings.get('model') or 'A model'}`, fine-tuned to give {TASKS[card.head]}.")
+    page = Page(card.title, f"`{settings.get('model') or 'A model'}`, fine-tuned to predict {TASKS[card.head]}.")
     _headline(page, outcome, outcomes, baseline, receipt)
     _scores(page, outcome, outcomes, baseline)
     _learning(page, outcome, seeds, log, settings)
-    answers_in_detail(page, outcome, baseline, calibration)
+    head_sections(page, outcome, baseline, calibration)
     worst_errors(page, outcome)
-    _data(page, outcome, findings, notes, receipt)
+    _data(page, outcome, findings, notes)
     how_to_use(page, outcome, path.parent)
-    _settings(page, settings, receipt, baseline)
+    _run_facts(page, settings, receipt, baseline)
     return page.write(path)
 
 
@@ -71,66 +79,67 @@ def _headline(
 ) -> None:
     metric, main = outcome.card.metric, outcome.main
     found = verdict(outcome, baseline, baseline.name, RESAMPLES) if baseline is not None else None
-    facts: list[tuple[str, Any, str]] = [(name_of(metric), written(main.value, metric), between(main, metric))]
+    facts: list[tuple[str, Any, str]] = [
+        (metric_name(metric), format_value(main.value, metric), format_interval(main, metric))
+    ]
     if baseline is not None:
-        facts.append(("Baseline", written(baseline.main.value, metric), baseline.name))
+        facts.append(("Baseline", format_value(baseline.main.value, metric), baseline.name))
     if found is not None and found.difference is not None:
-        low, high = (change(value, metric) for value in (found.difference.low, found.difference.high))
+        low, high = (format_difference(value, metric) for value in (found.difference.low, found.difference.high))
         interval = f"{low.removesuffix(' points')} to {high}"
-        facts.append(("Difference", change(found.difference.value, metric), interval))
+        facts.append(("Difference", format_difference(found.difference.value, metric), interval))
     known = [one.main.value for one in outcomes.values() if one.main.value is not None]
     if len(known) > 1:
-        spread = f"± {change(float(np.std(known, ddof=1)), metric).lstrip('+±')} from seed to seed"
-        facts.append((f"Mean of {len(known)} seeds", written(float(np.mean(known)), metric), spread))
-    learned = receipt.get("examples", {}).get("train")
-    facts.append(("Held-out examples", len(outcome), f"learned from {learned:,}" if learned else ""))
+        spread = f"± {format_difference(float(np.std(known, ddof=1)), metric).lstrip('+±')} from seed to seed"
+        facts.append((f"Mean of {len(known)} seeds", format_value(float(np.mean(known)), metric), spread))
+    trained_on = receipt.get("examples", {}).get("train")
+    facts.append(("Held-out examples", len(outcome), f"trained on {trained_on:,}" if trained_on else ""))
     page.facts(facts)
     if main.value is None:
-        page.warning(f"{name_of(metric)} cannot be told: {main.reason}.", "Hold out examples of every label.")
+        page.warning(f"{metric_name(metric)} is undefined: {main.reason}.", "Hold out examples of every label.")
     if found is not None:
         page.message(found.level, found.sentence, found.remedy, found.evidence)
     elif baseline is None:
         page.message(
             "note",
             "There is no baseline to compare with.",
-            'Run `pip install "glassbert[tasks]"` and fine-tune again, unless you turned it off: a score alone says '
-            "little about whether the task needed this model.",
+            'Run `pip install "glassbert[tasks]"` and fine-tune again without --no-baseline: a score alone does not '
+            "show whether the task needs this model.",
         )
 
 
 def _scores(page: Page, outcome: Outcome, outcomes: Mapping[int, Outcome], baseline: Baseline | None) -> None:
-    page.heading("How good it is")
+    page.heading("Scores")
     others = [baseline, *baseline.others] if baseline is not None else []
     several = len(outcomes) > 1
     headers = ["", "this model", "95 % interval", *([f"mean of {len(outcomes)} seeds"] if several else [])]
     rows = []
     for name, score in outcome.scores.items():
-        row = [name_of(name), written(score.value, name), between(score, name)]
+        row = [metric_name(name), format_value(score.value, name), format_interval(score, name)]
         if several:
             values = [one.scores[name].value for one in outcomes.values() if name in one.scores]
             known = [value for value in values if value is not None]
-            row.append(give_or_take(float(np.mean(known)), _deviation(known), name) if known else "–")
-        row += [written(one.scores[name].value if name in one.scores else None, name) for one in others]
+            row.append(format_mean(float(np.mean(known)), _deviation(known), name) if known else "–")
+        row += [format_value(one.scores[name].value if name in one.scores else None, name) for one in others]
         rows.append(row)
-    called = ["baseline", *(f"baseline {place}" for place in range(2, len(others) + 1))][: len(others)]
-    simple = "; ".join(f"{name}: {one.name}" for name, one in zip(called, others, strict=True))
-    page.table([*headers, *called], rows, caption=f"{simple[:1].upper()}{simple[1:]}." if others else "")
+    columns = ["baseline", *(f"baseline {index}" for index in range(2, len(others) + 1))][: len(others)]
+    legend = "; ".join(f"{name}: {one.name}" for name, one in zip(columns, others, strict=True))
+    page.table([*headers, *columns], rows, caption=f"{legend[:1].upper()}{legend[1:]}." if others else "")
     metric = outcome.card.metric
     kept = {seed: one.outputs is outcome.outputs for seed, one in outcomes.items()}
     names = {seed: f"seed {seed}, kept" if kept[seed] else f"seed {seed}" for seed in outcomes}
-    dots = [_dot(names[seed] if several else "this model", one, 0) for seed, one in outcomes.items()]
-    dots += [_dot(one.name, one, 1) for one in others]
-    drawn = [dot for dot in dots if dot is not None]
+    points = [_point(names[seed] if several else "this model", one, 0) for seed, one in outcomes.items()]
+    points += [_point(one.name, one, 1) for one in others]
+    drawn = [point for point in points if point is not None]
     if len(drawn) > 1:
         page.figure(
-            lambda: draw.comparison(drawn, name_of(metric), lambda value: written(value, metric)),
-            f"{name_of(metric)} with 95 % bootstrap intervals: where other samples of {len(outcome):,} examples would "
-            "have put it.",
+            lambda: report_figures.comparison(drawn, metric_name(metric), lambda value: format_value(value, metric)),
+            f"{metric_name(metric)} with 95 % bootstrap intervals for samples of {len(outcome):,} examples.",
         )
     page.text(
         "The epoch"
         + (" and the seed were" if several else " was")
-        + " chosen by these same examples, so new ones may fare a little worse."
+        + " selected on these same examples, so scores on new examples may be slightly lower."
     )
 
 
@@ -138,9 +147,11 @@ def _deviation(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-def _dot(name: str, outcome: Outcome, colour: int) -> draw.Measured | None:
+def _point(name: str, outcome: Outcome, colour: int) -> report_figures.ScoreWithInterval | None:
     score = outcome.main
-    return None if score.value is None else draw.Measured(name, score.value, score.low, score.high, colour)
+    if score.value is None:
+        return None
+    return report_figures.ScoreWithInterval(name, score.value, score.low, score.high, colour)
 
 
 def _learning(
@@ -154,20 +165,20 @@ def _learning(
     losses, scores = learning_curves(lines, outcome.card.metric, float(settings.get("epochs") or 1))
     if not any(len(x) > 1 for x, _ in [*losses.values(), *scores.values()]):
         return
-    page.heading("How it learned")
+    page.heading("Training")
     with page.columns() as (left, right):
-        left.figure(lambda: draw.learning(losses, "loss on training examples"), "The loss on what it learns from.")
+        left.figure(lambda: report_figures.learning(losses, "loss on training examples"), "Training loss.")
         right.figure(
-            lambda: draw.learning(scores, f"{inside_sentence(outcome.card.metric)} on held-out examples"),
-            "After every epoch, on examples it never learns from. The best one was kept.",
+            lambda: report_figures.learning(scores, f"{metric_in_sentence(outcome.card.metric)} on held-out examples"),
+            "Score on the held-out examples at every evaluation. The best weights are kept.",
         )
     if seeds:
         rows = [
-            [f"seed {one.seed}", written(one.score, outcome.card.metric), f"{one.epoch:g} of {one.epochs:g}", one.steps,
-             duration(one.seconds), f"{one.examples_per_second:,.0f}", one.stopped]
+            [f"seed {one.seed}", format_value(one.score, outcome.card.metric), f"{one.epoch:g} of {one.epochs:g}",
+             one.steps, duration(one.seconds), f"{one.examples_per_second:,.0f}", one.stopped]
             for one in seeds
         ]  # fmt: skip
-        headers = ["", name_of(outcome.card.metric), "best after epoch", "steps", "time", "examples/s", "ended"]
+        headers = ["", metric_name(outcome.card.metric), "best epoch", "steps", "time", "examples/s", "stopped"]
         page.table(headers, rows)
 
 
@@ -175,7 +186,7 @@ Curves = dict[str, tuple[list[float], list[float]]]
 
 
 def learning_curves(lines: Sequence[Mapping[str, Any]], metric: str, epochs: float) -> tuple[Curves, Curves]:
-    """Training loss and held-out score over epochs, for every seed."""
+    """Training loss and held-out score by epoch, for every seed."""
     losses: Curves = {}
     scores: Curves = {}
     for line in lines:
@@ -191,18 +202,16 @@ def learning_curves(lines: Sequence[Mapping[str, Any]], metric: str, epochs: flo
     return losses, scores
 
 
-def _data(
-    page: Page, outcome: Outcome, findings: Sequence[Finding], notes: Sequence[str], receipt: Mapping[str, Any]
-) -> None:
-    page.heading("The data")
+def _data(page: Page, outcome: Outcome, findings: Sequence[Finding], notes: Sequence[str]) -> None:
+    page.heading("Data")
     card = outcome.card
     for finding in findings:
         page.message(finding.severity, finding.problem, finding.remedy, finding.evidence)
     if not findings:
-        page.good("No empty texts, no leaks, no copies between training and held-out examples were found.")
+        page.good("No empty texts, leaked targets or duplicates between training and held-out examples were found.")
     if notes:
         page.text(" ".join(note if note.endswith((".", "!", "?")) else f"{note}." for note in notes))
-    if card.labels and outcome.truth is not None and len(card.labels) <= MOST_BARS:
+    if card.labels and outcome.truth is not None and len(card.labels) <= MAX_LABEL_BARS:
         counts = label_counts(outcome)
         page.figure(
             lambda: figures.bars(list(card.label_names), counts / max(1.0, float(counts.sum())), write=share),
@@ -210,12 +219,12 @@ def _data(
         )
     if card.template is not None:
         page.text(f"A row of the table becomes a sentence, such as: “{outcome.data.texts[0][:400]}”")
-        with page.details("What became of each column") as inside:
-            inside.table(["column", "kind", "in the sentence", "why"], card.template.rows(outcome.data.table))
+        with page.details("How each column is used") as inside:
+            inside.table(["column", "type", "in the sentence", "reason"], card.template.rows(outcome.data.table))
 
 
 def label_counts(outcome: Outcome) -> np.ndarray:
-    """How often each label is true."""
+    """The number of examples (or words) per label."""
     labels = len(outcome.card.labels)
     if outcome.card.head == "multilabel":
         return np.asarray(outcome.truth).sum(0)
@@ -223,14 +232,14 @@ def label_counts(outcome: Outcome) -> np.ndarray:
     return np.bincount(truth.astype(np.int64), minlength=labels)
 
 
-def _settings(page: Page, settings: Mapping[str, Any], receipt: Mapping[str, Any], baseline: Baseline | None) -> None:
-    page.heading("Receipt")
+def _run_facts(page: Page, settings: Mapping[str, Any], receipt: Mapping[str, Any], baseline: Baseline | None) -> None:
+    page.heading("Settings and versions")
     if receipt.get("command"):
-        page.text("The command that made it:")
+        page.text("Command of this run:")
         page.code(receipt["command"])
     facts = {
         **receipt.get("machine", {}),
-        "begun": receipt.get("begun", "").replace("T", " ").replace("+00:00", " UTC"),
+        "started": receipt.get("begun", "").replace("T", " ").replace("+00:00", " UTC"),
         **receipt.get("versions", {}),
     }
     if baseline is not None:
@@ -238,12 +247,12 @@ def _settings(page: Page, settings: Mapping[str, Any], receipt: Mapping[str, Any
     rows = [[key.replace("_", " "), str(value)] for key, value in facts.items() if value]
     if rows:
         page.table(["machine and versions", ""], rows)
-    with page.details("Every setting") as inside:
+    with page.details("All settings") as inside:
         inside.code(json.dumps(dict(settings), indent=2, ensure_ascii=False))
 
 
 def _receipt(run: Path) -> dict[str, Any]:
-    """What the run noted when it began; nothing where there is no such file."""
+    """The content of settings.json; empty if it cannot be read."""
     try:
         content = json.loads((run / "settings.json").read_text(encoding="utf-8"))
         return content if isinstance(content, dict) else {}

@@ -1,10 +1,10 @@
-"""Forecasts: from a window of a series to the values that come next.
+"""Forecasts: from a window of a series to the next values.
 
-    out = dense(tokens side by side, or pooled) [+ shortcut · window in its frame]        [B, horizon]
-    forecast = out · spread + centre                                                      out of the frame again
+    out = dense(concatenated or pooled tokens) [+ shortcut · normalised window]        [B, horizon]
+    forecast = out · spread + centre                                                   undoes the normalisation
 
-The loss is taken on the forecast, not in the frame: there a window that hardly moves would count as much as one that
-moves a lot.
+The loss is computed on the forecast and not on the normalised values, where a nearly constant window would count as
+much as one with large changes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.errors import ConfigError
-from glassbert.layers.basics import dense, dense_backward, drop, drop_backward
-from glassbert.layers.parameters import Parameter, linear_parameters
-from glassbert.layers.scope import Scope
-from glassbert.layers.values import frame
-from glassbert.models.heads.head import Head
-from glassbert.models.heads.labels import number_labels
+from glassbert.layers.embeddings import frame
+from glassbert.layers.scope import Parameter, Scope, linear_parameters
+from glassbert.models.heads.head import Head, number_labels
 from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters
 from glassbert.models.series import SeriesConfig
 from glassbert.ops import IGNORED
@@ -29,10 +26,9 @@ FLATTEN = "flatten"
 
 
 class ForecastHead(Head):
-    """The next `num_labels` values. In place of a mask it is told the windows, which have no padding."""
+    """Predicts the next `num_labels` values of a series."""
 
     kind = "forecast"
-    told = "windows"
     labelled = True
     losses = ("mean_squared_error", "huber")
     takes_loss_options = True
@@ -43,11 +39,13 @@ class ForecastHead(Head):
         super().__init__(config, num_labels, loss, loss_options)
         if config.series is None:
             raise ConfigError(
-                "a forecast head reads a series, and this encoder reads words; give the window: "
+                "a forecast head reads a series, but this encoder reads words; give a window: "
                 'create_model("bert_with_head", head_type="forecast", horizon=12, window=36)'
             )
         if self.loss_options.target_mean or self.loss_options.target_scale:
-            raise ConfigError("a forecast is scaled as its series is (mean, scale); leave target_mean and -scale out")
+            raise ConfigError(
+                "a forecast is scaled by the mean and scale of its series; leave target_mean and target_scale out"
+            )
 
     @property
     def series(self) -> SeriesConfig:
@@ -63,12 +61,12 @@ class ForecastHead(Head):
         size = self.config.hidden_size * (self.series.tokens if flat else 1)
         parameters = [] if flat else pool_parameters(self.config, self.pooling)
         parameters += linear_parameters("output", size, self.num_labels, True)
-        if self.series.shortcut:  # beginning with zeros: the encoder is heard first
+        if self.series.shortcut:  # initialised with zeros
             parameters += linear_parameters("shortcut", self.series.window, self.num_labels, False, "zeros")
         return parameters
 
     def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        """The values that came next, [B, horizon]; all of them count, also one that happens to be -100."""
+        """The next values, [B, horizon]. All of them count, also one that is equal to -100."""
         targets = self.series.scaled(number_labels(labels, shape[0], self.num_labels), "label")
         targets[targets == IGNORED] = np.nextafter(np.float32(IGNORED), np.float32(0))
         return {"targets": targets}
@@ -77,28 +75,24 @@ class ForecastHead(Head):
         """The forecast in the units of the series."""
         return self.series.unscaled(output)
 
-    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Array:
-        assert mask is not None
-        windows = mask  # [B, W]
-        centre, spread = frame(windows, self.series)  # [B, 1]
-        at.keep("spread", spread)
-        at.keep("hidden.shape", hidden.shape)
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
+        centre, spread = frame(batch.windows, self.series)  # [B, 1]
         flat = self.pooling == FLATTEN
-        x = hidden.reshape(hidden.shape[0], -1) if flat else pool(hidden, None, at, self.pooling)  # [B, T·H or H]
-        x = drop(x, at, "dropout", self.config.classifier_dropout, source)
-        at.keep("output.x", x)
-        out = dense(x, at, "output")  # [B, horizon]
+        x = hidden.reshape(hidden.shape[0], -1) if flat else pool(hidden, None, scope, self.pooling)  # [B, T·H or H]
+        x = scope.dropout(x, "dropout", self.config.classifier_dropout)
+        out = scope.linear(x, "output")  # [B, horizon]
         if self.series.shortcut:
-            framed = ((windows - centre) / spread).astype(out.dtype)
-            out = out + dense(at.keep("shortcut.x", framed), at, "shortcut")
-        at.note("framed", out)
-        return at.note("forecast", out * spread + centre)
+            framed = ((batch.windows - centre) / spread).astype(out.dtype)
+            out = out + scope.linear(framed, "shortcut")
+        scope.save("frame", (spread, hidden.shape, out.dtype))
+        scope.record("framed", out)
+        return scope.record("forecast", out * spread + centre)
 
-    def backward(self, doutput: Array, at: Scope) -> Array:
-        at.note("d_forecast", doutput)
-        dout = at.note("d_framed", (doutput * at["spread"]).astype(at["output.x"].dtype))
+    def backward(self, doutput: Array, scope: Scope) -> Array:
+        spread, shape, dtype = scope.saved("frame")
+        scope.record("d_forecast", doutput)
+        dout = scope.record("d_framed", (doutput * spread).astype(dtype))
         if self.series.shortcut:
-            dense_backward(dout, at["shortcut.x"], at, "shortcut")
-        dx = dense_backward(dout, at["output.x"], at, "output")
-        dx = drop_backward(dx, at, "dropout", self.config.classifier_dropout)
-        return dx.reshape(at["hidden.shape"]) if self.pooling == FLATTEN else pool_backward(dx, at, self.pooling)
+            scope.linear_backward(dout, "shortcut")
+        dx = scope.dropout_backward(scope.linear_backward(dout, "output"), "dropout")
+        return dx.reshape(shape) if self.pooling == FLATTEN else pool_backward(dx, scope, self.pooling)

@@ -1,36 +1,43 @@
-"""What every head can do, and heads made of several parts."""
+"""The base class of heads, the transform of many heads, heads made of several parts, and the checks of labels."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array, namespace
 from glassbert.errors import ConfigError, InputError
-from glassbert.layers.parameters import Parameter, inside
-from glassbert.layers.scope import Scope
+from glassbert.layers.scope import Parameter, Scope, linear_parameters, norm_parameters, with_prefix
 from glassbert.models.config import EncoderConfig
-from glassbert.models.heads.decoding import DECODERS
-from glassbert.models.heads.losses import LossOptions, criterion
+from glassbert.models.heads.losses import DECODERS, LossOptions, criterion
 from glassbert.models.inputs import as_array
+from glassbert.ops import IGNORED
+
+SMALLEST_MULTIPLE = 64
+PADDING_BITS = 5  # rows are padded by at most 1/32, or to a multiple of SMALLEST_MULTIPLE
 
 
 class Head(ABC):
-    """What every head can do; `scope` carries parameters, cache and gradients under the name `head`."""
+    """Computes an output from hidden states, and the gradient at the hidden states from that of the output.
+
+    A custom head overrides `parameters`, `prepare_labels`, `forward` and `backward`.
+    """
 
     kind: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]] = ("labels",)  # what a batch must bring besides its tokens
-    told: ClassVar[str] = "mask"  # what it is given besides hidden states: "mask", which tokens are real, or "windows"
-    pools: ClassVar[bool] = False  # whether it looks through the pooler, where the config has one
-    labelled: ClassVar[bool] = False  # whether the user says how many labels there are
-    own_labels: ClassVar[int] = 0  # how many there are where the user does not
-    losses: ClassVar[tuple[str, ...]] = ("cross_entropy",)  # what it can be trained with, the usual one first
+    needs: ClassVar[tuple[str, ...]] = ("labels",)  # the targets that a batch must have
+    pools: ClassVar[bool] = False  # whether it uses the pooler, if the config has one
+    labelled: ClassVar[bool] = False  # whether `num_labels` is given by the user
+    own_labels: ClassVar[int] = 0  # `num_labels` otherwise
+    losses: ClassVar[tuple[str, ...]] = ("cross_entropy",)  # possible losses, the default first
     takes_loss_options: ClassVar[bool] = False
-    flattens: ClassVar[bool] = False  # whether it may read all tokens side by side instead of one pooled vector
-    default_pooling: ClassVar[str | None] = None  # of a fresh head, where it prefers one
+    flattens: ClassVar[bool] = False  # whether it may use all tokens concatenated instead of pooling
+    default_pooling: ClassVar[str | None] = None  # pooling of a new head; None: no pooling, or that of the config
+    pairs: ClassVar[bool] = False  # whether the loss treats consecutive rows as pairs
+    task: ClassVar[str] = ""  # the kind of prediction of a head of an extension: "multiclass", "regression", ...
+    donates_output: ClassVar[bool] = False  # whether the loss may overwrite the output
 
     def __init__(
         self,
@@ -41,33 +48,29 @@ class Head(ABC):
     ):
         self.config = config
         self.num_labels = num_labels
-        self.loss_name = loss or self.usual_loss
+        self.loss_name = loss or self.default_loss
         if self.loss_name not in self.losses:
             raise ConfigError(f"unknown loss {loss!r} of a {self.kind} head; choose one of {', '.join(self.losses)}")
         if loss_options and not self.takes_loss_options:
             raise ConfigError(f"the loss of a {self.kind} head has no options, so leave {', '.join(loss_options)} out")
         self.loss_options = LossOptions.of(loss_options or {}, self.loss_name, self.outputs)
         self.criterion = criterion(self.loss_name, self.loss_options)
+        self.parts: dict[str, HeadPart] = {self.kind: HeadPart(self, "")}  # one part, unless a subclass replaces it
 
     @property
-    def usual_loss(self) -> str:
+    def default_loss(self) -> str:
         return self.losses[0]
 
     @property
     def outputs(self) -> int:
-        """How many numbers the head gives for each thing that it answers about."""
+        """The number of outputs for each token or sequence."""
         return self.num_labels
-
-    @property
-    def parts(self) -> dict[str, HeadPart]:
-        """The heads that answer, by their kind, each with its place in the names; most heads are one part."""
-        return {self.kind: HeadPart(self, "")}
 
     @abstractmethod
     def parameters(self) -> list[Parameter]: ...
 
     def prepare(self, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        """Checked answers as the arrays that `answer` takes; `given` holds what the caller brought, or None."""
+        """Checked targets as arrays; `given` maps "labels" and "pair_labels" to the caller's arrays, or None."""
         for name, labels in given.items():
             if labels is not None and name not in self.needs:
                 raise InputError(f"a {self.kind} head takes {' and '.join(self.needs)}, so leave {name} out")
@@ -75,69 +78,122 @@ class Head(ABC):
 
     @abstractmethod
     def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        """Checked labels as the arrays that `loss` takes."""
+        """Checked labels as arrays: "targets", and "rows" if only some rows are scored."""
 
     @abstractmethod
-    def forward(
-        self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None
-    ) -> Array: ...
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
+        """The output. `batch` has the mask and other inputs; `rows` selects the rows to score."""
 
     @abstractmethod
-    def backward(self, doutput: Array, at: Scope) -> Array: ...
+    def backward(self, doutput: Array, scope: Scope) -> Array:
+        """The gradient at the hidden states."""
 
-    def loss(self, output: Array, targets: Array, at: Scope) -> Array:
-        rows = output.reshape(-1, output.shape[-1]) if self.loss_name == "cross_entropy" else output
-        overwrite = {"overwrite": not at.cache.trace} if self.criterion.overwrites else {}
-        loss, cache = self.criterion.forward(rows, targets, **overwrite)
-        at.keep("loss.cache", cache)
-        at.keep("loss.shape", output.shape)
-        return at.note("loss", loss)
-
-    def loss_backward(self, dloss: Array, at: Scope) -> Array:
-        doutput = self.criterion.backward(dloss, at["loss.cache"])
-        return doutput.reshape(at["loss.shape"])
+    @staticmethod
+    def join_pairs(first: Array, second: Array) -> Array:
+        """The gradients of the rows, from those of the first and second rows of all pairs."""
+        return namespace(first).stack([first, second], 1)
 
     def decode(self, output: np.ndarray) -> np.ndarray:
-        """The output in the user's terms: probabilities, or values in the units of the labels."""
+        """The output as probabilities, or as values in the units of the labels."""
         return DECODERS[self.loss_name](np.asarray(output, np.float64), self.loss_options)
-
-    def answer(
-        self,
-        hidden: Array,
-        mask: Array | None,
-        answers: Mapping[str, Array],
-        at: Scope,
-        source: Any = None,
-        before_loss: Callable[[Array, Array], Array] | None = None,
-    ) -> Array:
-        """From hidden states straight to the loss.
-
-        `before_loss` sees the output and the targets, and returns the targets that count.
-        """
-        output, targets = self.forward(hidden, mask, at, source, answers.get("rows")), answers["targets"]
-        at.keep("dtype", output.dtype)
-        return self.loss(output, targets if before_loss is None else before_loss(output, targets), at)
-
-    def answer_backward(self, dloss: Array, at: Scope) -> Array:
-        """The gradient at the hidden states, with the loss weighted by `dloss`."""
-        doutput, dtype = self.loss_backward(dloss, at), at["dtype"]
-        return self.backward(doutput if doutput.dtype == dtype else doutput.astype(dtype), at)
 
 
 class HeadPart(NamedTuple):
-    """A head inside a head; `place` is the part of its names that the others have not, "" for none."""
+    """A head inside a head; `name` is the prefix of its parameters and targets, or ""."""
 
     head: Head
-    place: str
+    name: str
 
     def parameters(self) -> list[Parameter]:
-        return inside(self.place, self.head.parameters()) if self.place else self.head.parameters()
+        return with_prefix(self.name, self.head.parameters()) if self.name else self.head.parameters()
 
-    def scope(self, at: Scope) -> Scope:
-        return at.inside(self.place) if self.place else at
+    def select_targets(self, targets: Mapping[str, Any]) -> dict[str, Any]:
+        """The targets of this part, without its prefix."""
+        prefix = f"{self.name}." if self.name else ""
+        names = [name for name in targets if name.startswith(prefix) and ("." in name) == bool(prefix)]
+        return {name.removeprefix(prefix): targets[name] for name in names}
 
-    def own(self, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """What `PretrainingHead.prepare` made for this part, under the names that the part knows."""
-        start = f"{self.place}." if self.place else ""
-        mine = [name for name in answers if name.startswith(start) and ("." in name) == bool(start)]
-        return {name.removeprefix(start): answers[name] for name in mine}
+
+class TransformedHead(Head):
+    """A head that starts with dense, activation and norm: BERT's MLM head and all heads of ModernBERT."""
+
+    @property
+    def transformed(self) -> bool:
+        return self.config.classifier_transform
+
+    @property
+    def transform_size(self) -> int:
+        return self.config.hidden_size
+
+    def transform_parameters(self) -> list[Parameter]:
+        if not self.transformed:
+            return []
+        return [
+            *linear_parameters("transform", self.config.hidden_size, self.transform_size, self.config.head_bias),
+            *norm_parameters("norm", self.transform_size, self.config.norm_bias),
+        ]
+
+    def transform(self, x: Array, scope: Scope) -> Array:
+        if not self.transformed:
+            return x
+        hidden = scope.record("transform.hidden", scope.linear(x, "transform"), ())
+        activated = scope.run(self.config.activation, "transform.activation", hidden)
+        return scope.norm(activated, "norm", self.config.layer_norm_eps)
+
+    def transform_backward(self, dx: Array, scope: Scope) -> Array:
+        if not self.transformed:
+            return dx
+        dx = scope.run_backward("transform.activation", scope.norm_backward(dx, "norm"))
+        return scope.linear_backward(dx, "transform")
+
+
+# ---- checks of labels ------------------------------------------------------------------------------------------------
+
+
+def integer_labels(labels: np.ndarray, shape: tuple[int, ...], limit: int, of_what: str) -> np.ndarray:
+    """Check integers of this shape, from 0 to `limit` - 1 or -100; `of_what` names the range in the error."""
+    labels = np.asarray(labels)
+    if labels.shape != shape:
+        raise InputError(f"labels must have the shape {shape}, got {labels.shape}")
+    if labels.dtype.kind not in "iu":
+        raise InputError(f"labels must be integers, got {labels.dtype}")
+    wrong = (labels != IGNORED) & ((labels < 0) | (labels >= limit))
+    if wrong.any():
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise InputError(
+            f"label {int(labels[index])} at {index} is outside {of_what} (0 to {limit - 1}; -100 means ignored)"
+        )
+    return labels
+
+
+def number_labels(labels: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """Check finite numbers [rows, columns] and return float64; a single column may be given as [rows]."""
+    labels = np.asarray(labels)
+    if labels.shape == (rows,) and columns == 1:
+        labels = labels[:, None]
+    if labels.shape != (rows, columns):
+        raise InputError(f"labels must have the shape {(rows, columns)}, got {labels.shape}")
+    if labels.dtype.kind not in "biuf":
+        raise InputError(f"labels must be numbers, got {labels.dtype}")
+    numbers = labels.astype(np.float64)
+    if not np.isfinite(numbers).all():
+        row = int(np.argwhere(~np.isfinite(numbers))[0][0])
+        raise InputError(f"the label of row {row} is not a finite number")
+    return numbers
+
+
+def pad_rows(prepared: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Pad the scored rows with ignored ones to a multiple of a power of two.
+
+    A step is compiled once for each number of rows. The multiple grows with the number of rows, so that a changing
+    masking rate causes few compilations.
+    """
+    if "rows" not in prepared:
+        return prepared
+    count = len(prepared["rows"])
+    multiple = max(SMALLEST_MULTIPLE, 1 << max(0, (count - 1).bit_length() - 1 - PADDING_BITS))
+    wanted = max(1, -(-count // multiple)) * multiple
+    rows = np.zeros(wanted, prepared["rows"].dtype)
+    targets = np.full(wanted, IGNORED, prepared["targets"].dtype)
+    rows[:count], targets[:count] = prepared["rows"], prepared["targets"]
+    return {**prepared, "rows": rows, "targets": targets}

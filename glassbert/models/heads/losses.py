@@ -1,6 +1,6 @@
-"""The losses that heads are trained with, by name, and what may be set about them.
+"""The losses of heads by name, their options, and the decoding of outputs.
 
-A head keeps the name and the options; both are saved with the model and come back with it.
+A head keeps the name and the options; both are saved with the model.
 """
 
 from __future__ import annotations
@@ -10,46 +10,29 @@ import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
+
+import numpy as np
 
 from glassbert.errors import ConfigError
-from glassbert.ops import (
-    binary_cross_entropy,
-    binary_cross_entropy_backward,
-    binary_focal_loss,
-    binary_focal_loss_backward,
-    contrastive_loss,
-    contrastive_loss_backward,
-    cosine_loss,
-    cosine_loss_backward,
-    cross_entropy,
-    cross_entropy_backward,
-    focal_loss,
-    focal_loss_backward,
-    huber_loss,
-    huber_loss_backward,
-    mean_squared_error,
-    mean_squared_error_backward,
-    ordinal_loss,
-    ordinal_loss_backward,
-)
+from glassbert.ops import softmax, unit_length
+from glassbert.ops.losses import sigmoid
 
 Weights = tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossOptions:
-    """What may be set about a loss; each belongs to some of them (`TAKES`).
+    """Options of losses; `OPTIONS_OF_LOSS` lists those of each loss.
 
-    class_weights     how much each class counts                                  one number a class
-    positive_weights  how much a yes counts against a no                          one number a label
-    label_smoothing   the share of every answer that is spread over all classes   in [0, 1)
-    focal_gamma       how little counts what is known already; 0: all the same    at least 0
-    temperature       of the contrastive loss: small ones listen to near misses   above 0
-    huber_delta       from which error on a Huber loss grows in a straight line   above 0
-    target_mean       what is taken from the targets before they are learned,     one number an output
-    target_scale      and by what the rest is divided: small, even targets are learned best
+    class_weights     weight of each class                                        one number per class
+    positive_weights  weight of positive targets                                  one number per label
+    label_smoothing   share of every target that is spread over all classes       in [0, 1)
+    focal_gamma       exponent of the focal loss; 0: cross-entropy                at least 0
+    temperature       of the contrastive loss; small: hard negatives count more   above 0
+    huber_delta       error above which a Huber loss is linear                    above 0
+    target_mean       subtracted from the targets before training                 one number per output
+    target_scale      divides the targets after that                              one number per output
     """
 
     class_weights: Weights | None = None
@@ -63,7 +46,7 @@ class LossOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], loss: str, outputs: int) -> Self:
-        """Checked options of `loss` for a head with so many outputs."""
+        """The checked options of `loss` for a head with so many outputs."""
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in LOSS_OPTIONS:
@@ -72,23 +55,23 @@ class LossOptions:
                 raise ConfigError(f"no loss has an option {name!r}{hint}")
             if value is None:
                 continue
-            if name not in TAKES[loss]:
-                fits = ", ".join(other for other, names in TAKES.items() if name in names)
+            if name not in OPTIONS_OF_LOSS[loss]:
+                fits = ", ".join(other for other, names in OPTIONS_OF_LOSS.items() if name in names)
                 raise ConfigError(f"{name} belongs to {fits}; the loss of this head is {loss}")
             values[name] = _numbers(name, value, outputs) if name in PER_OUTPUT else _number(name, value)
         if values.get("label_smoothing") and values.get("focal_gamma"):
-            raise ConfigError("label_smoothing and focal_gamma work against each other; choose one of them")
+            raise ConfigError("label_smoothing and focal_gamma cannot be combined; choose one of them")
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """What differs from the defaults, as JSON has it."""
-        set_here = {name: getattr(self, name) for name, usual in LOSS_OPTIONS.items() if getattr(self, name) != usual}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in set_here.items()}
+        """The options that differ from the defaults, as JSON values."""
+        changed = {name: getattr(self, name) for name, value in LOSS_OPTIONS.items() if getattr(self, name) != value}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
 
 LOSS_OPTIONS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(LossOptions)}
 PER_OUTPUT = ("class_weights", "positive_weights", "target_mean", "target_scale")
-TAKES: dict[str, tuple[str, ...]] = {
+OPTIONS_OF_LOSS: dict[str, tuple[str, ...]] = {
     "cross_entropy": ("class_weights", "label_smoothing", "focal_gamma"),
     "binary_cross_entropy": ("positive_weights", "focal_gamma"),
     "mean_squared_error": ("target_mean", "target_scale"),
@@ -110,45 +93,57 @@ LIMITS: dict[str, tuple[str, Callable[[float], bool]]] = {
 }
 
 
-class Criterion(NamedTuple):
-    """A loss with its options filled in. `overwrites`: it may be told that nobody needs the output any more."""
-
-    forward: Callable[..., Any]
-    backward: Callable[..., Any]
-    overwrites: bool = False
+Criterion = tuple[str, dict[str, Any]]  # the operation that computes a loss, and its options
 
 
 def criterion(loss: str, options: LossOptions) -> Criterion:
-    return (FOCAL if options.focal_gamma else CRITERIA)[loss](options)
+    """The operation that computes a loss, and its options."""
+    operation, names = (FOCAL if options.focal_gamma else CRITERIA)[loss]
+    return operation, {name: getattr(options, field) for name, field in names.items()}
 
 
-CRITERIA: dict[str, Callable[[LossOptions], Criterion]] = {
-    "cross_entropy": lambda o: Criterion(
-        partial(cross_entropy, weights=o.class_weights, smoothing=o.label_smoothing),
-        cross_entropy_backward,
-        overwrites=True,
-    ),
-    "binary_cross_entropy": lambda o: Criterion(
-        partial(binary_cross_entropy, positive_weights=o.positive_weights), binary_cross_entropy_backward
-    ),
-    "mean_squared_error": lambda o: Criterion(mean_squared_error, mean_squared_error_backward),
-    "huber": lambda o: Criterion(partial(huber_loss, delta=o.huber_delta), huber_loss_backward),
-    "ordinal": lambda o: Criterion(ordinal_loss, ordinal_loss_backward),
-    "cosine": lambda o: Criterion(cosine_loss, cosine_loss_backward),
-    "contrastive": lambda o: Criterion(
-        partial(contrastive_loss, temperature=o.temperature),
-        partial(contrastive_loss_backward, temperature=o.temperature),
-    ),
+# loss -> operation, and the field of LossOptions for each of its options
+CRITERIA: dict[str, tuple[str, dict[str, str]]] = {
+    "cross_entropy": ("cross_entropy", {"weights": "class_weights", "smoothing": "label_smoothing"}),
+    "binary_cross_entropy": ("binary_cross_entropy", {"positive_weights": "positive_weights"}),
+    "mean_squared_error": ("mean_squared_error", {}),
+    "huber": ("huber_loss", {"delta": "huber_delta"}),
+    "ordinal": ("ordinal_loss", {}),
+    "cosine": ("cosine_loss", {}),
+    "contrastive": ("contrastive_loss", {"temperature": "temperature"}),
 }
-FOCAL: dict[str, Callable[[LossOptions], Criterion]] = {
-    "cross_entropy": lambda o: Criterion(
-        partial(focal_loss, gamma=o.focal_gamma, weights=o.class_weights),
-        partial(focal_loss_backward, gamma=o.focal_gamma),
-    ),
-    "binary_cross_entropy": lambda o: Criterion(
-        partial(binary_focal_loss, gamma=o.focal_gamma, positive_weights=o.positive_weights),
-        partial(binary_focal_loss_backward, gamma=o.focal_gamma),
-    ),
+FOCAL: dict[str, tuple[str, dict[str, str]]] = {
+    "cross_entropy": ("focal_loss", {"gamma": "focal_gamma", "weights": "class_weights"}),
+    "binary_cross_entropy": ("binary_focal_loss", {"gamma": "focal_gamma", "positive_weights": "positive_weights"}),
+}
+
+
+# ---- decoding outputs, in float64 ------------------------------------------------------------------------------------
+
+
+def _values(output: np.ndarray, options: LossOptions) -> np.ndarray:
+    scale = 1.0 if options.target_scale is None else np.array(options.target_scale)
+    return output * scale + (0.0 if options.target_mean is None else np.array(options.target_mean))
+
+
+def _ranks(output: np.ndarray, options: LossOptions) -> np.ndarray:
+    above = np.cumprod(sigmoid(output), -1)  # P(rank > k)
+    ends = np.ones((*output.shape[:-1], 1))
+    return np.concatenate([ends, above], -1) - np.concatenate([above, 0.0 * ends], -1)
+
+
+# cross_entropy           probabilities of the classes, which sum to one
+# binary_cross_entropy    a probability for every label
+# mean_squared_error      values in the units of the labels
+# ordinal                 probabilities of the ranks: differences of P(rank > k), which never grows with k
+# cosine, contrastive     embeddings of length one
+DECODERS: dict[str, Callable[[np.ndarray, LossOptions], np.ndarray]] = {
+    "cross_entropy": lambda output, options: softmax(output)[0],
+    "binary_cross_entropy": lambda output, options: sigmoid(output),
+    "mean_squared_error": _values,
+    "ordinal": _ranks,
+    "cosine": lambda output, options: unit_length(output)[0],
+    "contrastive": lambda output, options: unit_length(output)[0],
 }
 
 

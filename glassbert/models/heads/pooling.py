@@ -1,31 +1,19 @@
-"""One vector for a whole sequence: which tokens it is made of, and BERT's last step before a classifier."""
+"""One vector for a sequence: pooling, BERT's pooler, and the head for sentence embeddings."""
 
 from __future__ import annotations
 
-from glassbert.engines.namespace import Array
-from glassbert.errors import ConfigError
-from glassbert.layers.basics import dense, dense_backward
-from glassbert.layers.parameters import Parameter, linear_parameters
-from glassbert.layers.scope import Scope
-from glassbert.models.config import CHOICES, EncoderConfig
-from glassbert.ops import (
-    attention_pool,
-    attention_pool_backward,
-    cls_pool,
-    cls_pool_backward,
-    max_pool,
-    max_pool_backward,
-    mean_pool,
-    mean_pool_backward,
-    tanh,
-    tanh_backward,
-)
+from typing import Any
 
-POOLINGS = {
-    "cls": (cls_pool, cls_pool_backward),
-    "mean": (mean_pool, mean_pool_backward),
-    "max": (max_pool, max_pool_backward),
-}
+import numpy as np
+
+from glassbert.arrays import Array
+from glassbert.errors import ConfigError, InputError
+from glassbert.layers.scope import Parameter, Scope, linear_parameters
+from glassbert.models.config import CHOICES, EncoderConfig
+from glassbert.models.heads.head import Head, number_labels
+from glassbert.ops import IGNORED
+
+POOLINGS = {"cls": "cls_pool", "mean": "mean_pool", "max": "max_pool", "attention": "attention_pool"}
 
 
 def with_pooling(config: EncoderConfig, pooling: str) -> EncoderConfig:
@@ -39,44 +27,82 @@ def with_pooling(config: EncoderConfig, pooling: str) -> EncoderConfig:
 
 
 def pool_parameters(config: EncoderConfig, pooling: str) -> list[Parameter]:
-    """A query of zeros weighs all tokens alike: attention begins as the mean."""
+    """The query of attention pooling; it is initialised with zeros, which gives the mean."""
     return [Parameter("pool.query", (config.hidden_size,), "zeros")] if pooling == "attention" else []
 
 
-def pool(hidden: Array, mask: Array | None, at: Scope, pooling: str) -> Array:
+def pool(hidden: Array, mask: Array | None, scope: Scope, pooling: str) -> Array:
     """[B, T, H] -> [B, H]"""
-    at.keep("pool.shape", hidden.shape)
-    if pooling == "attention":
-        pooled, cache = attention_pool(hidden, mask, at.parameter("pool.query"))
-        at.note("pool.weights", cache[1])
-    else:
-        pooled, cache = POOLINGS[pooling][0](hidden, mask)
-    at.keep("pool.cache", cache)
-    return at.note("pooled", pooled)
+    query = (scope.parameter("pool.query"),) if pooling == "attention" else ()
+    return scope.record("pooled", scope.run(POOLINGS[pooling], "pool", hidden, mask, *query))
 
 
-def pool_backward(dy: Array, at: Scope, pooling: str) -> Array:
-    at.note("d_pooled", dy)
+def pool_backward(dy: Array, scope: Scope, pooling: str) -> Array:
+    scope.record("d_pooled", dy)
     if pooling != "attention":
-        return POOLINGS[pooling][1](dy, at["pool.shape"], at["pool.cache"])
-    dx, dquery = attention_pool_backward(dy, at["pool.cache"], at.parameter("pool.query"))
-    at.add("pool.query", dquery)
+        return scope.run_backward("pool", dy)
+    dx, dquery = scope.run_backward("pool", dy)
+    scope.add("pool.query", dquery)
     return dx
 
 
-def pooler(x: Array, at: Scope) -> Array:
-    """BERT's own last step before a classifier: tanh(x Wᵀ + b)."""
-    at.keep("pooler.x", x)
-    hidden = at.keep("pooler.hidden", dense(x, at, "pooler"))
-    output, cache = tanh(hidden)
-    at.keep("pooler.cache", cache)
-    return at.note("pooler.output", output)
+def pooler(x: Array, scope: Scope, config: EncoderConfig) -> Array:
+    """BERT's dense layer before a classifier: tanh(x Wᵀ + b)."""
+    outer = scope.without_prefix()  # the pooler belongs to the encoder
+    hidden = outer.linear(x, "pooler")
+    return outer.record("pooler.output", outer.run(config.pooler_activation, "pooler.activation", hidden))
 
 
-def pooler_backward(dy: Array, at: Scope) -> Array:
-    at.note("pooler.d_output", dy)
-    return dense_backward(tanh_backward(dy, at["pooler.hidden"], at["pooler.cache"]), at["pooler.x"], at, "pooler")
+def pooler_backward(dy: Array, scope: Scope) -> Array:
+    outer = scope.without_prefix()  # the pooler belongs to the encoder
+    outer.record("pooler.d_output", dy)
+    return outer.linear_backward(outer.run_backward("pooler.activation", dy), "pooler")
 
 
 def pooler_parameters(config: EncoderConfig) -> list[Parameter]:
     return linear_parameters("pooler", config.hidden_size, config.hidden_size, True)
+
+
+class EmbeddingHead(Head):
+    """Sentence embeddings: the output is the pooled vector, and the loss compares pairs of rows (0 and 1, ...).
+
+    Both rows of a pair have the same label: for the loss "cosine" their similarity in [-1, 1], for "contrastive" 1,
+    with the rows of other pairs as negatives. A pair with the label -100 is ignored.
+    """
+
+    kind = "embedding"
+    pairs = True
+    losses = ("cosine", "contrastive")
+    takes_loss_options = True
+    default_pooling = "mean"
+
+    @property
+    def pooling(self) -> str:
+        return self.config.classifier_pooling
+
+    def parameters(self) -> list[Parameter]:
+        return pool_parameters(self.config, self.pooling)
+
+    def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
+        rows = shape[0]
+        if rows % 2:
+            raise InputError(f"an embedding head is trained on pairs of rows, but {rows} rows are an odd number")
+        numbers = number_labels(labels, rows, 1)[:, 0]
+        targets, others = numbers[0::2], numbers[1::2]
+        if (targets != others).any():
+            pair = int(np.argmax(targets != others))
+            raise InputError(f"rows {2 * pair} and {2 * pair + 1} are a pair, so they must have the same label")
+        known = targets[targets != IGNORED]
+        if self.loss_name == "contrastive" and (known != 1).any():
+            raise InputError("a contrastive loss takes only pairs that belong together: labels must be 1 (or -100)")
+        if known.size and np.abs(known).max() > 1:
+            raise InputError(
+                f"a cosine lies in [-1, 1], but a label is {known[np.argmax(np.abs(known))]:g}; scale the labels first"
+            )
+        return {"targets": targets}
+
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
+        return scope.record("embedding", pool(hidden, batch.real_tokens, scope, self.pooling))  # [B, H]
+
+    def backward(self, doutput: Array, scope: Scope) -> Array:
+        return pool_backward(scope.record("d_embedding", doutput), scope, self.pooling)

@@ -1,16 +1,15 @@
-"""A head of two parts that answer different questions about the same hidden states."""
+"""The head of BERT's pretraining: masked words and sentence pairs on the same hidden states."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.errors import InputError
-from glassbert.layers.parameters import Parameter
-from glassbert.layers.scope import Scope
+from glassbert.layers.scope import Parameter, Scope
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads.head import Head, HeadPart
 from glassbert.models.heads.mlm import MaskedLanguageHead
@@ -19,10 +18,10 @@ from glassbert.models.inputs import as_array
 
 
 class PretrainingHead(Head):
-    """Both questions of BERT's pretraining at once: the masked words, and whether two sentences belong together.
+    """Predicts masked words, and whether two sentences belong together.
 
-    Its output is a mapping from the part's kind to that part's scores, and its loss the sum of the two losses. Training
-    with weights asks the parts one by one (`glassbert.training.objectives`).
+    The output maps the kind of each part to its scores, and the loss is the sum of the two losses. Weighted sums are
+    computed part by part in training (`glassbert.training.objectives`).
     """
 
     kind = "pretraining"
@@ -37,14 +36,10 @@ class PretrainingHead(Head):
         loss_options: Mapping[str, Any] | None = None,
     ):
         super().__init__(config, num_labels, loss, loss_options)
-        self._parts = {"mlm": HeadPart(MaskedLanguageHead(config), ""), "pair": HeadPart(PairHead(config), "pair")}
-
-    @property
-    def parts(self) -> dict[str, HeadPart]:
-        return self._parts
+        self.parts = {"mlm": HeadPart(MaskedLanguageHead(config), ""), "pair": HeadPart(PairHead(config), "pair")}
 
     def parameters(self) -> list[Parameter]:
-        return [parameter for part in self._parts.values() for parameter in part.parameters()]
+        return [parameter for part in self.parts.values() for parameter in part.parameters()]
 
     def prepare(self, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
         if given.get("pair_labels") is None:
@@ -55,39 +50,21 @@ class PretrainingHead(Head):
 
     def prepare_labels(self, labels: Any, shape: tuple[int, int]) -> dict[str, np.ndarray]:
         prepared = {}
-        for head, place in self._parts.values():
+        for head, name_of_part in self.parts.values():
             (need,) = head.needs
             for name, array in head.prepare_labels(as_array(need, labels[need]), shape).items():
-                prepared[f"{place}.{name}" if place else name] = array
+                prepared[f"{name_of_part}.{name}" if name_of_part else name] = array
         return prepared
 
-    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Any:
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Any:
         return {
-            kind: part.head.forward(hidden, mask, part.scope(at), source, rows if kind == "mlm" else None)
-            for kind, part in self._parts.items()
+            kind: part.head.forward(hidden, batch, self._scope(part, scope), rows if kind == "mlm" else None)
+            for kind, part in self.parts.items()
         }
 
-    def backward(self, doutput: Any, at: Scope) -> Array:
-        return _sum([part.head.backward(doutput[kind], part.scope(at)) for kind, part in self._parts.items()])
+    def backward(self, doutput: Any, scope: Scope) -> Array:
+        first, second = (p.head.backward(doutput[kind], self._scope(p, scope)) for kind, p in self.parts.items())
+        return first + second.reshape(first.shape)
 
-    def answer(
-        self,
-        hidden: Array,
-        mask: Array | None,
-        answers: Mapping[str, Array],
-        at: Scope,
-        source: Any = None,
-        before_loss: Callable[[Array, Array], Array] | None = None,
-    ) -> Array:
-        parts = self._parts.values()
-        return _sum([p.head.answer(hidden, mask, p.own(answers), p.scope(at), source, before_loss) for p in parts])
-
-    def answer_backward(self, dloss: Array, at: Scope) -> Array:
-        return _sum([part.head.answer_backward(dloss, part.scope(at)) for part in self._parts.values()])
-
-
-def _sum(terms: list[Array]) -> Array:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term.reshape(total.shape)
-    return total
+    def _scope(self, part: HeadPart, scope: Scope) -> Scope:
+        return scope.inside(part.name) if part.name else scope

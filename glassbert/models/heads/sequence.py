@@ -1,4 +1,4 @@
-"""Heads that answer about a whole sequence, or a pair of them."""
+"""Heads for whole sequences, and for pairs of sentences."""
 
 from __future__ import annotations
 
@@ -6,20 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
+from glassbert.arrays import Array
 from glassbert.errors import ConfigError, InputError
-from glassbert.layers.basics import dense, dense_backward, drop, drop_backward
-from glassbert.layers.parameters import Parameter, linear_parameters
-from glassbert.layers.scope import Scope
+from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.models.config import EncoderConfig
-from glassbert.models.heads.labels import integer_labels, number_labels
+from glassbert.models.heads.head import TransformedHead, integer_labels, number_labels
 from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters, pooler, pooler_backward
-from glassbert.models.heads.transform import TransformedHead
 from glassbert.ops import IGNORED
 
 
 class SequenceHead(TransformedHead):
-    """A label, several labels, a rank or numbers for the whole sequence; the loss says which."""
+    """A label, several labels, a rank or numbers for the whole sequence, depending on the loss."""
 
     kind = "sequence"
     pools = True
@@ -28,21 +25,17 @@ class SequenceHead(TransformedHead):
     losses = ("cross_entropy", "binary_cross_entropy", "mean_squared_error", "ordinal")
 
     @property
-    def usual_loss(self) -> str:
+    def default_loss(self) -> str:
         return "mean_squared_error" if self.num_labels == 1 else "cross_entropy"
 
     @property
     def outputs(self) -> int:
-        """Ranks are told apart by steps, of which there is one fewer."""
+        """The number of labels; K - 1 for K ranks."""
         if self.loss_name != "ordinal":
             return self.num_labels
         if self.num_labels < 2:
-            raise ConfigError(f"an ordinal head needs num_labels of at least 2, the ranks; got {self.num_labels}")
+            raise ConfigError(f"an ordinal head needs num_labels (ranks) of at least 2, got {self.num_labels}")
         return self.num_labels - 1
-
-    @property
-    def transformed(self) -> bool:  # type: ignore[override]
-        return self.config.family == "modernbert"
 
     @property
     def pooling(self) -> str:
@@ -70,27 +63,26 @@ class SequenceHead(TransformedHead):
             raise InputError("labels of a binary or multi-label head must lie in [0, 1] (or be -100, ignored)")
         return {"targets": numbers}
 
-    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Array:
-        pooled = pool(hidden, mask, at, self.pooling)  # [B, H]
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
+        pooled = pool(hidden, batch.real_tokens, scope, self.pooling)  # [B, H]
         if self.config.pooler:
-            pooled = pooler(pooled, at.outermost())
-        x = drop(self.transform(pooled, at), at, "dropout", self.dropout, source)
-        at.keep("classifier.x", x)
-        return at.note("logits", dense(x, at, "classifier"))  # [B, outputs]
+            pooled = pooler(pooled, scope, self.config)
+        x = scope.dropout(self.transform(pooled, scope), "dropout", self.dropout)
+        return scope.record("logits", scope.linear(x, "classifier"))  # [B, outputs]
 
-    def backward(self, doutput: Array, at: Scope) -> Array:
-        at.note("d_logits", doutput)
-        dx = dense_backward(doutput, at["classifier.x"], at, "classifier")
-        dx = self.transform_backward(drop_backward(dx, at, "dropout", self.dropout), at)
+    def backward(self, doutput: Array, scope: Scope) -> Array:
+        scope.record("d_logits", doutput)
+        dx = scope.linear_backward(doutput, "classifier")
+        dx = self.transform_backward(scope.dropout_backward(dx, "dropout"), scope)
         if self.config.pooler:
-            dx = pooler_backward(dx, at.outermost())
-        return pool_backward(dx, at, self.pooling)
+            dx = pooler_backward(dx, scope)
+        return pool_backward(dx, scope, self.pooling)
 
 
 class PairHead(SequenceHead):
-    """Do these two sentences belong together? BERT's second question: [CLS] through the pooler, and two scores.
+    """BERT's second objective: whether two sentences belong together. Two scores from [CLS] through the pooler.
 
-    Label 0 means that they do: the second follows the first, and (for sentence order) in this order.
+    Label 0 means yes: the second sentence follows the first, and (for sentence order) they are in this order.
     """
 
     kind = "pair"

@@ -1,4 +1,4 @@
-"""Heads that answer about tokens: a label for each, or where a span begins and ends."""
+"""Heads for tokens: a label for every token, or the first and last token of a span."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.layers.basics import dense, dense_backward, drop, drop_backward
-from glassbert.layers.parameters import Parameter, linear_parameters
-from glassbert.layers.scope import Scope
-from glassbert.models.heads.labels import integer_labels
-from glassbert.models.heads.transform import TransformedHead
+from glassbert.arrays import Array, namespace
+from glassbert.layers.scope import Parameter, Scope, linear_parameters
+from glassbert.models.heads.head import TransformedHead, integer_labels
 
-NOWHERE = -1e4  # the score of padding: never chosen, and a label that points there costs much, not infinitely much
+PADDING_SCORE = (
+    -1e4
+)  # the score of padding: never chosen, and a label that points there costs much, not infinitely much
 
 
 class TokenHead(TransformedHead):
@@ -22,10 +21,6 @@ class TokenHead(TransformedHead):
     kind = "token"
     labelled = True
     takes_loss_options = True
-
-    @property
-    def transformed(self) -> bool:  # type: ignore[override]
-        return self.config.family == "modernbert"
 
     @property
     def dropout(self) -> float:
@@ -38,23 +33,22 @@ class TokenHead(TransformedHead):
     def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
         return {"targets": integer_labels(labels, shape, self.num_labels, "the labels").reshape(-1)}
 
-    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Array:
-        x = drop(self.transform(hidden, at), at, "dropout", self.dropout, source)
-        at.keep("classifier.x", x)
-        return at.note("logits", dense(x, at, "classifier"))
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
+        x = scope.dropout(self.transform(hidden, scope), "dropout", self.dropout)
+        return scope.record("logits", scope.linear(x, "classifier"))
 
-    def backward(self, doutput: Array, at: Scope) -> Array:
-        at.note("d_logits", doutput)
-        dx = dense_backward(doutput, at["classifier.x"], at, "classifier")
-        return self.transform_backward(drop_backward(dx, at, "dropout", self.dropout), at)
+    def backward(self, doutput: Array, scope: Scope) -> Array:
+        scope.record("d_logits", doutput)
+        dx = scope.linear_backward(doutput, "classifier")
+        return self.transform_backward(scope.dropout_backward(dx, "dropout"), scope)
 
 
 class SpanHead(TokenHead):
-    """Where does the answer begin, and where does it end? Two scores for every token, and a choice of one token each.
+    """The first and the last token of an answer span: two scores for every token.
 
-    The output is [B, 2, T], so that a row of scores is a choice among tokens; labels are [B, 2], the first and the last
-    token of the span, counted from 0. Padding cannot be chosen. In transformers it can, and must be learned away: there
-    the scores of real tokens are these, while the loss of a padded batch is a little higher.
+    The output is [B, 2, T]: a softmax over the tokens for the first and for the last token. Labels are [B, 2], the
+    positions of the two, from 0. The scores of padding are masked. transformers does not mask them: its scores of real
+    tokens are the same, and its loss of a padded batch is slightly higher.
     """
 
     kind = "span"
@@ -64,20 +58,22 @@ class SpanHead(TokenHead):
 
     @property
     def dropout(self) -> float:
-        """BERT's head for questions has none."""
-        return self.config.classifier_dropout if self.config.family == "modernbert" else 0.0
+        """0 for BERT, which has no dropout in this head."""
+        return self.config.classifier_dropout if self.config.span_dropout else 0.0
 
     def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
         return {"targets": integer_labels(labels, (shape[0], 2), shape[1], "the tokens").reshape(-1)}
 
-    def forward(self, hidden: Array, mask: Array | None, at: Scope, source: Any, rows: Array | None = None) -> Array:
-        scores = super().forward(hidden, mask, at, source).swapaxes(1, 2)
+    def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
+        scores = super().forward(hidden, batch, scope).swapaxes(1, 2)
+        mask = batch.real_tokens
         if mask is None:
             return scores
         xp = namespace(scores)
-        real = at.keep("real", (mask != 0)[:, None])  # [B, 1, T]
-        return xp.where(real, scores, xp.array(NOWHERE, dtype=scores.dtype))
+        real = (mask != 0)[:, None]  # [B, 1, T]
+        scope.save("real", real)
+        return xp.where(real, scores, xp.array(PADDING_SCORE, dtype=scores.dtype))
 
-    def backward(self, doutput: Array, at: Scope) -> Array:
-        real = at.cache.get(at.name("real"))
-        return super().backward((doutput if real is None else doutput * real).swapaxes(1, 2), at)
+    def backward(self, doutput: Array, scope: Scope) -> Array:
+        real = scope.saved("real")
+        return super().backward((doutput if real is None else doutput * real).swapaxes(1, 2), scope)

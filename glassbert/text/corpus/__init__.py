@@ -1,4 +1,4 @@
-"""A corpus: from raw files to memory-mapped tokens.
+"""Corpora: build memory-mapped tokens from text files, and open them.
 
     from glassbert.text.corpus import Corpus, build_corpus
 
@@ -6,12 +6,12 @@
     shard = corpus.split("train").shards[0]
     corpus.tokenizer.decode(shard.tokens[: shard.sentence_ends[0]])      # the first sentence
 
-`layout` says what lies on disk, `reader` opens it, and `construction` makes it: sources -> blocks -> documents ->
-cleaning -> sentences -> tokens and sketches (parts) -> duplicates and split -> shards.
+`storage` defines the files, `reader` opens them, and `builder` makes them: sources -> blocks -> documents -> cleaning
+-> sentences -> tokens and MinHash sketches (parts) -> duplicates and split -> shards.
 """
 
 from glassbert.text.corpus.build import build_corpus, write_corpus
-from glassbert.text.corpus.construction import Progress
+from glassbert.text.corpus.builder import Progress
 from glassbert.text.corpus.documents import read_documents
 from glassbert.text.corpus.reader import Corpus, Shard, Split
 from glassbert.text.corpus.settings import Settings

@@ -1,10 +1,10 @@
-"""Sources cut into blocks of whole documents, so that a file of any size passes through little memory.
+"""Read sources as blocks of whole documents, in bounded memory.
 
-A block of text or JSON lines is raw bytes up to a document's end: the process that reads only has to find that end, and
-decoding is left to the workers. Tables and datasets give blocks of strings.
+A block of text or JSON lines is raw bytes up to the end of a document. The reading process only finds that end; the
+workers decode. Tables and datasets give blocks of strings.
 
-A document longer than LONGEST is cut, at the end of a line or at a space, and goes on as the next document: one giant
-line must not decide how much memory a build needs.
+A document longer than LONGEST is cut at the end of a line or at a space and continues as the next document. This bounds
+the memory for files with a very long line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from glassbert.errors import TextError
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.sources import Source
-from glassbert.text.corpus.streams import Tally, open_stream
+from glassbert.text.corpus.streams import ByteCounter, open_stream
 from glassbert.text.corpus.tables import delimited_texts, hub_texts, parquet_texts
 
 BLOCK = 1 << 20
@@ -33,37 +33,37 @@ class Block:
     name: str
     kind: str
     data: bytes | list[str]
-    offset: int = 0  # bytes of the text before it
-    line: int = 0  # lines before it
-    cut: bool = False  # whether its last document was too long and goes on in the next block
+    offset: int = 0  # bytes of the text before the block
+    line: int = 0  # lines before the block
+    cut: bool = False  # whether the last document was too long and continues in the next block
 
     @property
     def size(self) -> int:
         return len(self.data) if isinstance(self.data, bytes) else sum(map(len, self.data))
 
 
-def read_blocks(number: int, source: Source, settings: Settings, tally: Tally) -> Iterator[Block]:
-    """The blocks of a source, in order. `tally` follows the reading."""
+def read_blocks(number: int, source: Source, settings: Settings, counter: ByteCounter) -> Iterator[Block]:
+    """The blocks of a source, in order. `counter` counts and hashes the bytes that are read."""
     if source.kind in ("text", "markdown", "jsonl"):
-        with open_stream(_path(source), source.name, tally) as stream:
+        with open_stream(_path(source), source.name, counter) as stream:
             yield from _byte_blocks(number, source, stream, _last_end(source.kind, settings.layout))
         return
-    for texts in _in_groups(_texts(source, settings, tally)):
+    for texts in _in_groups(_texts(source, settings, counter)):
         yield Block(number, source.name, source.kind, texts)
 
 
-def _texts(source: Source, settings: Settings, tally: Tally) -> Iterator[str]:
+def _texts(source: Source, settings: Settings, counter: ByteCounter) -> Iterator[str]:
     if source.kind in ("csv", "tsv"):
-        with open_stream(_path(source), source.name, tally) as stream:
+        with open_stream(_path(source), source.name, counter) as stream:
             yield from delimited_texts(stream, source.name, source.kind, settings, LONGEST)
     elif source.kind == "parquet":
-        yield from parquet_texts(_path(source), source.name, settings, tally)
+        yield from parquet_texts(_path(source), source.name, settings, counter)
     elif source.kind == "datasets":
-        yield from _told(hub_texts(source.name, settings), tally)
+        yield from _counted(hub_texts(source.name, settings), counter)
     else:
-        from glassbert.text.corpus.embedded import embedded_documents
+        from glassbert.text.corpus.python_docs import python_documents
 
-        yield from _told(embedded_documents(), tally)
+        yield from _counted(python_documents(), counter)
 
 
 def _path(source: Source) -> Any:
@@ -71,10 +71,10 @@ def _path(source: Source) -> Any:
     return source.path
 
 
-def _told(texts: Iterator[str], tally: Tally) -> Iterator[str]:
-    """What has no file has the checksum of its documents."""
+def _counted(texts: Iterator[str], counter: ByteCounter) -> Iterator[str]:
+    """Count and hash the documents of a source that has no file."""
     for text in texts:
-        tally.add(text.encode("utf-8", "surrogatepass") + b"\0")
+        counter.add(text.encode("utf-8", "surrogatepass") + b"\0")
         yield text
 
 
@@ -92,7 +92,7 @@ def _in_groups(texts: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _last_end(kind: str, layout: str) -> Callable[[bytes], int]:
-    """How to find, in bytes that go on, the last place where a document is sure to have ended; 0 for nowhere."""
+    """A function that returns the last certain end of a document in a prefix of the text; 0 if there is none."""
     if kind == "jsonl" or (kind == "text" and layout == "lines"):
         return lambda data: data.rfind(b"\n") + 1
     if kind == "text" and layout == "paragraphs":
@@ -101,7 +101,7 @@ def _last_end(kind: str, layout: str) -> Callable[[bytes], int]:
 
 
 def _after_blank_line(data: bytes) -> int:
-    return max((place + len(mark) for mark in (b"\n\n", b"\n\r\n") if (place := data.rfind(mark)) >= 0), default=0)
+    return max((start + len(mark) for mark in (b"\n\n", b"\n\r\n") if (start := data.rfind(mark)) >= 0), default=0)
 
 
 def _byte_blocks(number: int, source: Source, stream: Any, last_end: Callable[[bytes], int]) -> Iterator[Block]:
@@ -124,19 +124,19 @@ def _byte_blocks(number: int, source: Source, stream: Any, last_end: Callable[[b
             if not end:
                 if source.kind == "jsonl":
                     raise TextError(f"{source.name}, line {line + 1:,}: longer than {LONGEST:,} bytes")
-                end, cut = _emergency_end(data), True
+                end, cut = _forced_end(data), True
         yield Block(number, source.name, source.kind, data[:end], offset, line, cut)
         offset += end
         line += data.count(b"\n", 0, end)
         data = data[end:] + more
 
 
-def _emergency_end(data: bytes) -> int:
-    """Where to cut a document that does not end: after its last line, else its last space, else its last character."""
+def _forced_end(data: bytes) -> int:
+    """Where to cut a document that is too long: after its last line, else its last space, else its last character."""
     for mark in (b"\n", b" ", b"\t"):
         if (end := data.rfind(mark) + 1) > 0:
             return end
     end = len(data) - 1
-    while end > 1 and data[end] & 0xC0 == 0x80:  # inside a character of UTF-8
+    while end > 1 and data[end] & 0xC0 == 0x80:  # inside a UTF-8 character
         end -= 1
     return end

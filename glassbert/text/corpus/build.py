@@ -1,19 +1,23 @@
-"""The two doors to a new corpus: `build_corpus` for files of any size, `write_corpus` for documents at hand."""
+"""Make or open a corpus: `build_corpus` for files, `write_corpus` for texts in memory, `open_corpus` for either."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from glassbert.engines.threads import usable_cores
 from glassbert.errors import TextError
-from glassbert.files import replacing
-from glassbert.text.corpus.construction import Construction, Progress
-from glassbert.text.corpus.folder import workshop
-from glassbert.text.corpus.reader import Corpus
+from glassbert.files import atomic_write
+from glassbert.text.corpus.build_folder import open_build_folder
+from glassbert.text.corpus.builder import CorpusBuilder, Progress
+from glassbert.text.corpus.reader import Corpus, Shard, Split
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.sources import STANDARD_INPUT, Source, find_sources
 
@@ -35,49 +39,66 @@ def build_corpus(
 ) -> Corpus:
     """Build the corpus of `sources` in the folder `output` and open it.
 
-    Without a tokenizer, one of `vocab_size` entries is trained on the sources first. `settings` are the fields of
-    `Settings`. A build that was interrupted goes on where it stopped; a corpus that is there already is opened if it is
-    the one asked for, and replaced only with `force`. In a script, call this below `if __name__ == "__main__":`: the
-    workers are processes that import the script.
+    Without a tokenizer, one with `vocab_size` entries is trained on the sources first. `settings` are the fields of
+    `Settings`. An interrupted build continues where it stopped. A finished corpus in `output` is opened if it has the
+    same sources and settings, and replaced only with `force`. In a script, call this below
+    `if __name__ == "__main__":`, because the worker processes import the script.
     """
-    chosen = _settings(settings)
+    build_settings = Settings.from_dict(settings)
     if workers is not None and workers < 1:
         raise TextError(f"workers must be at least 1, got {workers}")
-    given = _open_tokenizer(tokenizer)
-    with workshop(Path(output), force) as place:
+    loaded = _load_tokenizer(tokenizer)
+    with open_build_folder(Path(output), force) as folder:
         if any(str(source) == STANDARD_INPUT for source in sources):
-            _spool(place.spool)
-        found = find_sources(sources, chosen, place.spool)
-        build = Construction(place, found, chosen, given, vocab_size, lowercase, progress or (lambda _: None))
-        return build.run(workers or usable_cores())
+            _store_standard_input(folder.standard_input)
+        found = find_sources(sources, build_settings, folder.standard_input)
+        on_progress = progress or (lambda _: None)
+        builder = CorpusBuilder(folder, found, build_settings, loaded, vocab_size, lowercase, on_progress)
+        return builder.run(workers or usable_cores())
 
 
 def write_corpus(
     output: str | Path, tokenizer: Tokenizer, documents: Iterable[str | Sequence[str]], **settings: Any
 ) -> Corpus:
-    """A small corpus from documents at hand, each a text or a list of paragraphs. Nothing is removed unless asked for.
+    """Build a small corpus from documents in memory, with one worker. Each is a text or a list of paragraphs.
 
-    A text's lines are its paragraphs. The way is that of `build_corpus`, with one worker.
+    The lines of a text are its paragraphs. By default nothing is cleaned or removed.
     """
-    as_asked = {"exact_duplicates": False, "near_duplicates": None, "clean": False, "min_characters": 0, **settings}
-    chosen = _settings(as_asked)
+    defaults = {"exact_duplicates": False, "near_duplicates": None, "clean": False, "min_characters": 0}
+    build_settings = Settings.from_dict({**defaults, **settings})
     texts = [document if isinstance(document, str) else "\n".join(document) for document in documents]
-    with workshop(Path(output), force=False) as place:
-        source = Source("documents", "given")
-        build = Construction(place, [source], chosen, _open_tokenizer(tokenizer), 0, True, lambda _: None, texts)
-        return build.run(workers=1)
+    with open_build_folder(Path(output), force=False) as folder:
+        sources = [Source("documents", "given")]
+        loaded = _load_tokenizer(tokenizer)
+        builder = CorpusBuilder(folder, sources, build_settings, loaded, 0, True, lambda _: None, texts)
+        return builder.run(workers=1)
 
 
-def _settings(values: dict[str, Any]) -> Settings:
-    try:
-        return Settings(**values)
-    except TypeError:
-        unknown = sorted(set(values) - set(Settings.__dataclass_fields__))
-        known = ", ".join(Settings.__dataclass_fields__)
-        raise TextError(f"a build has no setting {unknown[0]!r}; it has {known}") from None
+def open_corpus(data_path: str | Path | Corpus, tokenizer: Tokenizer) -> Corpus:
+    """The corpus of an open `Corpus`, of a corpus folder, or of a text file."""
+    if isinstance(data_path, Corpus):
+        return data_path
+    path = Path(data_path)
+    return _corpus_of_file(path, tokenizer) if path.is_file() else Corpus.open(path)
 
 
-def _open_tokenizer(tokenizer: Tokenizer | str | Path | None) -> Tokenizer | None:
+def _corpus_of_file(path: Path, tokenizer: Tokenizer) -> Corpus:
+    """Build the corpus of one text file in memory, as `glassbert corpus build` would."""
+    with tempfile.TemporaryDirectory(prefix="glassbert-") as folder:
+        corpus = build_corpus([path], Path(folder) / "corpus", tokenizer, workers=1, near_duplicates=None)
+        splits = {name: _in_memory(split) for name, split in corpus.splits.items()}
+        return replace(corpus, splits=splits)
+
+
+def _in_memory(split: Split) -> Split:
+    shards = [
+        Shard(shard.name, *(np.array(array) for array in (shard.tokens, shard.sentence_ends, shard._documents)))
+        for shard in split.shards
+    ]
+    return replace(split, shards=shards)
+
+
+def _load_tokenizer(tokenizer: Tokenizer | str | Path | None) -> Tokenizer | None:
     if not isinstance(tokenizer, str | Path):
         return tokenizer
     from glassbert.text.fast import load_tokenizer
@@ -85,9 +106,9 @@ def _open_tokenizer(tokenizer: Tokenizer | str | Path | None) -> Tokenizer | Non
     return load_tokenizer(tokenizer)
 
 
-def _spool(path: Path) -> None:
-    """Standard input can be read only once, and a build reads its sources again when it goes on."""
-    with replacing(path, "wb") as file:
+def _store_standard_input(path: Path) -> None:
+    """Copy standard input to a file, because a build that continues reads its sources again."""
+    with atomic_write(path, "wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
     if not path.stat().st_size:
         raise TextError("standard input is empty")

@@ -1,15 +1,14 @@
-"""Cleaning: what is no text goes, whatever the language; what is text stays as it was written.
+"""Clean documents in any language: remove what is not text, and leave text unchanged.
 
-A rule looks at characters, lines or whole documents, never at words. Every one counts what it did, and the counts go
-into the manifest:
+The rules work on characters, lines and documents, not on words. Each rule counts its changes for the manifest:
 
-    control_characters   characters without a glyph, removed (the joiners of Persian, Hindi and emoji stay)
-    spaces_squeezed      lines in which runs of white space became one space
-    html_documents       documents full of HTML tags, of which the text was kept
-    lines_without_letters  rulers, page numbers, rows of figures: removed
-    repeated_lines       a long line four times or more in a document, as page headers are: all but the first removed
-    noise                documents of which less than half is letters and spaces: left out
-    too_short            documents with too few characters left: left out
+    control_characters   control characters, removed (joiners of Persian, Hindi and emoji are kept)
+    spaces_squeezed      lines in which several white-space characters became one space
+    html_documents       documents with many HTML tags; the tags were removed
+    lines_without_letters  separators, page numbers, rows of figures: removed
+    repeated_lines       a long line that occurs four times or more in a document (page headers): kept once
+    noise                documents with less than half letters and spaces: left out
+    too_short            documents with too few characters: left out
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ NOISE, TOO_SHORT = "noise", "too_short"
 
 
 def clean(text: str, counts: Counter[str], min_characters: int = 0) -> tuple[list[str], str]:
-    """The paragraphs of a document, or none and the rule that left it out."""
-    if looks_like_noise(text):
+    """(paragraphs, "") of a document, or ([], rule) with the rule that left it out."""
+    if is_noise(text):
         counts[NOISE] += 1
         return [], NOISE
     text, removed = CONTROL.subn("", text)
@@ -73,8 +72,8 @@ def clean(text: str, counts: Counter[str], min_characters: int = 0) -> tuple[lis
     return lines, ""
 
 
-def paragraphs_as_they_are(text: str, counts: Counter[str], min_characters: int = 0) -> tuple[list[str], str]:
-    """The same without any rule but the length: lines that are not empty, without the space around them."""
+def split_paragraphs(text: str, counts: Counter[str], min_characters: int = 0) -> tuple[list[str], str]:
+    """As `clean`, with the rule too_short only: the lines that are not empty, stripped."""
     lines = [stripped for line in text.split("\n") if (stripped := line.strip())]
     if not lines or sum(map(len, lines)) < min_characters:
         counts[TOO_SHORT] += 1
@@ -82,18 +81,18 @@ def paragraphs_as_they_are(text: str, counts: Counter[str], min_characters: int 
     return lines, ""
 
 
-def looks_like_noise(text: str) -> bool:
-    """Whether less than half of the characters, of which some hundreds are looked at, are letters and spaces."""
+def is_noise(text: str) -> bool:
+    """Whether less than half of a sample of about SAMPLE characters are letters and spaces."""
     sample = text[:: len(text) // SAMPLE + 1]
     good = sum(map(str.isalpha, sample)) + sum(map(str.isspace, sample))
-    if not sample.isascii():  # the vowels of Hindi, Thai or Khmer are marks
+    if not sample.isascii():  # vowels of Hindi, Thai and Khmer are marks
         good += sum(unicodedata.category(character)[0] == "M" for character in sample)
     return good * 2 < len(sample)
 
 
 def _without_html(text: str, counts: Counter[str]) -> str:
     tags = sum(1 for _, _ in zip(HTML_TAG.finditer(text), range(FEW_TAGS), strict=False))
-    if tags < FEW_TAGS or len(text) > 2000 * len(HTML_TAG.findall(text)):  # prose that mentions a tag or two
+    if tags < FEW_TAGS or len(text) > 2000 * len(HTML_TAG.findall(text)):  # prose that mentions a few tags
         return text
     counts["html_documents"] += 1
     text = HTML_BREAK.sub("\n", HTML_BLOCK.sub("\n", text))

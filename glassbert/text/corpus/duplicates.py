@@ -1,8 +1,8 @@
-"""Which documents of a corpus stay: the first of equal ones, the first of similar ones; and which are held out.
+"""Find exact and near duplicates, of which the first document is kept, and choose the held-out documents.
 
-Decided from a table that holds some hundred bytes for each document, however long the document is: a hash of its text
-and the keys of its sketch. Only documents that share a key with another are looked at more closely, by an index of
-`datasketch`, in the order of the sources, so the outcome does not depend on who tokenised what when.
+The input is a table of about a hundred bytes per document: a hash of its text and the band keys of its MinHash sketch.
+Only documents that share a key are compared, with an index of `datasketch`, in the order of the sources. So the result
+does not depend on the order in which workers finish.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import TextError
-from glassbert.text.corpus.sketches import EMPTY, NUMBERS, mix
+from glassbert.text.corpus.minhash import EMPTY, NUMBERS, mix
 
-ENOUGH_DOCUMENTS = 50  # a source with so many gives at least one to the validation split
+ENOUGH_DOCUMENTS = 50  # a source with at least this many documents has at least one in the validation split
 
 
 def near_duplicate_index(threshold: float) -> Any:
-    """An empty index of datasketch; its `b` bands of `r` numbers each are chosen for the threshold."""
+    """An empty datasketch index for the threshold; it has `b` bands of `r` numbers each."""
     try:
         from datasketch import MinHashLSH
     except ImportError as error:
         raise TextError(
-            'finding near-duplicates needs one more package: pip install "glassbert[data]"; '
-            "or keep them with --keep-near-duplicates"
+            'finding near-duplicates needs another package: pip install "glassbert[data]"; '
+            "or use --keep-near-duplicates"
         ) from error
     return MinHashLSH(threshold=threshold, num_perm=NUMBERS, weights=(0.4, 0.6))
 
 
 def exact_duplicates(hashes: np.ndarray) -> np.ndarray:
-    """[documents] the first document with the same hash, or -1 where there is none before. hashes [documents, 2]."""
+    """[documents] the first document with the same hash, or -1 if the document is the first. hashes [documents, 2]."""
     order = np.lexsort((np.arange(len(hashes)), hashes[:, 1], hashes[:, 0]))
     same = (hashes[order[1:]] == hashes[order[:-1]]).all(axis=1)
     group_start = np.concatenate(([True], ~same)) if len(order) else np.zeros(0, bool)
@@ -47,32 +47,32 @@ def near_duplicates(
     threshold: float,
     sketches_of: Callable[[np.ndarray], Iterator[np.ndarray]],
 ) -> np.ndarray:
-    """[documents] the earlier surviving document that is as similar as `threshold`, or -1.
+    """[documents] the first kept document with a similarity of at least `threshold`, or -1.
 
-    keys [documents, bands]; candidates [documents] says who takes part; `sketches_of` gives the sketches of numbered
-    documents one after the other.
+    keys [documents, bands]; candidates bool [documents]: the documents to compare; `sketches_of(numbers)` yields the
+    sketches of documents.
     """
     from datasketch import LeanMinHash
 
     index = near_duplicate_index(threshold)
     originals = np.full(len(keys), -1, np.int64)
-    suspects = np.flatnonzero(_share_a_key(keys, candidates))
-    survivors: dict[int, Any] = {}
-    for number, values in zip(suspects.tolist(), sketches_of(suspects), strict=True):
+    numbers = np.flatnonzero(_share_a_key(keys, candidates))
+    kept: dict[int, Any] = {}
+    for number, values in zip(numbers.tolist(), sketches_of(numbers), strict=True):
         if values[0] == EMPTY:
             continue
         document = LeanMinHash(seed=1, hashvalues=values, scheme="affine32")
-        similar = [other for other in index.query(document) if document.jaccard(survivors[other]) >= threshold]
+        similar = [other for other in index.query(document) if document.jaccard(kept[other]) >= threshold]
         if similar:
             originals[number] = min(similar)
         else:
             index.insert(number, document)
-            survivors[number] = document
+            kept[number] = document
     return originals
 
 
 def _share_a_key(keys: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """[documents] whether another candidate has the same key in some band."""
+    """bool [documents]: whether another candidate has the same key in at least one band."""
     shares = np.zeros(len(keys), bool)
     numbers = np.flatnonzero(candidates)
     for band in range(keys.shape[1]):
@@ -85,9 +85,9 @@ def _share_a_key(keys: np.ndarray, candidates: np.ndarray) -> np.ndarray:
 
 
 def held_out(hashes: np.ndarray, sources: np.ndarray, kept: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """[documents] which go to the validation split: decided by text and seed, not by place.
+    """bool [documents]: the documents of the validation split, chosen by a hash of text and seed.
 
-    A source with ENOUGH_DOCUMENTS of which chance would hold out none gives the one that came closest.
+    If no document of a source with ENOUGH_DOCUMENTS is chosen, the one with the smallest hash is added.
     """
     if not share:
         return np.zeros(len(hashes), bool)
@@ -96,11 +96,11 @@ def held_out(hashes: np.ndarray, sources: np.ndarray, kept: np.ndarray, share: f
     numbers = np.flatnonzero(kept)
     if not len(numbers):
         return chosen
-    there = np.bincount(sources[numbers])
-    taken = np.bincount(sources[chosen], minlength=len(there))
-    for source in np.flatnonzero((there >= ENOUGH_DOCUMENTS) & (taken == 0)):
-        mine = numbers[sources[numbers] == source]
-        chosen[mine[np.argmin(draw[mine])]] = True
+    available = np.bincount(sources[numbers])
+    taken = np.bincount(sources[chosen], minlength=len(available))
+    for source in np.flatnonzero((available >= ENOUGH_DOCUMENTS) & (taken == 0)):
+        of_source = numbers[sources[numbers] == source]
+        chosen[of_source[np.argmin(draw[of_source])]] = True
     if len(numbers) > 1 and not chosen.any():
         chosen[numbers[np.argmin(draw[numbers])]] = True
     return chosen

@@ -1,7 +1,7 @@
-"""Markdown as plain text: what a reader reads, without the marks and without what is no prose.
+"""Convert Markdown to plain text.
 
-Front matter, code blocks, tables, images, comments and link targets go; headings, list items, quotes and link texts
-stay. Wrapped lines are joined, so that one paragraph is one line.
+Front matter, code blocks, tables, images, comments and link targets are removed; headings, list items, quotes and link
+texts are kept. Wrapped lines are joined: one paragraph per line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INLINE = (
 
 
 def plain_text(markdown: str) -> str:
-    """One paragraph a line."""
+    """Plain text with one paragraph per line."""
     text = COMMENT.sub("", FRONT_MATTER.sub("", markdown, count=1))
     paragraphs: list[str] = []
     open_lines: list[str] = []

@@ -1,7 +1,7 @@
-"""One unit of work and the part file it becomes.
+"""Units of work and the part files made from them.
 
-A unit is some megabytes of blocks. Making its part, cleaned, cut into sentences, tokenised and sketched, needs nothing
-but the unit, the tokenizer and the settings; so it does not matter which process makes it, or in which run.
+A unit is a few megabytes of blocks. Its part has the documents cleaned, split into sentences, tokenized, and with
+MinHash sketches. A part depends only on the unit, the tokenizer and the settings, not on the process or run.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassbert.errors import TextError
-from glassbert.files import replacing
+from glassbert.files import atomic_write
 from glassbert.text.corpus.blocks import Block
-from glassbert.text.corpus.cleaning import clean, paragraphs_as_they_are
+from glassbert.text.corpus.cleaning import clean, split_paragraphs
 from glassbert.text.corpus.documents import open_block
-from glassbert.text.corpus.layout import token_type
+from glassbert.text.corpus.minhash import band_keys, sketch
 from glassbert.text.corpus.sentences import split_sentences
 from glassbert.text.corpus.settings import Settings
-from glassbert.text.corpus.shards import Documents
-from glassbert.text.corpus.sketches import band_keys, sketch
+from glassbert.text.corpus.storage import TokenizedDocuments, token_type
 
 if TYPE_CHECKING:
     from glassbert.text.tokenizer import Tokenizer
 
 UNIT = 2 << 20
 EXCERPT = 160
-EXAMPLES = 5  # removed documents that a part shows for each reason
+EXAMPLES = 5  # removed documents per reason that a part shows
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Unit:
         return sum(block.size for block in self.blocks)
 
     def digest(self) -> str:
-        """Changes whenever any of the text does."""
+        """A hash of the text and its source."""
         digest = hashlib.blake2b(digest_size=16)
         for block in self.blocks:
             digest.update(f"{block.source}\0{block.name}\0{block.kind}\0{block.offset}\0{block.cut}\0".encode())
@@ -58,45 +57,45 @@ class Unit:
 
 
 def gather_units(blocks: Iterable[Block]) -> Iterator[Unit]:
-    """Blocks, of one source or of many small ones, in units of about the same size."""
-    gathered: list[Block] = []
+    """Group blocks, also of several small sources, into units of about UNIT bytes."""
+    group: list[Block] = []
     number = size = 0
     for block in blocks:
-        gathered.append(block)
+        group.append(block)
         size += block.size
         if size >= UNIT:
-            yield Unit(number, gathered)
-            gathered, size, number = [], 0, number + 1
-    if gathered:
-        yield Unit(number, gathered)
+            yield Unit(number, group)
+            group, size, number = [], 0, number + 1
+    if group:
+        yield Unit(number, group)
 
 
 def make_part(
     unit: Unit, digest: str, tokenizer: Tokenizer, settings: Settings, bands: tuple[int, int]
 ) -> dict[str, Any]:
-    """The arrays of a part. `bands` says how many keys of how many numbers a sketch has; (0, 0) makes no sketches."""
-    texts = _Texts()
+    """The arrays of a part. `bands` = (number of keys per sketch, values per key); (0, 0): no sketches."""
+    texts = _UnitTexts()
     for block in unit.blocks:
         texts.add(block, settings)
     ids, sentence_tokens = tokenizer.encode_ids(texts.sentences)
-    ids, sentence_tokens, marks = _without_special(ids, sentence_tokens, tokenizer)
+    ids, sentence_tokens, removed = _without_special(ids, sentence_tokens, tokenizer)
     owner = np.repeat(np.arange(len(texts.sources)), texts.document_sentences)[sentence_tokens > 0]
     document_sentences = np.bincount(owner, minlength=len(texts.sources))
-    there = document_sentences > 0
-    texts.counts["too_short"] += int((~there).sum())
-    documents = Documents(
+    kept = document_sentences > 0
+    texts.counts["too_short"] += int((~kept).sum())
+    documents = TokenizedDocuments(
         ids.astype(token_type(tokenizer.vocab_size)),
         sentence_tokens[sentence_tokens > 0].astype(np.uint32),
-        document_sentences[there].astype(np.uint32),
-        np.array(texts.sources, np.uint32)[there],
+        document_sentences[kept].astype(np.uint32),
+        np.array(texts.sources, np.uint32)[kept],
     )
-    sketches = sketch(ids, documents.document_tokens()) if bands[0] else np.zeros((int(there.sum()), 0), np.uint32)
+    sketches = sketch(ids, documents.document_tokens()) if bands[0] else np.zeros((int(kept.sum()), 0), np.uint32)
     about = {
         "input": digest,
-        "counts": {**texts.counts, "special_tokens": marks},
+        "counts": {**texts.counts, "special_tokens": removed},
         "read": {str(source): count for source, count in texts.read.items()},
         "examples": texts.examples,
-        "excerpts": [excerpt for excerpt, stays in zip(texts.excerpts, there, strict=True) if stays],
+        "excerpts": [excerpt for excerpt, is_kept in zip(texts.excerpts, kept, strict=True) if is_kept],
     }
     return {
         "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
@@ -105,14 +104,14 @@ def make_part(
         "document_sentences": documents.document_sentences,
         "sources": documents.sources,
         "unknown": _unknown(ids, documents, tokenizer),
-        "hashes": np.frombuffer(b"".join(texts.hashes), np.uint64).reshape(-1, 2)[there],
+        "hashes": np.frombuffer(b"".join(texts.hashes), np.uint64).reshape(-1, 2)[kept],
         "sketches": sketches,
         "keys": band_keys(sketches, *bands) if bands[0] else np.zeros((len(sketches), 0), np.uint64),
     }
 
 
-class _Texts:
-    """What a unit's documents are made of, gathered before the tokenizer takes all sentences at once."""
+class _UnitTexts:
+    """The sentences of all documents of a unit, collected so that the tokenizer is called once."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
@@ -125,12 +124,12 @@ class _Texts:
         self.examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
     def add(self, block: Block, settings: Settings) -> None:
-        opened = open_block(block, settings)
-        self.counts["unreadable"] += opened.unreadable
-        self.counts["cut"] += opened.cut
-        self.read[block.source] += opened.unreadable
-        rules = clean if settings.clean else paragraphs_as_they_are
-        for text in opened.texts:
+        documents = open_block(block, settings)
+        self.counts["unreadable"] += documents.unreadable
+        self.counts["cut"] += documents.cut
+        self.read[block.source] += documents.unreadable
+        rules = clean if settings.clean else split_paragraphs
+        for text in documents.texts:
             if not text or text.isspace():
                 continue
             self.read[block.source] += 1
@@ -143,26 +142,26 @@ class _Texts:
             before = len(self.sentences)
             for paragraph in paragraphs:
                 self.sentences += split_sentences(paragraph)
-            whole = "\n".join(paragraphs)
+            document = "\n".join(paragraphs)
             self.document_sentences.append(len(self.sentences) - before)
             self.sources.append(block.source)
-            self.hashes.append(hashlib.blake2b(whole.encode(), digest_size=16).digest())
-            self.excerpts.append(whole[:EXCERPT])
+            self.hashes.append(hashlib.blake2b(document.encode(), digest_size=16).digest())
+            self.excerpts.append(document[:EXCERPT])
 
 
 def _without_special(ids: np.ndarray, counts: np.ndarray, tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, int]:
-    """Text may spell "[MASK]", and a tokenizer takes that for the mark itself: no such mark gets into shards."""
+    """Remove special tokens except [UNK]; a text may contain "[MASK]", which the tokenizer reads as the token."""
     special = np.zeros(tokenizer.vocab_size, bool)
     special[[id for id in tokenizer.special_ids if id != tokenizer.unknown_id]] = True
-    marks = special[ids]
-    if not marks.any():
+    is_special = special[ids]
+    if not is_special.any():
         return ids, counts, 0
-    owner = np.repeat(np.arange(len(counts)), counts)[~marks]
-    return ids[~marks], np.bincount(owner, minlength=len(counts)), int(marks.sum())
+    owner = np.repeat(np.arange(len(counts)), counts)[~is_special]
+    return ids[~is_special], np.bincount(owner, minlength=len(counts)), int(is_special.sum())
 
 
-def _unknown(ids: np.ndarray, documents: Documents, tokenizer: Tokenizer) -> np.ndarray:
-    """[documents] how many tokens are unknown to the vocabulary."""
+def _unknown(ids: np.ndarray, documents: TokenizedDocuments, tokenizer: Tokenizer) -> np.ndarray:
+    """[documents] the number of [UNK] tokens."""
     sizes = documents.document_tokens()
     owner = np.repeat(np.arange(len(sizes)), sizes)
     return np.bincount(owner[ids == tokenizer.unknown_id], minlength=len(sizes)).astype(np.uint32)
@@ -176,36 +175,34 @@ def part_path(folder: Path, number: int) -> Path:
 
 
 def write_part(folder: Path, number: int, arrays: dict[str, Any]) -> None:
-    with replacing(part_path(folder, number), "wb") as file:
+    with atomic_write(part_path(folder, number), "wb") as file:
         np.savez(file, **arrays)
 
 
 class Part:
-    """A part on disk. Its arrays are read when asked for, each with its own checksum."""
+    """A part file. An array is read, and its checksum verified, when it is accessed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.arrays = self._sound(lambda: np.load(path, allow_pickle=False))
+        self.arrays = self._checked(lambda: np.load(path, allow_pickle=False))
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._sound(lambda: self.arrays[name])
+        return self._checked(lambda: self.arrays[name])
 
     def about(self) -> dict[str, Any]:
-        return self._sound(lambda: json.loads(self.arrays["about"].tobytes()))
+        return self._checked(lambda: json.loads(self.arrays["about"].tobytes()))
 
-    def documents(self) -> Documents:
-        return Documents(self["tokens"], self["sentence_tokens"], self["document_sentences"], self["sources"])
+    def documents(self) -> TokenizedDocuments:
+        return TokenizedDocuments(self["tokens"], self["sentence_tokens"], self["document_sentences"], self["sources"])
 
     def close(self) -> None:
         self.arrays.close()
 
-    def _sound(self, read: Any) -> Any:
+    def _checked(self, read: Any) -> Any:
         try:
             return read()
         except OSError as error:
             raise TextError(f"{self.path} cannot be read: {error.strerror or error}") from error
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             self.path.unlink(missing_ok=True)
-            raise TextError(
-                f"{self.path} was damaged after it was written ({error}); it is removed: run the same build again"
-            ) from error
+            raise TextError(f"{self.path} is damaged ({error}) and was removed: run the same build again") from error

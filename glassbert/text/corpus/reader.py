@@ -1,7 +1,7 @@
-"""A corpus on disk, opened: `Corpus`, its two `Split`s and their `Shard`s, all memory-mapped.
+"""Open a corpus: `Corpus`, its two `Split`s and their memory-mapped `Shard`s.
 
-Opening checks what can be checked without reading the text: the manifest, the size of every file, types and shapes.
-`verify` reads everything and compares checksums.
+Opening checks the manifest, the size of every file, types and shapes, without reading the tokens. `Corpus.verify` reads
+every file and compares checksums.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from glassbert.errors import TextError
 from glassbert.files import sha256
-from glassbert.text.corpus.layout import (
+from glassbert.text.corpus.storage import (
     ARRAYS,
     BUILDING,
     DOCUMENTS,
@@ -41,10 +41,10 @@ REBUILD = "build the corpus again with `glassbert corpus build`"
 
 @dataclass(frozen=True)
 class Shard:
-    """Some tens of millions of tokens with the ends of their sentences and documents.
+    """Tokens (at most `shard_tokens`, unless one document is longer) with the ends of sentences and documents.
 
-    Document d is made of the sentences document_ends[d - 1] to document_ends[d] - 1, and sentence s of the tokens
-    sentence_ends[s - 1] to sentence_ends[s] - 1, where the first of each begins at 0.
+    Document d has the sentences document_ends[d - 1] to document_ends[d] - 1; sentence s has the tokens
+    sentence_ends[s - 1] to sentence_ends[s] - 1. The first of each starts at 0.
     """
 
     name: str
@@ -64,13 +64,14 @@ class Shard:
 
     @property
     def document_token_ends(self) -> np.ndarray:
-        """[documents], into the tokens."""
-        return self.sentence_ends[self.document_ends.astype(np.int64) - 1]
+        """[documents] int64, into the tokens; a document without sentences ends where the previous one ends."""
+        ends = np.concatenate([[0], self.sentence_ends.astype(np.int64)])
+        return ends[self.document_ends.astype(np.int64)]
 
 
 @dataclass(frozen=True)
 class Split:
-    """The documents to train on, or those held out."""
+    """The training documents or the held-out documents."""
 
     name: str
     documents: int
@@ -81,7 +82,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A finished corpus. `manifest` says where everything in it came from."""
+    """A finished corpus. `manifest` describes its sources, settings and files."""
 
     folder: Path
     manifest: dict[str, Any] = field(repr=False)
@@ -97,7 +98,7 @@ class Corpus:
 
     def split(self, name: str) -> Split:
         if name not in self.splits:
-            raise TextError(f"a corpus has the splits {' and '.join(self.splits)}, not {name!r}")
+            raise TextError(f"the corpus has no split {name!r}; use {' or '.join(self.splits)}")
         return self.splits[name]
 
     @property
@@ -114,40 +115,40 @@ class Corpus:
         return tokenizer
 
     def check_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Refuse a tokenizer whose numbers mean other words than the numbers in the shards."""
+        """Raise TextError if `tokenizer` is not the one that made the corpus."""
         expected = self.manifest["tokenizer"]
         if tokenizer.fingerprint != expected["fingerprint"]:
             raise TextError(
-                f"this tokenizer ({tokenizer.vocab_size:,} entries, {tokenizer.fingerprint[:12]}) did not make the "
-                f"corpus in {self.folder} ({expected['vocab_size']:,} entries, {expected['fingerprint'][:12]}): "
-                "use the one saved with the corpus, or build the corpus again with this one"
+                f"the corpus in {self.folder} was built with another tokenizer ({expected['vocab_size']:,} entries, "
+                f"{expected['fingerprint'][:12]}) than this one ({tokenizer.vocab_size:,} entries, "
+                f"{tokenizer.fingerprint[:12]}): use the tokenizer in the corpus folder, or build the corpus again"
             )
 
     def verify(self, progress: Callable[[int], None] | None = None) -> None:
-        """Read every file and compare its checksum; `progress` hears of the bytes as they are read."""
+        """Read every file and compare its checksum; `progress` is called with the number of bytes of each file."""
         for name, facts in _files(self.manifest):
             if sha256(self.folder / name) != facts["sha256"]:
                 raise TextError(
-                    f"{self.folder / name} was altered after it was written: its checksum differs; {REBUILD}"
+                    f"{self.folder / name} has changed since it was written: its checksum differs; {REBUILD}"
                 )
             if progress:
                 progress(facts["bytes"])
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """manifest.json of a finished corpus, or an error that says what the folder holds instead."""
+    """The checked manifest.json of a finished corpus; TextError if there is none."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        raise TextError(_why_not_there(folder)) from None
+        raise TextError(_why_missing(folder)) from None
     except (OSError, ValueError, RecursionError) as error:
         raise TextError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise TextError(f"{path} does not describe a corpus: its format is not {FORMAT!r}")
+        raise TextError(f"{path} is not the manifest of a corpus: its format is not {FORMAT!r}")
     if manifest.get("version") != VERSION:
         raise TextError(
-            f"{path} has version {manifest.get('version')!r} of the format and this GlassBERT reads {VERSION}: "
+            f"{path} has format version {manifest.get('version')!r}, but this GlassBERT reads version {VERSION}: "
             f"update GlassBERT, or {REBUILD}"
         )
     try:
@@ -159,24 +160,24 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         for split in SPLITS:
             complete &= all(manifest["splits"][split][count] >= 0 for count in ARRAYS)
     except (KeyError, TypeError, AttributeError) as error:
-        raise TextError(f"{path} is damaged: {error!r} is missing or of another kind; {REBUILD}") from None
+        raise TextError(f"{path} is damaged: {error!r} is missing or has a wrong type; {REBUILD}") from None
     if not complete:
         raise TextError(f"{path} is damaged; {REBUILD}")
     return manifest
 
 
-def _why_not_there(folder: Path) -> str:
+def _why_missing(folder: Path) -> str:
     if not folder.exists():
-        return f"there is no corpus {folder}: make one with `glassbert corpus build SOURCES... -o {folder}`"
+        return f"there is no corpus {folder}: build one with `glassbert corpus build SOURCES... -o {folder}`"
     if not folder.is_dir():
-        return f"{folder} is a file, and a corpus is a folder: `glassbert corpus build {folder} -o DIR` makes one of it"
+        return f"{folder} is a file, but a corpus is a folder: build one with `glassbert corpus build {folder} -o DIR`"
     if (folder / BUILDING).exists():
-        return f"the corpus in {folder} is unfinished: run the same `glassbert corpus build` again and it goes on"
-    return f"{folder} holds no corpus: there is no {MANIFEST} in it; `glassbert corpus build` makes one"
+        return f"the corpus in {folder} is unfinished: run the same `glassbert corpus build` again to continue"
+    return f"{folder} contains no corpus: it has no {MANIFEST}; build one with `glassbert corpus build`"
 
 
 def _files(manifest: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Every file the manifest vouches for, with its size and checksum."""
+    """Every file in the manifest, with its size and checksum."""
     shards = [shard for split in SPLITS for shard in manifest["splits"][split]["shards"]]
     return [item for holder in (*shards, manifest["tokenizer"]) for item in holder["files"].items()]
 
@@ -193,7 +194,7 @@ def _open_split(folder: Path, name: str, facts: dict[str, Any], kind: np.dtype) 
     for count in ARRAYS:
         if getattr(found, count) != facts[count]:
             raise TextError(
-                f"{folder / MANIFEST} tells of {facts[count]:,} {count} in {name}, and its shards hold "
+                f"{folder / MANIFEST} gives {facts[count]:,} {count} for {name}, but the shards contain "
                 f"{getattr(found, count):,}; {REBUILD}"
             )
     return found
@@ -219,12 +220,12 @@ def _open_array(path: Path, size: int, dtype: np.dtype, shape: tuple[int, ...]) 
     except OSError:
         raise TextError(f"{path} is missing; {REBUILD}") from None
     if actual != size:
-        what = "cut short" if actual < size else "changed"
-        raise TextError(f"{path} was {what}: it has {actual:,} bytes and was written with {size:,}; {REBUILD}")
+        what = "truncated" if actual < size else "changed"
+        raise TextError(f"{path} was {what}: it has {actual:,} bytes, expected {size:,}; {REBUILD}")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise TextError(f"{path} is no array: {error}; {REBUILD}") from error
+        raise TextError(f"{path} is not an array: {error}; {REBUILD}") from error
     if array.dtype != dtype or array.shape != shape:
-        raise TextError(f"{path} holds {array.dtype} {array.shape}, expected {dtype} {shape}; {REBUILD}")
+        raise TextError(f"{path} contains {array.dtype} {array.shape}, expected {dtype} {shape}; {REBUILD}")
     return array

@@ -1,17 +1,17 @@
-"""Where sentences end, by rule.
+"""Split paragraphs into sentences by rules.
 
-A sentence ends at . ! ? … with whatever quotes and brackets follow, if white space comes next and then something that
-can begin a sentence: a capital, a digit, an opening quote or bracket, or a letter of a script without capitals. A full
-stop has exceptions, which the word before it decides:
+A sentence ends at . ! ? … and the quotes and brackets that follow, if white space comes next and then a possible start
+of a sentence: a capital, a digit, an opening quote or bracket, or a letter of a script without capitals. A full stop
+does not end a sentence after some words:
 
-    Mr. Dr. St.           a title never ends a sentence
-    J. R. R. Tolkien      nor does an initial
-    No. 5, p. 12, Fig. 3  nor an abbreviation before its number
-    etc. a.m. U.S. Inc.   these end one only before a word that mostly begins sentences, like "The" or "But"
-    1. Introduction       the number of a list item belongs to what follows
+    Mr. Dr. St.           after a title: never
+    J. R. R. Tolkien      after an initial: never
+    No. 5, p. 12, Fig. 3  after an abbreviation before its number: never
+    etc. a.m. U.S. Inc.   only before a word that usually starts a sentence, such as "The" or "But"
+    1. Introduction       after the number of a list item: never
 
-Full stops of Chinese and Japanese need no space after them. The abbreviations are English; text in other languages is
-cut somewhat too often, never too seldom.
+Chinese and Japanese full stops need no space after them. The abbreviations are English; text in other languages is
+split somewhat too often.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ LONGEST_ABBREVIATION = 8
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """The sentences of a paragraph, in order, without the white space between them."""
+    """The sentences of a paragraph, without the white space between them."""
     sentences = []
     begin = 0
     ideographic = not paragraph.isascii() and any(stop in paragraph for stop in IDEOGRAPHIC_STOPS)
     for match in (CANDIDATE_OR_IDEOGRAPHIC if ideographic else CANDIDATE).finditer(paragraph):
         stop = match.start()
-        if paragraph[stop] == "." and _goes_on(paragraph, begin, stop, match.end()):
+        if paragraph[stop] == "." and _continues(paragraph, begin, stop, match.end()):
             continue
         sentences.append(paragraph[begin : match.end()].rstrip())
         begin = match.end()
@@ -59,8 +59,8 @@ def split_sentences(paragraph: str) -> list[str]:
     return sentences
 
 
-def _goes_on(text: str, begin: int, stop: int, following: int) -> bool:
-    """Whether the full stop at `stop` belongs to a word, so that the sentence from `begin` goes on at `following`."""
+def _continues(text: str, begin: int, stop: int, following: int) -> bool:
+    """Whether the full stop at `stop` belongs to a word, so that the sentence from `begin` continues at `following`."""
     space = text.rfind(" ", max(begin, stop - LONGEST_ABBREVIATION), stop)
     if space < 0 and stop - begin > LONGEST_ABBREVIATION:
         return False  # a long word

@@ -1,4 +1,4 @@
-"""What a build may be asked to do differently. Two builds with equal settings and equal input give equal shards."""
+"""The settings of a build. Equal settings and equal input give equal shards."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from glassbert.errors import TextError
 
 LAYOUTS = {
-    "paragraphs": "one paragraph a line, a blank line between documents",
-    "lines": "one document a line",
-    "file": "a file is a document, one paragraph a line",
-    "wrapped": "a file is a document, paragraphs are wrapped lines with a blank line between them",
+    "paragraphs": "one paragraph per line, a blank line between documents",
+    "lines": "one document per line",
+    "file": "one document per file, one paragraph per line",
+    "wrapped": "one document per file, paragraphs are wrapped lines with a blank line between them",
 }
 FORMATS = ("text", "markdown", "jsonl", "csv", "tsv", "parquet")
 ON_BAD_TEXT = {
-    "error": "stop and say where",
-    "replace": "put U+FFFD in the place of what cannot be read",
+    "error": "stop and report the line",
+    "replace": "replace invalid bytes by U+FFFD",
     "skip": "leave the document out",
 }
 
@@ -26,35 +26,43 @@ class Settings:
     """How sources are read, cleaned, compared, split and stored."""
 
     layout: str = "paragraphs"  # of plain text, one of LAYOUTS
-    format: str | None = None  # one of FORMATS for every source; None goes by the file's name
-    field: str | None = None  # the JSON field or column that holds the text; None finds it
+    format: str | None = None  # one of FORMATS for every source; None: by file name
+    field: str | None = None  # the JSON field or column with the text; None: detect it
     on_bad_text: str = "error"  # one of ON_BAD_TEXT
     clean: bool = True
-    min_characters: int = 20  # documents with fewer are left out
-    exact_duplicates: bool = True  # remove them
-    near_duplicates: float | None = 0.8  # remove documents at least so similar to an earlier one (Jaccard); None keeps
-    validation: float = 0.01  # the share of documents held out
-    seed: int = 0  # decides which
-    shard_tokens: int = 1 << 24
+    min_characters: int = 20  # shorter documents are left out
+    exact_duplicates: bool = True  # remove exact duplicates
+    near_duplicates: float | None = 0.8  # remove documents with this Jaccard similarity to an earlier one; None: keep
+    validation: float = 0.01  # the share of documents to hold out
+    seed: int = 0  # determines which documents are held out
+    shard_tokens: int = 1 << 24  # maximum tokens per shard
 
     def __post_init__(self) -> None:
         choices = {"layout": LAYOUTS, "format": (None, *FORMATS), "on_bad_text": ON_BAD_TEXT}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                known = ", ".join(str(choice) for choice in allowed if choice)
-                raise TextError(f"{name} must be one of {known}; got {getattr(self, name)!r}")
+                choices_text = ", ".join(str(choice) for choice in allowed if choice)
+                raise TextError(f"{name} must be one of {choices_text}; got {getattr(self, name)!r}")
         if self.near_duplicates is not None and not 0.2 <= self.near_duplicates < 1:
             raise TextError(
-                f"near_duplicates is the similarity from which documents count as the same, 0.2 to 0.99, "
-                f"or None to keep all; got {self.near_duplicates!r}"
+                f"near_duplicates must be a similarity from 0.2 to 0.99, or None to keep all documents; "
+                f"got {self.near_duplicates!r}"
             )
         if not 0 <= self.validation < 1:
-            raise TextError(f"validation is a share of the documents, from 0 to below 1; got {self.validation!r}")
+            raise TextError(f"validation must be a share of the documents, 0 <= share < 1; got {self.validation!r}")
         for name, least in (("min_characters", 0), ("shard_tokens", 1), ("seed", 0)):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
-                raise TextError(f"{name} must be a whole number from {least} on; got {getattr(self, name)!r}")
+                raise TextError(f"{name} must be a whole number of at least {least}; got {getattr(self, name)!r}")
         if self.shard_tokens > 1 << 31:
-            raise TextError(f"shard_tokens can be at most {1 << 31:,}; got {self.shard_tokens:,}")
+            raise TextError(f"shard_tokens must be at most {1 << 31:,}; got {self.shard_tokens:,}")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Settings:
+        """Settings from keyword arguments; an unknown name raises TextError."""
+        unknown = sorted(set(values) - set(cls.__dataclass_fields__))
+        if unknown:
+            raise TextError(f"there is no build setting {unknown[0]!r}; use {', '.join(cls.__dataclass_fields__)}")
+        return cls(**values)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,6 +1,6 @@
-"""From what the user names to a list of sources: files, folders, globs, standard input, Hugging Face datasets, Python.
+"""Find the sources of a build: files, folders, globs, standard input, Hugging Face datasets, Python's documentation.
 
-Folders are walked in the order of their names, so that the same folder gives the same corpus everywhere.
+Folders are read in alphabetical order, so the same folder gives the same corpus on every machine.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassbert.errors import TextError
-from glassbert.text.corpus.layout import MANIFEST, TOKENS
 from glassbert.text.corpus.settings import Settings
+from glassbert.text.corpus.storage import MANIFEST, TOKENS
 from glassbert.text.corpus.streams import SUFFIXES
 
 STANDARD_INPUT = "-"
@@ -34,26 +34,26 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Source:
-    """One file, or one thing that gives documents like a file."""
+    """One file, or another source of documents."""
 
-    name: str  # as the user would recognise it
+    name: str  # for messages and the manifest
     kind: str  # one of FORMATS, or "datasets" or "python"
     path: Path | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of the file as it lies on disk; 0 where there is no file."""
+        """The size of the file in bytes; 0 if there is no file."""
         return self.path.stat().st_size if self.path else 0
 
 
 def find_sources(given: Sequence[str | Path], settings: Settings, standard_input: Path | None = None) -> list[Source]:
-    """Every file behind what was given, each once. `standard_input` is where "-" was spooled to."""
+    """The sources of the arguments of a build. `standard_input` is the file that standard input ("-") was copied to."""
     sources: list[Source] = []
     for one in given or [PYTHON]:
         name = os.fspath(one)
         if name == STANDARD_INPUT:
             if standard_input is None:
-                raise TextError("standard input can be read once only and must be spooled to a file first")
+                raise TextError("standard input (-) must be copied to a file first, because it can be read only once")
             sources.append(Source("standard input", settings.format or "text", standard_input))
         elif name.startswith(DATASETS):
             sources.append(Source(name, "datasets"))
@@ -64,7 +64,7 @@ def find_sources(given: Sequence[str | Path], settings: Settings, standard_input
     seen: set[Source] = set()
     for source in sources:
         if source in seen:
-            raise TextError(f"{source.name} is named twice among the sources")
+            raise TextError(f"{source.name} occurs twice in the sources")
         seen.add(source)
     return sources
 
@@ -76,7 +76,7 @@ def _files(name: str, settings: Settings) -> list[Source]:
         if not found:
             endings = " ".join(KINDS)
             raise TextError(
-                f"the folder {name} holds no text: files must end in one of {endings} (or these compressed)"
+                f"the folder {name} contains no text files: names must end in {endings} (may be compressed)"
             )
         return found
     if path.exists():
@@ -93,7 +93,7 @@ def _files(name: str, settings: Settings) -> list[Source]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Files that are neither hidden nor empty, in order. A corpus made earlier is no text."""
+    """The files that are neither hidden nor empty, in order. Folders with a built corpus are skipped."""
     if (folder / MANIFEST).exists() and any(folder.glob(f"*.{TOKENS}.npy")):
         return
     for path in sorted(folder.iterdir()):
@@ -106,7 +106,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _kind(path: Path, settings: Settings, found: bool = False) -> str:
-    """What a file holds, by its name without the ending of its compression; "" for a find that is no text."""
+    """The kind of a file, from its name without the compression suffix. "" if `found` in a folder and not text."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in SUFFIXES:
         suffixes.pop()

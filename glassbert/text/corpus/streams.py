@@ -1,7 +1,7 @@
-"""Files as streams of bytes, decompressed on the way, with their checksum taken as they pass.
+"""Open files as byte streams: decompress them, and count and hash the bytes read.
 
-Compression is recognised by a file's first bytes. A stream that breaks off is an error: half a text that looks whole is
-the worst kind of input.
+Compression is detected from the first bytes of a file. A truncated stream raises TextError; it is never read as a
+complete text.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SUFFIXES = {".gz": "gz", ".xz": "xz", ".bz2": "bz2", ".zst": "zst", ".zstd": "zs
 CHUNK = 1 << 16
 
 
-class Tally:
-    """What has been taken from a source so far: bytes as they lie in the file, and their checksum."""
+class ByteCounter:
+    """The number of bytes read from a source (compressed, as in the file) and their SHA-256."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -37,10 +37,10 @@ class Tally:
 
 
 class _Counted(io.RawIOBase):
-    """The file itself, told to the tally in the order it is read."""
+    """A file whose bytes are added to the counter as they are read."""
 
-    def __init__(self, file: BinaryIO, tally: Tally) -> None:
-        self.file, self.tally = file, tally
+    def __init__(self, file: BinaryIO, counter: ByteCounter) -> None:
+        self.file, self.counter = file, counter
 
     def readable(self) -> bool:
         return True
@@ -48,18 +48,18 @@ class _Counted(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = self.file.read(len(buffer))
         buffer[: len(data)] = data
-        self.tally.add(data)
+        self.counter.add(data)
         return len(data)
 
 
 class _Zstandard(io.RawIOBase):
-    """Zstandard frames one after the other. The package's own reader takes a stream that breaks off for a whole one."""
+    """Decompresses consecutive Zstandard frames. (The reader of `zstandard` does not detect truncated streams.)"""
 
     def __init__(self, file: Any) -> None:
         try:
             import zstandard
         except ImportError as error:
-            raise TextError('reading .zst files needs one more package: pip install "glassbert[data]"') from error
+            raise TextError('reading .zst files needs another package: pip install "glassbert[data]"') from error
         self.file, self.error = file, zstandard.ZstdError
         self.new_frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj
         self.frame = self.new_frame()
@@ -77,7 +77,7 @@ class _Zstandard(io.RawIOBase):
             data = rest or self.file.read(CHUNK // 8)
             if not data:
                 if self.inside:
-                    raise EOFError("the stream breaks off")
+                    raise EOFError("the stream is truncated")
                 return 0
             self.inside = True
             try:
@@ -90,15 +90,15 @@ class _Zstandard(io.RawIOBase):
 
 
 @contextmanager
-def open_stream(path: Path, name: str, tally: Tally) -> Iterator[Any]:
-    """The bytes of a file, decompressed. Whatever goes wrong while reading it is told with its name and place."""
-    with readable(name, tally), open(path, "rb") as file:
-        counted = io.BufferedReader(_Counted(file, tally), 1 << 18)
+def open_stream(path: Path, name: str, counter: ByteCounter) -> Iterator[Any]:
+    """The decompressed bytes of a file. Read errors become a TextError with the file name and the byte offset."""
+    with readable(name, counter), open(path, "rb") as file:
+        counted = io.BufferedReader(_Counted(file, counter), 1 << 18)
         start = counted.peek(6)[:6]
         found = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), None)
         claimed = SUFFIXES.get(path.suffix.lower())
         if claimed and start and found != claimed:
-            raise TextError(f"{name} is not {claimed}-compressed, though its name says so")
+            raise TextError(f"{name} is not {claimed}-compressed, although its name ends in {path.suffix}")
         if found is None:
             yield counted
         elif found == "gz":
@@ -110,8 +110,8 @@ def open_stream(path: Path, name: str, tally: Tally) -> Iterator[Any]:
 
 
 @contextmanager
-def readable(name: str, tally: Tally) -> Iterator[None]:
-    """Errors of files and of compressed streams as a sentence."""
+def readable(name: str, counter: ByteCounter) -> Iterator[None]:
+    """Convert errors of files and compressed streams to TextError."""
     try:
         yield
     except TextError:
@@ -120,9 +120,9 @@ def readable(name: str, tally: Tally) -> Iterator[None]:
         raise TextError(f"there is no file {name}") from None
     except (lzma.LZMAError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TextError(
-            f"{name} cannot be decompressed: {error} (near byte {tally.bytes:,} of the file); "
-            "it is damaged or cut short"
+            f"{name} cannot be decompressed: {error} (near byte {counter.bytes:,} of the file); "
+            "it is damaged or truncated"
         ) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise TextError(f"{name} cannot be read: {reason} (near byte {tally.bytes:,} of the file)") from error
+        raise TextError(f"{name} cannot be read: {reason} (near byte {counter.bytes:,} of the file)") from error

@@ -1,6 +1,6 @@
-"""Texts out of tables: CSV and TSV columns, Parquet columns, Hugging Face datasets. One row is one document.
+"""Read texts from tables: CSV, TSV, Parquet and Hugging Face datasets. One row is one document.
 
-The column is the one named, else the first of a few usual names, else the only one.
+The column is the one given by --field, else the first of USUAL_FIELDS, else the only column.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from glassbert.errors import TextError
 from glassbert.text.corpus.settings import Settings
-from glassbert.text.corpus.streams import CHUNK, Tally
+from glassbert.text.corpus.streams import CHUNK, ByteCounter
 
 USUAL_FIELDS = ("text", "content", "document", "body", "article", "sentence", "passage")
 
 
 def choose_field(names: Sequence[str], wanted: str | None, where: str) -> str:
-    """The name of the field that holds the text."""
+    """The name of the field with the text: `wanted`, or the usual name."""
     if wanted is not None:
         if wanted not in names:
             raise TextError(f"{where} has no field {wanted!r}; it has {', '.join(map(repr, names)) or 'none'}")
@@ -29,11 +29,12 @@ def choose_field(names: Sequence[str], wanted: str | None, where: str) -> str:
             return lowered[usual]
     if len(names) == 1:
         return names[0]
-    raise TextError(f"{where}: say with --field which of {', '.join(map(repr, names)) or 'no fields'} holds the text")
+    known = ", ".join(map(repr, names)) or "none"
+    raise TextError(f"{where}: no field with a usual name; set --field to the text field (fields: {known})")
 
 
 def delimited_texts(stream: Any, name: str, kind: str, settings: Settings, longest: int) -> Iterator[str]:
-    """One column of a CSV or TSV file whose first row names the columns. Only CSV has quotes."""
+    """The text column of a CSV or TSV file with a header row. Quotes are interpreted in CSV only."""
     options: dict[str, Any] = {"strict": True} if kind == "csv" else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     before = csv.field_size_limit(longest)
     try:
@@ -53,7 +54,7 @@ def delimited_texts(stream: Any, name: str, kind: str, settings: Settings, longe
                 continue
             if len(row) <= column:
                 raise TextError(
-                    f"{name}, line {rows.line_num:,}: {len(row)} columns, and the text is column {column + 1}"
+                    f"{name}, line {rows.line_num:,}: {len(row)} columns, but the text is in column {column + 1}"
                 )
             yield row[column]
     finally:
@@ -67,51 +68,51 @@ def _decoded_lines(stream: Any, name: str, settings: Settings, longest: int) -> 
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if len(line) > longest:
-            raise TextError(f"{name}, line {number:,}: longer than {longest:,} bytes; is this a table?")
+            raise TextError(f"{name}, line {number:,}: longer than {longest:,} bytes; this is probably not a table")
         try:
             yield line.decode()
         except UnicodeDecodeError as error:
             if settings.on_bad_text == "error":
-                raise TextError(bad_text(name, number, error)) from error
-            yield line.decode(errors="surrogateescape")  # the workers replace or skip what is no text
+                raise TextError(bad_utf8_message(name, number, error)) from error
+            yield line.decode(errors="surrogateescape")  # the workers replace or skip it
 
 
-def bad_text(name: str, line: int, error: UnicodeDecodeError) -> str:
+def bad_utf8_message(name: str, line: int, error: UnicodeDecodeError) -> str:
     bad = error.object[error.start : error.start + 4].hex(" ")
     return (
-        f"{name}, line {line:,}: bytes that are not UTF-8 ({bad}); convert the file, or choose --on-bad-text replace "
+        f"{name}, line {line:,}: bytes that are not UTF-8 ({bad}); convert the file, or use --on-bad-text replace "
         "or skip"
     )
 
 
-def parquet_texts(path: Path, name: str, settings: Settings, tally: Tally) -> Iterator[str]:
-    """One column of a Parquet file, some rows at a time."""
+def parquet_texts(path: Path, name: str, settings: Settings, counter: ByteCounter) -> Iterator[str]:
+    """The text column of a Parquet file, read 256 rows at a time."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise TextError('reading Parquet files needs one more package: pip install "glassbert[data]"') from error
+        raise TextError('reading Parquet files needs another package: pip install "glassbert[data]"') from error
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             column = choose_field(table.schema_arrow.names, settings.field, name)
             kind = table.schema_arrow.field(column).type
             if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-                raise TextError(f"{name}: the column {column!r} holds {kind}, not text")
+                raise TextError(f"{name}: the column {column!r} contains {kind}, not text")
             for batch in table.iter_batches(batch_size=256, columns=[column]):
                 yield from (text for text in batch.column(0).to_pylist() if text is not None)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TextError(f"{name} cannot be read as Parquet: {error}") from error
     with open(path, "rb") as file:
         while data := file.read(1 << 20):
-            tally.add(data)
+            counter.add(data)
 
 
 def hub_texts(name: str, settings: Settings) -> Iterator[str]:
-    """hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT, streamed: nothing but the rows at hand is held or stored."""
+    """The texts of hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT, streamed: nothing is stored."""
     try:
         import datasets
     except ImportError as error:
-        raise TextError(f'{name} needs one more package: pip install "glassbert[datasets]"') from error
+        raise TextError(f'{name} needs another package: pip install "glassbert[datasets]"') from error
     path, config, split = [*name.removeprefix("hf:").split(":"), "", ""][:3]
     try:
         rows = iter(datasets.load_dataset(path, config or None, split=split or "train", streaming=True))
@@ -119,9 +120,9 @@ def hub_texts(name: str, settings: Settings) -> Iterator[str]:
         for row in rows:
             field = field or choose_field(list(row), settings.field, name)
             if not isinstance(row[field], str):
-                raise TextError(f"{name}: the field {field!r} holds {type(row[field]).__name__}, not text")
+                raise TextError(f"{name}: the field {field!r} contains {type(row[field]).__name__}, not text")
             yield row[field]
     except TextError:
         raise
-    except Exception as error:  # whatever the hub, the network or the dataset's own format may raise
+    except Exception as error:  # errors of the hub, the network or the dataset format
         raise TextError(f"{name} cannot be read: {type(error).__name__}: {error}") from error

@@ -1,6 +1,6 @@
-"""Processes that make parts, fed no faster than they work.
+"""Make parts in worker processes, with a bounded queue.
 
-They are started only when there is a second unit: a small corpus is made where it is asked for.
+Processes are started only if there are at least two units; a small corpus is built in the main process.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What every unit of a build has in common."""
+    """The arguments that all units of a build share."""
 
-    folder: Path  # where parts go
+    folder: Path  # of the parts
     tokenizer: Path
     fingerprint: str
     settings: Settings
@@ -41,6 +41,7 @@ class Job:
 
 
 def make(unit: Unit, digest: str, job: Job) -> int:
+    """Make and write the part of a unit; returns the number of the unit."""
     tokenizer = _tokenizer(job.tokenizer, job.fingerprint)
     write_part(job.folder, unit.number, make_part(unit, digest, tokenizer, job.settings, job.bands))
     return unit.number
@@ -48,26 +49,26 @@ def make(unit: Unit, digest: str, job: Job) -> int:
 
 @cache
 def _tokenizer(folder: Path, fingerprint: str) -> FastTokenizer:
-    """Opened once; the fingerprint tells apart what two builds in one process put into the same folder."""
+    """Load the tokenizer once per process. `fingerprint` is part of the cache key: two builds may use one folder."""
     from glassbert.text.fast import load_tokenizer
 
     return load_tokenizer(folder)
 
 
 def make_all(units: Iterable[tuple[Unit, str]], job: Job, workers: int) -> Iterator[int]:
-    """Make the parts of all units; gives the number of each unit whose part is on disk."""
+    """Make the parts of all units; yields the number of each unit when its part is on disk."""
     units = iter(units)
-    begun = [unit for _, unit in zip(range(2 if workers > 1 else 1), units, strict=False)]
-    if len(begun) < 2:
-        for unit, digest in chain(begun, units):
+    first = [unit for _, unit in zip(range(2 if workers > 1 else 1), units, strict=False)]
+    if len(first) < 2:
+        for unit, digest in chain(first, units):
             make(unit, digest, job)
             yield unit.number
         return
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
     waiting: deque[Future[int]] = deque()
     try:
-        for unit, digest in chain(begun, units):
-            with _script_hidden():
+        for unit, digest in chain(first, units):
+            with _hidden_main_module():
                 waiting.append(pool.submit(make, unit, digest, job))
             while len(waiting) > 2 * workers or (waiting and waiting[0].done()):
                 yield waiting.popleft().result()
@@ -75,37 +76,38 @@ def make_all(units: Iterable[tuple[Unit, str]], job: Job, workers: int) -> Itera
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
         raise TextError(
-            "a worker process was killed, most likely for want of memory; what is done is kept: run the same build "
-            "again, with fewer --workers"
+            "a worker process was killed, probably because memory ran out; finished parts are kept: run the same "
+            "build again, with fewer --workers"
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
-def _script_hidden() -> Iterator[None]:
-    """A spawned process first imports the script that was run, which would build the corpus once more.
+def _hidden_main_module() -> Iterator[None]:
+    """Hide the main script while processes are spawned.
 
-    Everything that a worker needs is in this package. Processes are spawned when there is work for them.
+    A spawned process imports the main script first, which would build the corpus again. Workers need only this package.
+    `submit` spawns the processes.
     """
     script = sys.modules["__main__"]
-    shown = {name: getattr(script, name, None) for name in ("__file__", "__spec__")}
-    vars(script).update(dict.fromkeys(shown))
+    saved = {name: getattr(script, name, None) for name in ("__file__", "__spec__")}
+    vars(script).update(dict.fromkeys(saved))
     try:
         yield
     finally:
-        vars(script).update(shown)
+        vars(script).update(saved)
 
 
-def _begin() -> None:
-    """A worker leaves Ctrl-C to the process that started it, and ends when that one is gone, however it went."""
+def _start_worker() -> None:
+    """Initialise a worker: ignore Ctrl-C, which the parent handles, and exit when the parent ends for any reason."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parent = multiprocessing.parent_process()
 
-    def follow() -> None:
+    def exit_with_parent() -> None:
         if parent is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()

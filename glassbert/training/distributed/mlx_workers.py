@@ -1,7 +1,7 @@
 """Workers over MLX's own backends: GPUs and Macs, `mlx.launch -n 2 glassbert pretrain ...`.
 
-Sums are lazy like everything in MLX, so they can stand inside a compiled step, and each begins as soon as what it sums
-has been computed. Small gradients travel together, in the order in which backward completes them.
+Sums are lazy like all MLX operations, and each starts when its inputs have been computed. Small gradients are summed
+together, in the order in which backward completes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glassbert.errors import TrainingError
 from glassbert.training.workers import WorkerLost, Workers
 
 BUCKET = 4 * 2**20  # bytes
-LOST = ("[ring]", "[nccl]", "nccl error", "[jaccl]", "peer")  # in what MLX says when a fellow is gone
+LOST = ("[ring]", "[nccl]", "nccl error", "[jaccl]", "peer")  # parts of MLX's errors when another worker is gone
 
 
 class MlxWorkers(Workers):
@@ -28,11 +28,11 @@ class MlxWorkers(Workers):
         try:
             self._group = mx.distributed.init(strict=True, backend=backend)
         except (RuntimeError, ValueError) as error:
-            raise TrainingError(f"MLX's distributed backend {backend} does not start: {error}") from error
+            raise TrainingError(f"MLX's distributed backend {backend} did not start: {error}") from error
         self.rank, self.size = self._group.rank(), self._group.size()
         self.name = f"{self.size} processes over MLX ({backend})"
 
-    def sum_(self, array: Any) -> Any:
+    def all_reduce(self, array: Any) -> Any:
         return mx.distributed.all_sum(array, group=self._group)
 
     def sum_gradients(self, gradients: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,12 +40,12 @@ class MlxWorkers(Workers):
         for names in buckets({name: gradient.nbytes for name, gradient in gradients.items()}):
             flat = mx.concatenate([gradients[name].reshape(-1) for name in names])
             ends = np.cumsum([gradients[name].size for name in names])[:-1].tolist()
-            for name, part in zip(names, mx.split(self.sum_(flat), ends), strict=True):
+            for name, part in zip(names, mx.split(self.all_reduce(flat), ends), strict=True):
                 summed[name] = part.reshape(gradients[name].shape)
         return {name: summed[name] for name in gradients}
 
     def total(self, numbers: np.ndarray) -> np.ndarray:
-        return np.array(self.sum_(mx.array(numbers)))
+        return np.array(self.all_reduce(mx.array(numbers)))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -54,12 +54,13 @@ class MlxWorkers(Workers):
             self.wait_for_all()
         elif isinstance(error, RuntimeError) and any(word in str(error).lower() for word in LOST):
             raise WorkerLost(
-                f"worker {self.rank} on {socket.gethostname()} has lost a fellow: {error}. The last checkpoint is whole"
+                f"worker {self.rank} on {socket.gethostname()} lost the connection to another worker: {error}. "
+                f"The last checkpoint is complete"
             ) from error
 
 
 def buckets(sizes: Mapping[str, int], at_least: int = BUCKET) -> Iterator[list[str]]:
-    """Names in their order, in groups of at least so many bytes; the last group may be smaller."""
+    """The names in order, in groups of at least `at_least` bytes; the last group may be smaller."""
     group: list[str] = []
     filled = 0
     for name, size in sizes.items():

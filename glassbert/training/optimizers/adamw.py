@@ -1,11 +1,11 @@
-"""AdamW: a step in the direction of the mean gradient, measured in units of its usual size.
+"""AdamW: steps along the mean gradient, divided by the root of its mean square.
 
     m = β₁ m + (1 - β₁) g                 the mean
     v = β₂ v + (1 - β₂) g²                the mean square
-    p = p - lr · (m̂ / (√v̂ + ε) + λ p)     m̂ = m / (1 - β₁ᵗ), v̂ = v / (1 - β₂ᵗ): early means are too small
+    p = p - lr · (m̂ / (√v̂ + ε) + λ p)     m̂ = m / (1 - β₁ᵗ), v̂ = v / (1 - β₂ᵗ): bias correction of early steps
 
-The decay λ shrinks weights and embeddings; norms and biases are left alone. Before all that the gradient is scaled down
-where its norm over all parameters exceeds `clip`.
+The decay λ applies to weights and embeddings, not to norms and biases. Before the update, the gradient is scaled down
+if its norm over all parameters exceeds `clip`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from glassbert.engines.numpy_kernels import loops_for
-from glassbert.training.optimizers.base import Optimizer, early
+from glassbert.training.optimizers.base import Optimizer, bias_correction
 
 
 class Factors(NamedTuple):
-    keep1: Any
-    new1: Any
-    keep2: Any
-    new2: Any  # its square weighs g²
+    beta1: Any
+    gain1: Any
+    beta2: Any
+    gain2: Any  # its square is the weight of g²
     rate: Any
     epsilon: Any
     shrink: Any
 
 
 class AdamW(Optimizer):
-    """Moments of all parameters, and the step."""
+    """Two buffers: the mean gradient and its mean square."""
 
     name = "adamw"
     buffers = ("mean", "square")
-    standing_still: ClassVar[tuple[Any, ...]] = Factors(
-        keep1=1.0, new1=0.0, keep2=1.0, new2=0.0, rate=0.0, epsilon=1.0, shrink=1.0
+    no_update: ClassVar[tuple[Any, ...]] = Factors(
+        beta1=1.0, gain1=0.0, beta2=1.0, gain2=0.0, rate=0.0, epsilon=1.0, shrink=1.0
     )
 
     def __init__(
@@ -52,8 +52,8 @@ class AdamW(Optimizer):
 
     def factors(self, xp: Any, step: Any, learning_rate: Any, scale: Any) -> Factors:
         beta1, beta2 = self.betas
-        # √v̂ + ε = (√v + ε √c₂) / √c₂: the corrections move into two scalars
-        correction1, correction2 = early(xp, beta1, step), xp.sqrt(early(xp, beta2, step))
+        # √v̂ + ε = (√v + ε √c₂) / √c₂: the corrections become part of two scalars
+        correction1, correction2 = bias_correction(xp, beta1, step), xp.sqrt(bias_correction(xp, beta2, step))
         return Factors(
             beta1,
             (1.0 - beta1) * scale,
@@ -69,14 +69,14 @@ class AdamW(Optimizer):
         loops = loops_for(p, g, mean, square)
         if loops is not None:
             shrink = f.shrink if decayed else type(f.shrink)(1.0)
-            loops.adamw(p, g, mean, square, f.keep1, f.new1, f.keep2, f.new2, f.rate, f.epsilon, shrink)
+            loops.adamw(p, g, mean, square, f.beta1, f.gain1, f.beta2, f.gain2, f.rate, f.epsilon, shrink)
             return
-        np.multiply(g, f.new1, out=t)
-        mean *= f.keep1
+        np.multiply(g, f.gain1, out=t)
+        mean *= f.beta1
         mean += t
-        np.multiply(g, f.new2, out=t)
+        np.multiply(g, f.gain2, out=t)
         t *= t
-        square *= f.keep2
+        square *= f.beta2
         square += t
         np.sqrt(square, out=t)
         t += f.epsilon
@@ -88,6 +88,6 @@ class AdamW(Optimizer):
 
     def moved(self, p: Any, g: Any, buffers: Any, f: Factors, decayed: bool, xp: Any) -> tuple[Any, list[Any]]:
         mean, square = buffers
-        mean = f.keep1 * mean + f.new1 * g
-        square = f.keep2 * square + xp.square(f.new2 * g)
+        mean = f.beta1 * mean + f.gain1 * g
+        square = f.beta2 * square + xp.square(f.gain2 * g)
         return (p * f.shrink if decayed else p) - (f.rate * mean) / (xp.sqrt(square) + f.epsilon), [mean, square]

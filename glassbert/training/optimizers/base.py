@@ -1,50 +1,72 @@
-"""What all optimizers share: named buffers, the norm of the gradient, clipping, and the walk over the parameters.
+"""The base class of all optimizers: buffers, gradient norm, clipping, learning rate factors, and the update loop.
 
-An optimizer moves every number of the model by a formula of that number, its gradient and what it remembers of earlier
-gradients. The formula is all that a file of this folder adds. It is written twice: `move_chunk` works in place on a
-piece of the flat buffers that fits into the cache, with threads side by side (NumPy); `moved` is a pure function, which
-MLX compiles into one pass over memory. Both take the same `factors`, the scalars of a step.
+An optimizer updates every number of the model with a formula of that number, its gradient and its buffers. A subclass
+adds only the formula, written twice: `move_chunk` updates a piece of the flat buffers in place, several threads in
+parallel (NumPy); `moved` is a pure function, which MLX compiles into one pass over memory. Both use the same `factors`,
+the scalars of a step.
 
-A step whose gradient is not finite changes nothing: neither parameters nor buffers nor the counter of steps. On MLX
-nobody waits to see whether it is: such a step is made with a gradient of zeros and the factors of `standing_still`,
-which costs no further pass over memory.
+A step whose gradient is not finite changes neither parameters nor buffers nor the step counter. On MLX this is decided
+on the device without waiting for it: the step runs with a gradient of zeros and the factors `no_update`.
 """
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from glassbert.engines.namespace import Array
-from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
+from glassbert.arrays import Array, FlatArrays, FlatGradients, Layout
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
-from glassbert.training.optimizers.checks import CHECKS, check_fit
-from glassbert.training.optimizers.rates import Rates
 
-CHUNK = 131_072  # elements: small enough for the cache, long enough that threads rarely meet at the interpreter's lock
+CHUNK = 131_072  # elements: fits into the cache, and long enough that threads rarely wait for the interpreter lock
 
 Buffers = Mapping[str, Array]
-Span = tuple[str, int, int]  # a piece of the flattened parameter of that name
+Span = tuple[str, int, int]  # name, start and stop of a piece of a flattened parameter
+
+
+class Rates:
+    """Factors on the learning rate, by parameter; parameters without one have the factor 1.
+
+    A parameter with the factor 0 is frozen: no update, no decay, no change of its buffers. Parameters with the same
+    factor form a group, and the scalars of a step are computed once per group. A compiled step contains the groups but
+    not their factors, so other factors for the same groups need no new compilation.
+    """
+
+    def __init__(self, names: Collection[str], given: Mapping[str, float] | None):
+        for name, factor in (given or {}).items():
+            if name not in names:
+                close = difflib.get_close_matches(name, names, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise TrainingError(f"rates has a factor for {name!r}, which is not a parameter of this model{hint}")
+            if isinstance(factor, bool) or not isinstance(factor, (int, float)) or not 0 <= factor < math.inf:
+                raise TrainingError(f"the rate of {name!r} must be a number of at least 0, got {factor!r}")
+        factors = {name: float((given or {}).get(name, 1.0)) for name in names}
+        self.given = None if given is None else dict(given)
+        self.groups = tuple(dict.fromkeys(factor for factor in factors.values() if factor > 0))
+        if not self.groups:
+            raise TrainingError("every rate is 0, so nothing would be trained; give some parameter a rate above 0")
+        self.group_of = {name: self.groups.index(factor) for name, factor in factors.items() if factor > 0}
+        self.trainable = None if len(self.group_of) == len(factors) else frozenset(self.group_of)
 
 
 class Optimizer(ABC):
-    """Named buffers beside the parameters, and the step. On NumPy it works in place; on MLX it is a pure function.
+    """Named buffers for every parameter, and the update: in place on NumPy, a pure function on MLX.
 
-    `learning_rate` may be set before every step, and so may `rates`, a factor on it by the name of a parameter; the
-    other settings stay as they were given.
+    `learning_rate` and `rates` (factors on it by parameter name) may be changed before every step; the other settings
+    are fixed.
     """
 
     name: ClassVar[str]
-    buffers: ClassVar[tuple[str, ...]]  # what is remembered for every number of the model
-    standing_still: ClassVar[tuple[float | None, ...]]  # factors with which nothing moves; None: it does not matter
-    curvature_every: int = 0  # how often `observe` wants a gradient of sampled labels; 0: never
+    buffers: ClassVar[tuple[str, ...]]  # each has one number for every number of the model
+    no_update: ClassVar[tuple[float | None, ...]]  # factors that change nothing; None: the factor has no effect
+    curvature_every: int = 0  # steps between two calls of `observe` with a gradient of sampled labels; 0: never
 
     def __init__(self, model: Any, learning_rate: float, weight_decay: float, clip: float | None):
         self.engine = model.engine
@@ -52,10 +74,10 @@ class Optimizer(ABC):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.clip = clip
-        self.decayed = {name: len(shape) > 1 for name, shape in self.layout.shapes.items()}  # no norm, no bias
+        self.decayed = {name: len(shape) > 1 for name, shape in self.layout.shapes.items()}  # not norms and biases
         self.state: dict[str, Any] = {name: self.engine.parameters(self.layout_of(name)) for name in self.buffers}
         self.rates = None
-        self.attempts = 0  # steps begun; `steps` counts those that moved the parameters
+        self.attempts = 0  # all steps; `steps` counts those that updated the parameters
         self._steps: Any = self.engine.integers(0) if self.engine.compiles else 0
         self._check()
 
@@ -64,18 +86,18 @@ class Optimizer(ABC):
 
     @property
     def steps(self) -> int:
-        """Steps that moved the parameters. On MLX asking for it waits for the device."""
+        """Steps that updated the parameters. On MLX reading it waits for the device."""
         return int(self._steps)
 
     @steps.setter
     def steps(self, value: int) -> None:
         self._steps = self.engine.integers(value) if self.engine.compiles else int(value)
 
-    # ---- who learns, and how fast -----------------------------------------------------------------------------------
+    # ---- learning rates by parameter --------------------------------------------------------------------------------
 
     @property
     def rates(self) -> Mapping[str, float] | None:
-        """A factor on the learning rate by parameter; one that is not named has 1, and one with 0 stands still."""
+        """Factors on the learning rate by parameter name; default 1; a parameter with 0 is frozen."""
         return self._rates.given
 
     @rates.setter
@@ -83,20 +105,20 @@ class Optimizer(ABC):
         self._rates = Rates(self.layout.shapes, given)
 
     @property
-    def learning(self) -> frozenset[str] | None:
-        """The parameters that do not stand still; None where all of them learn."""
-        return self._rates.learning
+    def trainable(self) -> frozenset[str] | None:
+        """The parameters that are not frozen; None if none is."""
+        return self._rates.trainable
 
     @property
     def learning_rates(self) -> float | list[float]:
-        """What a compiled step is given: the learning rate, or that of every group of parameters."""
+        """The input of a compiled step: the learning rate, or one for each group of parameters."""
         if self.rates is None:
             return self.learning_rate
         return [self.learning_rate * factor for factor in self._rates.groups]
 
     @property
     def compiled_with(self) -> tuple[Any, ...]:
-        """What a compiled step has inside; with anything else here it must be compiled anew."""
+        """The constants of a compiled step; it must be compiled again if they change."""
         groups = () if self.rates is None else tuple(self._rates.group_of.items())
         return *self.settings.items(), groups
 
@@ -108,48 +130,49 @@ class Optimizer(ABC):
 
     @abstractmethod
     def move_chunk(self, p: Any, g: Any, buffers: Any, f: Any, decayed: bool, t: np.ndarray) -> None:
-        """Move a piece of the parameters and buffers in place; `t` is scratch memory of the same size."""
+        """Update a piece of the parameters and buffers in place; `t` is scratch memory of the same size."""
 
     @abstractmethod
     def moved(self, p: Any, g: Any, buffers: Any, f: Any, decayed: bool, xp: Any) -> tuple[Any, list[Any]]:
         """The new parameter and its new buffers, in the order of `self.buffers`."""
 
     def observe(self, gradients: FlatGradients) -> None:
-        """Hear the gradient whose square estimates the curvature, every `curvature_every` steps (NumPy).
+        """Receive the gradient whose square estimates the curvature, every `curvature_every` steps (NumPy).
 
-        Most optimizers do not ask for it and have nothing to remember of it.
+        Does nothing by default.
         """
         return None
 
     def observed(self, state: dict[str, Any], gradients: Buffers) -> dict[str, Any]:
-        """The state after hearing it (MLX)."""
+        """The state after `observe` (MLX)."""
         return state
 
     # ---- NumPy: in place ------------------------------------------------------------------------------------------
 
     def update(self, parameters: FlatArrays, gradients: FlatGradients) -> float:
-        """Move the parameters in place if the gradient is finite; returns its norm before clipping."""
+        """Update the parameters in place if the gradient is finite; returns its norm before clipping."""
         norm = self.gradient_norm(gradients)
         if math.isfinite(norm):
             self.move(parameters, gradients, norm)
         return norm
 
     def gradient_norm(self, gradients: FlatGradients) -> float:
-        """√Σ g² over all parameters that learn, together."""
-        parts = gradients.parts_that_count(self.learning)
+        """√Σ g² over all parameters that are not frozen."""
+        parts = gradients.nonzero_parts(self.trainable)
         pieces = [part[i : i + CHUNK] for part in parts for i in range(0, len(part), CHUNK)]
         threads = self.engine.threads
         return math.sqrt(sum(run_together(_sum_of_squares, [pieces[i::threads] for i in range(threads)])))
 
     def move(self, parameters: FlatArrays, gradients: FlatGradients, norm: float) -> None:
+        """Update the parameters in place; `norm` is that of the gradient."""
         self.steps += 1
-        f = self._factors_for(norm, parameters.flat.dtype.type)
+        f = self._factors_by_name(norm, parameters.flat.dtype.type)
         spans, threads = self._spans(self.layout.shapes), self.engine.threads
-        work = functools.partial(self._walk, parameters, gradients, f)
+        work = functools.partial(self._move_spans, parameters, gradients, f)
         run_together(work, [spans[i::threads] for i in range(threads)])
 
-    def _factors_for(self, norm: float, kind: Any) -> dict[str, Any]:
-        """The scalars of this step for every parameter that learns."""
+    def _factors_by_name(self, norm: float, kind: Any) -> dict[str, Any]:
+        """The scalars of this step for every parameter that is not frozen."""
         scale = 1.0 if self.clip is None or norm <= self.clip else self.clip / norm
         step, rate = float(self.steps), self.learning_rate
         groups = [self.factors(np, step, rate * factor, scale) for factor in self._rates.groups]
@@ -157,11 +180,13 @@ class Optimizer(ABC):
         return {name: groups[group] for name, group in self._rates.group_of.items()}
 
     def _spans(self, names: Any) -> list[Span]:
-        """Those of the named parameters that learn, in chunks."""
+        """The named parameters that are not frozen, in chunks."""
         sizes = {name: math.prod(self.layout.shapes[name]) for name in names if name in self._rates.group_of}
         return [(name, i, min(i + CHUNK, size)) for name, size in sizes.items() for i in range(0, size, CHUNK)]
 
-    def _walk(self, parameters: FlatArrays, gradients: FlatGradients, f: Mapping[str, Any], spans: list[Span]) -> None:
+    def _move_spans(
+        self, parameters: FlatArrays, gradients: FlatGradients, f: Mapping[str, Any], spans: list[Span]
+    ) -> None:
         scratch = np.empty(CHUNK, parameters.flat.dtype)
         buffers = [self.state[name] for name in self.buffers]
         for name, start, stop in spans:
@@ -179,87 +204,89 @@ class Optimizer(ABC):
         learning_rate: Any,
         loss: Any = 0.0,
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]], Any, Any]:
-        """New parameters, new state, the norm of the gradient, and whether norm and loss are finite; to be compiled.
+        """New parameters, new state, the gradient norm, and whether norm and loss are finite; to be compiled.
 
-        All from MLX arrays. `step` counts from 1; `learning_rate` is one number, or one for each group of `rates`.
-        Where norm or loss is not finite, the new values are the old ones.
+        Takes MLX arrays. `step` counts from 1; `learning_rate` is one number, or one for each group of `rates`. If norm
+        or loss is not finite, the new values equal the old ones.
         """
         xp = self.engine.xp
         norm = xp.sqrt(self._squares(gradients))
-        fine = xp.isfinite(norm + loss)
+        finite = xp.isfinite(norm + loss)
         scale = xp.minimum(1.0, self.clip / (norm + 1e-12)) if self.clip is not None else xp.array(1.0)
         by_group = learning_rate if learning_rate.ndim else [learning_rate * factor for factor in self._rates.groups]
-        groups = [self._fine_factors(step, rate, scale, fine) for rate in by_group]
+        groups = [self._finite_factors(step, rate, scale, finite) for rate in by_group]
         f = {name: groups[group] for name, group in self._rates.group_of.items()}
-        # What stands still is handed on as it is.
+        # Frozen parameters and their buffers are returned unchanged.
         new_p, new_state = dict(parameters), {buffer: dict(state[buffer]) for buffer in self.buffers}
-        self._move_arrays(parameters, gradients, state, f, fine, new_p, new_state)
-        return new_p, new_state, norm, fine
+        self._move_arrays(parameters, gradients, state, f, finite, new_p, new_state)
+        return new_p, new_state, norm, finite
 
     def _squares(self, gradients: Buffers) -> Any:
-        """Σ g² over all parameters that learn."""
+        """Σ g² over all parameters that are not frozen."""
         xp = self.engine.xp
         return xp.stack([xp.square(gradients[name].astype(xp.float32)).sum() for name in self._rates.group_of]).sum()
 
-    def _fine_factors(self, step: Any, learning_rate: Any, scale: Any, fine: Any) -> Any:
-        """The scalars of a step, or those with which nothing moves.
+    def _finite_factors(self, step: Any, learning_rate: Any, scale: Any, finite: Any) -> Any:
+        """The scalars of a step, or `no_update` if it is not finite.
 
-        Every one is a scalar array, so that the whole update of a parameter compiles to one pass over memory.
+        Each is a scalar array, so that the update of a parameter compiles to one pass over memory.
         """
         xp, f = self.engine.xp, self.factors(self.engine.xp, step, learning_rate, scale)
-        still = zip(f, self.standing_still, strict=True)
-        return type(f)(*(xp.array(value) if stop is None else xp.where(fine, value, stop) for value, stop in still))
+        pairs = zip(f, self.no_update, strict=True)
+        return type(f)(*(xp.array(value) if stop is None else xp.where(finite, value, stop) for value, stop in pairs))
 
     def _move_arrays(
-        self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, fine: Any, new_p: Any, new_state: Any
+        self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, finite: Any, new_p: Any, new_state: Any
     ) -> None:
         for name in f:
-            self._move_array(name, parameters[name], gradients[name], state, f[name], fine, new_p, new_state)
+            self._move_array(name, parameters[name], gradients[name], state, f[name], finite, new_p, new_state)
 
-    def _move_array(self, name: str, p: Any, g: Any, state: Any, f: Any, fine: Any, new_p: Any, new_state: Any) -> None:
-        xp, g = self.engine.xp, self._taken(g, fine)
+    def _move_array(
+        self, name: str, p: Any, g: Any, state: Any, f: Any, finite: Any, new_p: Any, new_state: Any
+    ) -> None:
+        xp, g = self.engine.xp, self._finite_gradient(g, finite)
         buffers = [state[buffer][name] for buffer in self.buffers]
         new_p[name], values = self.moved(p, g, buffers, f, self.decayed[name], xp)
         for buffer, value in zip(self.buffers, values, strict=True):
             new_state[buffer][name] = value
 
-    def _taken(self, g: Any, fine: Any) -> Any:
-        """The gradient in float32, or zeros: a factor of zero would not do, for 0 times infinity is not a number."""
+    def _finite_gradient(self, g: Any, finite: Any) -> Any:
+        """The gradient in float32, or zeros: a factor of zero would not work, since 0 times infinity is NaN."""
         xp = self.engine.xp
-        g = xp.depends([g], [fine])[0].astype(xp.float32)  # after the norm, so that no float32 copy is kept for it
-        return xp.where(fine, g, 0.0)
+        g = xp.depends([g], [finite])[0].astype(xp.float32)  # after the norm, so that no float32 copy is kept for it
+        return xp.where(finite, g, 0.0)
 
     # ---- settings and saving --------------------------------------------------------------------------------------
 
     @classmethod
-    @functools.cache  # asked for in every step, and slow to find
+    @functools.cache  # called in every step, and slow
     def setting_names(cls) -> tuple[str, ...]:
         return tuple(name for name in inspect.signature(cls).parameters if name != "model")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything but the learning rate, which changes from step to step."""
+        """All settings except the learning rate, which changes from step to step."""
         return {name: getattr(self, name) for name in self.setting_names() if name != "learning_rate"}
 
     def _check(self) -> None:
-        """Settings outside these ranges only ever give NaN, or walk uphill."""
+        """Raise if a setting is outside the range in which the formula is valid."""
         for name, value in {"learning_rate": self.learning_rate, **self.settings}.items():
             test, wanted = CHECKS.get(name, (lambda value: True, ""))
             if not test(value):
                 raise TrainingError(f"{self.name}: {name} must be {wanted}, got {value!r}")
 
     def state_arrays(self) -> dict[str, np.ndarray]:
-        """The buffers as NumPy arrays called "buffer/parameter", the same on every engine."""
+        """The buffers as NumPy arrays named "buffer/parameter", the same on every engine."""
         to_numpy = self.engine.to_numpy
         return {f"{b}/{name}": to_numpy(array) for b, arrays in self.state.items() for name, array in arrays.items()}
 
     def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take over what `state_arrays` gave; nothing changes unless all of it fits."""
-        wanted = {f"{b}/{name}": tuple(array.shape) for b, kept in self.state.items() for name, array in kept.items()}
+        """Load the result of `state_arrays`; nothing changes unless all arrays fit."""
+        wanted = {f"{b}/{name}": tuple(array.shape) for b, own in self.state.items() for name, array in own.items()}
         check_fit(f"the state of {self.name}", wanted, arrays)
-        for place in wanted:
-            buffer, _, name = place.partition("/")
-            self.state[buffer][name] = self.engine.array(arrays[place])
+        for key in wanted:
+            buffer, _, name = key.partition("/")
+            self.state[buffer][name] = self.engine.array(arrays[key])
 
     @property
     def state_numbers(self) -> dict[str, int]:
@@ -269,10 +296,48 @@ class Optimizer(ABC):
         self.steps, self.attempts = int(numbers["steps"]), int(numbers["attempts"])
 
 
-def early(xp: Any, beta: float, step: Any) -> Any:
-    """1 - βᵗ: how much of its final weight a mean over t steps has. By expm1, since 1 - 0.999 loses digits."""
+def bias_correction(xp: Any, beta: float, step: Any) -> Any:
+    """1 - βᵗ: the weight of t steps in an exponential mean. By expm1, since 1 - 0.999 loses digits."""
     return -xp.expm1(step * math.log(beta)) if beta > 0 else 1.0
 
 
 def _sum_of_squares(parts: list[np.ndarray]) -> float:
     return sum(float(np.dot(part, part)) for part in parts)
+
+
+# ---- checks of saved states and settings ----------------------------------------------------------------------------
+
+
+def check_fit(what: str, wanted: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise an error that names the first array that is missing, unknown or of another shape."""
+    for name in [*wanted, *arrays]:
+        if name not in arrays:
+            raise TrainingError(f"{what} has no {name!r}; it was saved by another optimizer or for another model")
+        if name not in wanted:
+            raise TrainingError(f"{what} has {name!r}, which belongs to another optimizer or another model")
+        if tuple(arrays[name].shape) != wanted[name]:
+            raise TrainingError(f"{what}: {name!r} has the shape {arrays[name].shape}, but {wanted[name]} is needed")
+
+
+def _number(low: float, high: float = math.inf) -> Any:
+    def fits(value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value < high
+
+    return fits
+
+
+def _betas(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(_number(0, 1)(beta) for beta in value)
+
+
+CHECKS: dict[str, tuple[Any, str]] = {
+    "learning_rate": (_number(0), "a number of at least 0"),
+    "weight_decay": (_number(0), "a number of at least 0"),
+    "clip": (lambda value: value is None or (_number(0)(value) and value > 0), "a number above 0, or None"),
+    "betas": (_betas, "a pair of numbers in [0, 1)"),
+    "momentum": (_number(0, 1), "in [0, 1)"),
+    "epsilon": (_number(0), "a number of at least 0"),
+    "gamma": (lambda value: _number(0)(value) and value > 0, "a number above 0"),
+    "every": (lambda value: isinstance(value, int) and value >= 1, "a whole number of at least 1"),
+    "iterations": (lambda value: isinstance(value, int) and value >= 1, "a whole number of at least 1"),
+}

@@ -1,11 +1,11 @@
-"""Lion: only the sign of the gradient's mean counts, so every number moves by the same amount.
+"""Lion: steps along the sign of the mean gradient, so every number changes by the same amount.
 
-    u = sign(β₁ m + (1 - β₁) g)           the direction: more of the new gradient than the memory takes in
+    u = sign(β₁ m + (1 - β₁) g)           the direction: β₁ < β₂ gives the new gradient more weight than in m
     p = p - lr · (u + λ p)
     m = β₂ m + (1 - β₂) g
 
-It remembers half of what AdamW does. A sign is a large step for a number that hardly matters, so its learning rate is
-three to ten times smaller than AdamW's, and its decay as much larger.
+It has half the buffers of AdamW. Numbers with a tiny gradient take full steps too, so the learning rate is three to ten
+times smaller than AdamW's, and the decay larger by the same factor.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from glassbert.training.optimizers.base import Optimizer
 
 
 class Factors(NamedTuple):
-    keep1: Any
-    new1: Any
-    keep2: Any
-    new2: Any
+    beta1: Any
+    gain1: Any
+    beta2: Any
+    gain2: Any
     rate: Any
     shrink: Any
 
@@ -31,7 +31,7 @@ class Lion(Optimizer):
 
     name = "lion"
     buffers = ("mean",)
-    standing_still = Factors(keep1=None, new1=0.0, keep2=1.0, new2=0.0, rate=0.0, shrink=1.0)
+    no_update = Factors(beta1=None, gain1=0.0, beta2=1.0, gain2=0.0, rate=0.0, shrink=1.0)
 
     def __init__(
         self,
@@ -52,16 +52,16 @@ class Lion(Optimizer):
         (mean,) = buffers
         if decayed:
             p *= f.shrink
-        np.multiply(mean, f.keep1, out=t)
-        t += f.new1 * g
+        np.multiply(mean, f.beta1, out=t)
+        t += f.gain1 * g
         np.sign(t, out=t)
         t *= f.rate
         p -= t
-        np.multiply(g, f.new2, out=t)
-        mean *= f.keep2
+        np.multiply(g, f.gain2, out=t)
+        mean *= f.beta2
         mean += t
 
     def moved(self, p: Any, g: Any, buffers: Any, f: Factors, decayed: bool, xp: Any) -> tuple[Any, list[Any]]:
         (mean,) = buffers
-        direction = xp.sign(f.keep1 * mean + f.new1 * g)
-        return (p * f.shrink if decayed else p) - f.rate * direction, [f.keep2 * mean + f.new2 * g]
+        direction = xp.sign(f.beta1 * mean + f.gain1 * g)
+        return (p * f.shrink if decayed else p) - f.rate * direction, [f.beta2 * mean + f.gain2 * g]

@@ -1,18 +1,17 @@
-"""Muon: for a matrix the size of a step is its largest singular value, so let all of them be about one.
+"""Muon: for matrices, steps whose singular values are all about one.
 
     m = μ m + (1 - μ) g
-    u = (1 - μ) g + μ m                   the gradient once more (Nesterov)
+    u = (1 - μ) g + μ m                   Nesterov momentum
     p = p - lr · (0.2 √max(rows, columns) · orthogonal(u) + λ p)
 
-With u = U S Vᵀ, orthogonal(u) is about U Vᵀ: every direction of the matrix learns at the same speed, also those whose
-gradient is small. No singular values are computed; five rounds of a polynomial push them all towards one:
+With u = U S Vᵀ, orthogonal(u) is about U Vᵀ: every direction of the matrix has the same step size, also those with a
+small gradient. Five iterations of a polynomial move all singular values towards one without computing them:
 
     x ← a x + (b x xᵀ + c (x xᵀ)²) x       (a, b, c) = (3.4445, -4.7750, 2.0315)
 
-An orthogonal matrix has entries of size 1/√max(rows, columns). The factor 0.2 √max gives steps as large as AdamW's
-usually are, so that one learning rate and one decay serve both. Muon moves the matrices inside the layers, queries,
-keys and values each by themselves; embeddings, heads, norms and biases are no maps between hidden states, and AdamW
-moves them.
+An orthogonal matrix has entries of size 1/√max(rows, columns). The factor 0.2 √max gives steps of about the size of
+AdamW's, so both use one learning rate and one decay. Muon updates the matrices inside the layers, with queries, keys
+and values as separate matrices; AdamW updates embeddings, heads, norms and biases.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.namespace import Array, namespace
-from glassbert.engines.parameters import FlatArrays, FlatGradients, Layout
+from glassbert.arrays import Array, FlatArrays, FlatGradients, Layout, namespace
 from glassbert.engines.threads import run_together
 from glassbert.training.optimizers.adamw import AdamW
 from glassbert.training.optimizers.base import Buffers, Span
@@ -38,7 +36,7 @@ def orthogonal(x: Array, iterations: int) -> Array:
     tall = x.shape[-2] > x.shape[-1]
     if tall:
         x = xp.swapaxes(x, -1, -2)
-    x = x / xp.maximum(xp.sqrt((x * x).sum((-2, -1), keepdims=True)), TINY)  # now no singular value exceeds one
+    x = x / xp.maximum(xp.sqrt((x * x).sum((-2, -1), keepdims=True)), TINY)  # now all singular values are at most one
     for _ in range(iterations):
         gram = x @ xp.swapaxes(x, -1, -2)  # the small square: [rows, rows]
         square = gram @ xp.swapaxes(gram, -1, -2)  # = gram²; BLAS halves a product with the transpose
@@ -50,25 +48,25 @@ def orthogonal(x: Array, iterations: int) -> Array:
 
 
 class Factors(NamedTuple):
-    """AdamW's, and three for the matrices."""
+    """The factors of AdamW, and three for the matrices."""
 
-    keep1: Any
-    new1: Any
-    keep2: Any
-    new2: Any
+    beta1: Any
+    gain1: Any
+    beta2: Any
+    gain2: Any
     rate: Any
     epsilon: Any
     shrink: Any
     momentum: Any
-    new: Any
+    gain: Any
     matrix_rate: Any
 
 
 class Muon(AdamW):
-    """The mean gradient for everything; the mean square only for what AdamW moves."""
+    """Two buffers: the mean gradient for all parameters; the mean square only for those that AdamW updates."""
 
     name = "muon"
-    standing_still = Factors(1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, momentum=1.0, new=0.0, matrix_rate=0.0)
+    no_update = Factors(1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, momentum=1.0, gain=0.0, matrix_rate=0.0)
 
     def __init__(
         self,
@@ -88,9 +86,13 @@ class Muon(AdamW):
         super().__init__(model, learning_rate, betas, epsilon, weight_decay, clip)
 
     def layout_of(self, buffer: str) -> Layout:
-        return self.layout if buffer == "mean" else Layout({name: self.layout.shapes[name] for name in self._others()})
+        return (
+            self.layout
+            if buffer == "mean"
+            else Layout({name: self.layout.shapes[name] for name in self._not_matrices()})
+        )
 
-    def _others(self) -> list[str]:
+    def _not_matrices(self) -> list[str]:
         return [name for name in self.layout.shapes if name not in self.matrices]
 
     def factors(self, xp: Any, step: Any, learning_rate: Any, scale: Any) -> Factors:  # type: ignore[override]
@@ -101,19 +103,19 @@ class Muon(AdamW):
 
     def move(self, parameters: FlatArrays, gradients: FlatGradients, norm: float) -> None:
         self.steps += 1
-        f = self._factors_for(norm, parameters.flat.dtype.type)
-        spans, threads = self._spans(self._others()), self.engine.threads
+        f = self._factors_by_name(norm, parameters.flat.dtype.type)
+        spans, threads = self._spans(self._not_matrices()), self.engine.threads
         pieces = [(name, i) for name, count in self.matrices.items() if name in f for i in range(count)]
         shares: list[tuple[list[Span], list[tuple[str, int]]]] = [(spans[i::threads], []) for i in range(threads)]
         loads = [0.0] * threads
         arrays = (parameters, gradients.buffer, self.state["mean"])
-        for piece in sorted(pieces, key=self._work, reverse=True):  # the longest first, to whoever has least to do
+        for piece in sorted(pieces, key=self._work, reverse=True):  # largest first, to the least busy thread
             least = loads.index(min(loads))
             shares[least][1].append(piece)
             loads[least] += self._work(piece)
 
         def work(share: tuple[list[Span], list[tuple[str, int]]]) -> None:
-            self._walk(parameters, gradients, f, share[0])
+            self._move_spans(parameters, gradients, f, share[0])
             for name, i in share[1]:
                 p, g, mean = (array[name].reshape(self._shape(name))[i] for array in arrays)
                 self._move_matrix(p, g, mean, f[name], self.decayed[name])
@@ -129,7 +131,7 @@ class Muon(AdamW):
         return float(min(rows, columns) ** 2 * max(rows, columns))
 
     def _move_matrix(self, p: np.ndarray, g: np.ndarray, mean: np.ndarray, f: Factors, decayed: bool) -> None:
-        step = f.new * g
+        step = f.gain * g
         mean *= f.momentum
         mean += step
         step += f.momentum * mean
@@ -142,18 +144,18 @@ class Muon(AdamW):
     # ---- MLX ------------------------------------------------------------------------------------------------------
 
     def _move_arrays(
-        self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, fine: Any, new_p: Any, new_state: Any
+        self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, finite: Any, new_p: Any, new_state: Any
     ) -> None:
-        """Matrices of one shape go through the polynomial together, as one product of many."""
+        """Matrices of the same shape are stacked for the polynomial, as one batched product."""
         xp = self.engine.xp
         groups: dict[tuple[int, int], list[tuple[str, Any]]] = {}
         for name, own in f.items():
             if name not in self.matrices:
-                self._move_array(name, parameters[name], gradients[name], state, own, fine, new_p, new_state)
+                self._move_array(name, parameters[name], gradients[name], state, own, finite, new_p, new_state)
                 continue
-            g = self._taken(gradients[name], fine)
-            mean = new_state["mean"][name] = own.momentum * state["mean"][name] + own.new * g
-            step = (own.new * g + own.momentum * mean).reshape(self._shape(name)).astype(self.engine.compute_dtype)
+            g = self._finite_gradient(gradients[name], finite)
+            mean = new_state["mean"][name] = own.momentum * state["mean"][name] + own.gain * g
+            step = (own.gain * g + own.momentum * mean).reshape(self._shape(name)).astype(self.engine.compute_dtype)
             wide = step if step.shape[-2] <= step.shape[-1] else xp.swapaxes(step, -1, -2)
             groups.setdefault(tuple(wide.shape[-2:]), []).append((name, wide))
         for group in groups.values():
@@ -165,8 +167,8 @@ class Muon(AdamW):
                 start += count
                 step = (step if rows <= columns else xp.swapaxes(step, -1, -2)).reshape(rows * count, columns)
                 p = parameters[name]
-                kept = p * f[name].shrink if self.decayed[name] else p
-                new_p[name] = kept - f[name].matrix_rate * _scale((rows, columns)) * step
+                shrunk = p * f[name].shrink if self.decayed[name] else p
+                new_p[name] = shrunk - f[name].matrix_rate * _scale((rows, columns)) * step
 
 
 def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:
@@ -174,7 +176,7 @@ def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:
 
 
 def _stacked(name: str, config: Any) -> int:
-    """How many maps one parameter holds: query, key and value; the two halves of a gated feed-forward layer."""
+    """The number of matrices in one parameter: 3 for query, key and value; 2 in a gated feed-forward layer."""
     if name.endswith("attention.qkv.weight"):
         return 3
     return 2 if config.gated and name.endswith("ffn.up.weight") else 1

@@ -1,10 +1,9 @@
-"""SGD with momentum: a step against the gradient, with some of the last step's speed.
+"""SGD with momentum: steps against a decaying sum of gradients.
 
     m = μ m + g
     p = p - lr · (m + λ p)
 
-The baseline of the lesson: one rate for all parameters, however different their gradients are in size. That is what the
-other optimizers improve on.
+A baseline: one rate for all parameters, whatever the size of their gradients. The other optimizers improve on this.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from glassbert.training.optimizers.base import Optimizer
 
 
 class Factors(NamedTuple):
-    keep: Any
+    momentum: Any
     scale: Any
     rate: Any
     shrink: Any
 
 
 class SGD(Optimizer):
-    """One buffer: the speed."""
+    """One buffer, named "speed": the decaying sum m."""
 
     name = "sgd"
     buffers = ("speed",)
-    standing_still = Factors(keep=1.0, scale=0.0, rate=0.0, shrink=1.0)
+    no_update = Factors(momentum=1.0, scale=0.0, rate=0.0, shrink=1.0)
 
     def __init__(
         self,
@@ -47,7 +46,7 @@ class SGD(Optimizer):
     def move_chunk(self, p: Any, g: Any, buffers: Any, f: Factors, decayed: bool, t: np.ndarray) -> None:
         (speed,) = buffers
         np.multiply(g, f.scale, out=t)
-        speed *= f.keep
+        speed *= f.momentum
         speed += t
         np.multiply(speed, f.rate, out=t)
         if decayed:
@@ -55,5 +54,5 @@ class SGD(Optimizer):
         p -= t
 
     def moved(self, p: Any, g: Any, buffers: Any, f: Factors, decayed: bool, xp: Any) -> tuple[Any, list[Any]]:
-        speed = f.keep * buffers[0] + f.scale * g
+        speed = f.momentum * buffers[0] + f.scale * g
         return (p * f.shrink if decayed else p) - f.rate * speed, [speed]

@@ -1,12 +1,12 @@
-"""Sophia-G: large steps where the loss is flat, small ones where it is curved, and never more than lr.
+"""Sophia-G: steps divided by the curvature of the loss, at most lr per number.
 
     m = β₁ m + (1 - β₁) g
     h = β₂ h + (1 - β₂) ĥ                  every k steps; ĥ estimates the diagonal of the Hessian
     p = p - lr · (clip(m / max(γ h, ε), ±1) + λ p)
 
-ĥ is the square of a gradient of labels that the model draws from its own predictions (`glassbert.training.curvature`);
-the training step computes it, which costs one more forward and backward pass every k steps. γ decides how many entries
-are clipped: where the clip acts everywhere, the step is a sign, as Lion's.
+ĥ is the square of a gradient for labels sampled from the model's own predictions (`glassbert.training.curvature`). The
+training step computes it, with one more forward and backward pass every k steps. γ sets how many entries are clipped:
+if all are, the step is a sign as in Lion.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.parameters import FlatGradients
+from glassbert.arrays import FlatGradients
 from glassbert.engines.threads import run_together
 from glassbert.training.optimizers.base import Buffers, Optimizer, Span
 
 
 class Factors(NamedTuple):
-    keep: Any
-    new: Any
+    beta: Any
+    gain: Any
     gamma: Any
     epsilon: Any
     rate: Any
@@ -36,7 +36,7 @@ class Sophia(Optimizer):
 
     name = "sophia"
     buffers = ("mean", "curvature")
-    standing_still = Factors(keep=1.0, new=0.0, gamma=None, epsilon=None, rate=0.0, shrink=1.0)
+    no_update = Factors(beta=1.0, gain=0.0, gamma=None, epsilon=None, rate=0.0, shrink=1.0)
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class Sophia(Optimizer):
 
     def move_chunk(self, p: Any, g: Any, buffers: Any, f: Factors, decayed: bool, t: np.ndarray) -> None:
         mean, curvature = buffers
-        np.multiply(g, f.new, out=t)
-        mean *= f.keep
+        np.multiply(g, f.gain, out=t)
+        mean *= f.beta
         mean += t
         np.multiply(curvature, f.gamma, out=t)
         np.maximum(t, f.epsilon, out=t)
@@ -76,7 +76,7 @@ class Sophia(Optimizer):
 
     def moved(self, p: Any, g: Any, buffers: Any, f: Factors, decayed: bool, xp: Any) -> tuple[Any, list[Any]]:
         mean, curvature = buffers
-        mean = f.keep * mean + f.new * g
+        mean = f.beta * mean + f.gain * g
         step = xp.minimum(xp.maximum(mean / xp.maximum(f.gamma * curvature, f.epsilon), -1.0), 1.0)
         return (p * f.shrink if decayed else p) - f.rate * step, [mean, curvature]
 
@@ -86,19 +86,19 @@ class Sophia(Optimizer):
         if not math.isfinite(self.gradient_norm(gradients)):
             return
         spans, threads = self._spans(self.layout.shapes), self.engine.threads
-        run_together(functools.partial(self._remember, gradients), [spans[i::threads] for i in range(threads)])
+        run_together(functools.partial(self._update_curvature, gradients), [spans[i::threads] for i in range(threads)])
 
-    def _remember(self, gradients: FlatGradients, spans: list[Span]) -> None:
-        curvature, keep = self.state["curvature"], self.betas[1]
+    def _update_curvature(self, gradients: FlatGradients, spans: list[Span]) -> None:
+        curvature, beta = self.state["curvature"], self.betas[1]
         for name, start, stop in spans:
             g, h = (array[name].reshape(-1)[start:stop] for array in (gradients.buffer, curvature))
-            h *= keep
-            h += (1.0 - keep) * (g * g)
+            h *= beta
+            h += (1.0 - beta) * (g * g)
 
     def observed(self, state: dict[str, Any], gradients: Buffers) -> dict[str, Any]:
-        xp, keep = self.engine.xp, self.betas[1]
-        fine, curvature = xp.isfinite(self._squares(gradients)), dict(state["curvature"])
+        xp, beta = self.engine.xp, self.betas[1]
+        finite, curvature = xp.isfinite(self._squares(gradients)), dict(state["curvature"])
         for name in self._rates.group_of:
-            h = keep * curvature[name] + (1.0 - keep) * xp.square(gradients[name].astype(xp.float32))
-            curvature[name] = xp.where(fine, h, curvature[name])
+            h = beta * curvature[name] + (1.0 - beta) * xp.square(gradients[name].astype(xp.float32))
+            curvature[name] = xp.where(finite, h, curvature[name])
         return {**state, "curvature": curvature}

@@ -1,4 +1,4 @@
-"""Questions, controls and the whole way: annotations to scores with their baselines beside them."""
+"""Probes: labels, control tasks, baselines, measures and the suite."""
 
 import numpy as np
 import pytest
@@ -17,9 +17,8 @@ from glassbert.evaluation.probes import (
     probe_task,
     word_vectors,
 )
-from glassbert.evaluation.probes.fitting import Vectors
-from glassbert.evaluation.probes.probing import some_sentences
-from glassbert.evaluation.probes.questions import ask, control, control_heads, majority, majority_heads
+from glassbert.evaluation.probes.fitting import Vectors, some_sentences
+from glassbert.evaluation.probes.questions import control, control_heads, majority, majority_heads, make_questions
 from glassbert.evaluation.probes.results import ALL, HIDDEN, MIX, RANDOM, TRAINED
 from glassbert.tasks import read_table
 from glassbert.tasks.table import Table
@@ -29,7 +28,7 @@ NOUNS, VERBS, NAMES = ["bird", "tree", "river", "stone"], ["sings", "falls", "st
 
 
 def annotated(count, seed, extra=()):
-    """Invented sentences "the old bird sings", in which order and words give everything away."""
+    """Sentences such as "the bird sings", whose labels follow from words and order."""
     generator = np.random.default_rng(seed)
     blocks = []
     for _ in range(count):
@@ -77,32 +76,32 @@ def subject():
 
 
 def test_questions_share_labels_and_types(tables):
-    train, dev = ask(TASKS["pos"], *tables)
+    train, dev = make_questions(TASKS["pos"], *tables)
     assert train.names == ("DET", "NOUN", "PROPN", "VERB")
     assert dev.unseen == 1  # SYM
     assert len(np.unique(train.types)) == 11
     assert dev.types.max() == 13  # three forms more
 
 
-def test_words_without_a_label_are_not_asked(tables):
-    train, _ = ask(TASKS["relations"], *tables)
+def test_words_without_a_label_are_skipped(tables):
+    train, _ = make_questions(TASKS["relations"], *tables)
     assert train.names == ("det", "nsubj", "obj")  # subtypes cut, the root left out
     assert (train.heads != train.words).all()
 
 
-def test_control_labels_belong_to_word_types(tables):
-    train, dev = ask(TASKS["pos"], *tables)
-    drawn, asked = control(train, dev, seed=3)
+def test_control_labels_are_per_word_type(tables):
+    train, dev = make_questions(TASKS["pos"], *tables)
+    drawn, dev_drawn = control(train, dev, seed=3)
     for kind in np.unique(drawn.types):
         assert len(np.unique(drawn.labels[drawn.types == kind])) == 1
-        assert set(asked.labels[asked.types == kind]) <= set(drawn.labels[drawn.types == kind])
+        assert set(dev_drawn.labels[dev_drawn.types == kind]) <= set(drawn.labels[drawn.types == kind])
     again, _ = control(train, dev, seed=3)
     np.testing.assert_array_equal(drawn.labels, again.labels)
     assert (control(train, dev, seed=4)[0].labels != drawn.labels).any()
 
 
 def test_control_heads_are_self_first_or_last(tables):
-    train, dev = ask(TASKS["heads"], *tables)
+    train, dev = make_questions(TASKS["heads"], *tables)
     drawn, _ = control_heads(train, dev)
     place = train.words - train.starts[train.sentences]
     last = np.diff(train.starts)[train.sentences] - 1
@@ -110,7 +109,7 @@ def test_control_heads_are_self_first_or_last(tables):
 
 
 def test_majority_by_word_type(tables):
-    train, dev = ask(TASKS["pos"], *tables)
+    train, dev = make_questions(TASKS["pos"], *tables)
     answers = majority(train, dev)
     known = np.isin(dev.types, train.types)
     assert (answers[known] == dev.labels[known]).all()
@@ -118,7 +117,7 @@ def test_majority_by_word_type(tables):
 
 
 def test_majority_of_heads_is_a_distance(tables):
-    train, dev = ask(TASKS["heads"], *tables)
+    train, dev = make_questions(TASKS["heads"], *tables)
     answers = majority_heads(train, dev)
     known = np.isin(dev.types, train.types)
     assert (answers == dev.labels)[known].mean() == 1
@@ -126,8 +125,8 @@ def test_majority_of_heads_is_a_distance(tables):
     assert ((answers >= 0) & (answers < sizes)).all()
 
 
-def test_whole_sentences_are_drawn(tables):
-    train, _ = ask(TASKS["pos"], *tables)
+def test_whole_sentences_are_sampled(tables):
+    train, _ = make_questions(TASKS["pos"], *tables)
     some = some_sentences(train, 40, seed=0)
     assert 40 <= len(some) <= 44
     for sentence in np.unique(some.sentences):
@@ -135,16 +134,16 @@ def test_whole_sentences_are_drawn(tables):
 
 
 @pytest.mark.parametrize("value", ["x", None])
-def test_one_label_is_too_few(tables, value):
+def test_a_single_label_is_an_error(tables, value):
     task = column_task("upos")
     same = Table(
         {**tables[0].columns, "upos": [[value] * len(w) for w in tables[0].column("words")]}, "f", tables[0].lines
     )
-    with pytest.raises(InputError, match=r"f: .* needs two labels or more, and there is (only 'x'|none at all)"):
-        ask(task, same, tables[1])
+    with pytest.raises(InputError, match=r"f: .* needs at least two labels and finds (only 'x'|none)"):
+        make_questions(task, same, tables[1])
 
 
-# ---- tasks of your own -------------------------------------------------------------------------------------------
+# ---- user tasks --------------------------------------------------------------------------------------------------
 
 
 def test_a_probe_is_one_function(tables):
@@ -154,7 +153,7 @@ def test_a_probe_is_one_function(tables):
 
     try:
         assert get_task("long-words") is long_words
-        assert ask(long_words, *tables)[0].names == ("long", "short")
+        assert make_questions(long_words, *tables)[0].names == ("long", "short")
         with pytest.raises(ConfigError, match="already"):
             probe("long-words", title="")
     finally:
@@ -162,7 +161,7 @@ def test_a_probe_is_one_function(tables):
 
 
 def test_a_column_is_a_task(tables):
-    assert ask(get_task("deprel", tables[0]), *tables)[0].names == ("det", "nsubj", "obj:x", "root")
+    assert make_questions(get_task("deprel", tables[0]), *tables)[0].names == ("det", "nsubj", "obj:x", "root")
     with pytest.raises(ConfigError, match="there are pos, ner"):
         get_task("sentiment", tables[0])
 
@@ -174,12 +173,12 @@ def test_labels_must_fit_the_words(tables):
 
     try:
         with pytest.raises(InputError, match=r"line 1: .* gives 2 labels for 3 words|gives 3 labels for 4 words"):
-            ask(wrong, *tables)
+            make_questions(wrong, *tables)
     finally:
         del TASKS["wrong"]
 
 
-# ---- the whole way -----------------------------------------------------------------------------------------------
+# ---- all together ------------------------------------------------------------------------------------------------
 
 
 def test_all_probes_of_a_task(tables, subject):
@@ -187,14 +186,14 @@ def test_all_probes_of_a_task(tables, subject):
         name: Vectors(*(word_vectors(who.model, who.tokenizer, table.column("words")) for table in tables))
         for name, who in ((TRAINED, subject), (RANDOM, subject.untrained()))
     }
-    told = []
-    found = probe_task(TASKS["pos"], *tables, vectors, progress=lambda *given: told.append(given))
+    calls = []
+    found = probe_task(TASKS["pos"], *tables, vectors, progress=lambda *given: calls.append(given))
     assert [(one.view, one.probe) for one in found.probed if one.encoder == RANDOM] == [
         *((view, "linear") for view in ("embeddings", "layer 1", "layer 2", MIX, ALL))
     ]
     assert found.of(MIX, HIDDEN) is not None and found.of(ALL, HIDDEN) is None
     assert all((one.control is not None) == (one.encoder == TRAINED) for one in found.probed)
-    assert told[-1][:2] == (len(told), len(told))
+    assert calls[-1][:2] == (len(calls), len(calls))
     scorer = Scorer(found, resamples=50)
     linear = found.of("embeddings")
     measured = scorer.accuracy(linear.answers)
@@ -236,13 +235,13 @@ def test_the_suite(folder, subject):
     assert found.as_json()["measures"]
 
 
-def test_quick_takes_less_and_says_so(folder, subject):
+def test_quick_uses_a_sample_and_notes_it(folder, subject):
     found = SUITES["probes"](subject, Options(data=folder, quick=True, resamples=20))
     assert all(row.name.startswith("pos") or row.group.startswith("pos") for row in found.rows)
     assert any(note.startswith("quick:") for note in found.notes)
 
 
-def test_missing_and_broken_files_are_told(tmp_path, subject):
+def test_missing_and_broken_files_are_reported(tmp_path, subject):
     assert "--data" in SUITES["probes"](subject, Options()).skipped_because
     (tmp_path / "a-train.conllu").write_text("1\tonly three\tcolumns\n", encoding="utf-8")
     (tmp_path / "a-dev.conllu").write_text(annotated(2, 0), encoding="utf-8")

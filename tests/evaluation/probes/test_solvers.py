@@ -1,4 +1,4 @@
-"""The numeric cores: the minimiser, and every probe's gradient against differences and references."""
+"""The minimiser and the probes: gradients against finite differences, and known solutions."""
 
 import itertools
 
@@ -7,16 +7,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassbert.engines.parameters import FlatGradients, Layout
-from glassbert.evaluation.probes.biaffine import BiaffineProblem, fit_biaffine, groups_of, spanning_edges
+from glassbert.arrays import FlatGradients, Layout
+from glassbert.evaluation.probes.biaffine import (
+    BiaffineProblem,
+    edges_in_common,
+    fit_biaffine,
+    groups_of,
+    heads_and_trees,
+    spanning_edges,
+)
 from glassbert.evaluation.probes.features import Features
 from glassbert.evaluation.probes.hidden_layer import fit_hidden, loss_and_gradients
 from glassbert.evaluation.probes.layer_mix import MixProblem, fit_mix
 from glassbert.evaluation.probes.minimise import minimise
 from glassbert.evaluation.probes.questions import Questions
 from glassbert.evaluation.probes.softmax_regression import Problem, choose_l2, fit_linear
-from glassbert.evaluation.probes.trees import edges_in_common, heads_and_trees
-from tests.evaluation.probes.differences import largest_error
+
+
+def largest_error(function, x, seed=0, directions=12, step=1e-6):
+    """The largest error of the gradient against central differences, along random directions and single axes."""
+    generator = np.random.default_rng(seed)
+    _, gradient = function(x)
+    along = [generator.standard_normal(len(x)) for _ in range(directions)]
+    along += [np.eye(1, len(x), axis)[0] for axis in generator.integers(0, len(x), directions)]
+    along.append(np.eye(1, len(x), len(x) - 1)[0])
+    errors = []
+    for d in along:
+        measured = (function(x + step * d)[0] - function(x - step * d)[0]) / (2 * step)
+        errors.append(abs(measured - gradient @ d) / max(1.0, abs(measured)))
+    return max(errors)
 
 
 def cloud(layers=1, rows=300, width=6, seed=0, dtype="float64", scale=1.0):
@@ -46,7 +65,7 @@ def test_minimum_of_a_narrow_valley():
     np.testing.assert_allclose(found.x, [1, 1], atol=1e-5)
 
 
-def test_it_learns_the_curvature_by_itself():
+def test_it_converges_without_a_preconditioner():
     curvature = np.logspace(0, 4, 12)
     found = minimise(
         lambda x: (0.5 * float(curvature @ (x - 1) ** 2), curvature * (x - 1)), np.zeros(12), tolerance=1e-12
@@ -67,20 +86,12 @@ def test_a_good_preconditioner_saves_steps():
     assert helped.steps < alone.steps
 
 
-def test_it_says_when_it_did_not_arrive():
+def test_it_reports_when_it_did_not_converge():
     def slide(x):
         return float(-x.sum()), -np.ones_like(x)
 
     assert not minimise(slide, np.zeros(3), most_steps=20).converged
-    assert minimise(lambda x: (float(x @ x), 2 * x), np.zeros(3)).converged  # it began there
-
-
-def test_the_bound_holds():
-    features = Features.of(cloud())
-    labels = labels_of(features.blocks[0], 3)
-    rough = fit_linear(features, labels, 3, 1e-2, tolerance=1e-2).minimum
-    exact = fit_linear(features, labels, 3, 1e-2, tolerance=1e-13).minimum
-    assert 0 <= rough.value - exact.value <= rough.above(1e-2)
+    assert minimise(lambda x: (float(x @ x), 2 * x), np.zeros(3)).converged  # the start is the minimum
 
 
 # ---- the linear probe --------------------------------------------------------------------------------------------
@@ -95,7 +106,7 @@ def test_gradient_of_the_linear_probe(layers):
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_it_agrees_with_scikit_learn(classes):
+def test_the_linear_probe_agrees_with_scikit_learn(classes):
     linear_model = pytest.importorskip("sklearn.linear_model")
     x = cloud(rows=400)
     labels, l2 = labels_of(x[0], classes), 1e-2
@@ -112,7 +123,7 @@ def test_it_agrees_with_scikit_learn(classes):
         np.testing.assert_allclose(ours - ours.mean(1, keepdims=True), shown - shown.mean(1, keepdims=True), atol=1e-5)
 
 
-def test_float32_finds_the_same():
+def test_float32_finds_the_same_minimum():
     x = cloud(rows=3000, scale=50.0)
     labels = labels_of(x[0], 4)
     one, two = (fit_linear(Features.of(x.astype(kind)), labels, 4, 1e-3) for kind in ("float64", "float32"))
@@ -120,7 +131,7 @@ def test_float32_finds_the_same():
     assert one.minimum.value == pytest.approx(two.minimum.value, abs=1e-3)
 
 
-def test_units_and_dead_features_do_not_matter():
+def test_scale_and_constant_features_do_not_matter():
     x = cloud()
     labels = labels_of(x[0], 3)
     other = np.concatenate([1e4 * x - 7, np.full((1, 300, 1), 5.0)], 2)
@@ -128,13 +139,13 @@ def test_units_and_dead_features_do_not_matter():
     np.testing.assert_allclose(*answers, atol=1e-5)
 
 
-def test_a_class_without_examples_is_never_the_answer():
+def test_a_class_without_examples_is_never_predicted():
     x = cloud()
     labels = labels_of(x[0], 3)
     assert fit_linear(Features.of(x), labels, 5, 1e-3).scores(Features.of(x)).argmax(1).max() <= 2
 
 
-def test_weights_are_held_down_more_where_that_helps():
+def test_the_choice_of_regularisation():
     generator = np.random.default_rng(0)
     x = generator.standard_normal((1, 120, 60))  # as many features as rows to learn from, and nothing but noise
     held_out = np.arange(120) % 2 == 0
@@ -161,7 +172,7 @@ def test_gradient_of_the_mix():
     assert largest_error(problem.function, x) < 1e-6
 
 
-def test_the_mix_finds_the_layer_that_knows():
+def test_the_mix_finds_the_informative_layer():
     x = cloud(3, rows=2000)
     labels = labels_of(x[1], 4, noise=0.2)
     found = fit_mix(Features.of(x), labels, 4)
@@ -194,13 +205,13 @@ def test_gradient_of_the_hidden_layer():
         parameters = {name: layout.view(flat, name) for name in shapes}
         gradients = FlatGradients(layout, np.dtype("float64"))
         loss = loss_and_gradients(x, labels, parameters, gradients)
-        gradients.finish()
+        gradients.fill_missing()
         return loss, gradients.flat.copy()
 
     assert largest_error(function, generator.standard_normal(layout.size)) < 1e-6
 
 
-def test_it_learns_what_no_linear_probe_can():
+def test_the_hidden_layer_learns_a_nonlinear_rule():
     x = np.random.default_rng(0).standard_normal((1, 4000, 2)).astype("float32")
     labels = (x[0, :, 0] * x[0, :, 1] > 0).astype(int)
     features = Features.of(x)
@@ -213,7 +224,7 @@ def test_it_learns_what_no_linear_probe_can():
 # ---- heads -------------------------------------------------------------------------------------------------------
 
 
-def asked_heads(sizes, heads):
+def head_questions(sizes, heads):
     starts = np.concatenate([[0], np.cumsum(sizes)])
     words = np.flatnonzero(heads >= 0)
     sentences = np.repeat(np.arange(len(sizes)), sizes)[words]
@@ -228,8 +239,8 @@ def test_gradient_of_the_biaffine_probe():
     generator = np.random.default_rng(0)
     sizes = [4, 1, 7, 4]
     heads = random_trees(sizes, generator)
-    heads[5] = -1  # nobody said
-    problem = BiaffineProblem(Features.of(cloud(rows=16)), asked_heads(sizes, heads), 1e-2)
+    heads[5] = -1  # not annotated
+    problem = BiaffineProblem(Features.of(cloud(rows=16)), head_questions(sizes, heads), 1e-2)
     assert largest_error(problem.function, generator.standard_normal(problem.size)) < 1e-6
 
 
@@ -242,7 +253,7 @@ def test_the_biaffine_probe_finds_planted_heads():
     for start, size in zip(np.cumsum(sizes) - sizes, sizes, strict=True):
         words = x[0, start : start + size]
         heads.append((words @ rule @ words.T).argmax(1))
-    questions = asked_heads(sizes, np.concatenate(heads))
+    questions = head_questions(sizes, np.concatenate(heads))
     probe = fit_biaffine(Features.of(x), questions, l2=1e-4)
     answers, trees = heads_and_trees(probe.log_probabilities(Features.of(x), questions), questions)
     assert probe.minimum.converged
@@ -250,8 +261,8 @@ def test_the_biaffine_probe_finds_planted_heads():
     assert trees.shape == (2, 150) and trees[0].sum() > 0.8 * trees[1].sum()
 
 
-def test_sentences_of_equal_length_go_together():
-    groups = groups_of(asked_heads([3, 2, 3], np.array([1, 1, 0, 0, -1, 2, 2, 2])))
+def test_sentences_are_grouped_by_length():
+    groups = groups_of(head_questions([3, 2, 3], np.array([1, 1, 0, 0, -1, 2, 2, 2])))
     assert [group.words.tolist() for group in groups] == [[[3, 4]], [[0, 1, 2], [5, 6, 7]]]
     assert groups[0].heads.tolist() == [[0, -1]]
 

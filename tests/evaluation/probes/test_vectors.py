@@ -1,12 +1,12 @@
-"""Vectors of words: the very numbers of a traced forward pass, whatever the batch, the window or the layer."""
+"""Word vectors against a traced forward pass, for batches, windows and layers."""
 
 import numpy as np
 import pytest
 
 from glassbert import MINI_BERT_CONFIG, Model, ModernBertConfig
 from glassbert.errors import InputError
+from glassbert.evaluation.encoding import layer_states
 from glassbert.evaluation.probes import vectors as module
-from glassbert.evaluation.probes.states import layer_states
 from glassbert.evaluation.probes.vectors import word_vectors
 from glassbert.tasks.alignment import align_words
 from glassbert.text import WordPieceTokenizer
@@ -44,7 +44,7 @@ def test_a_word_is_the_mean_or_the_first_of_its_pieces(pieces):
     model = model_of()
     found = word_vectors(model, TOKENIZER, SENTENCES, pieces=pieces)
     assert found.layers.shape == (3, 16, 16)
-    assert found.sentence_of.tolist() == [0] * 3 + [1] + [2] * 12
+    assert found.starts.tolist() == [0, 3, 4, 16]
     word = 0
     for sentence in SENTENCES:
         encoding = TOKENIZER.encode(" ".join(sentence))
@@ -81,17 +81,17 @@ def test_a_word_without_pieces_is_counted():
     assert not found.layers[:, 1].any() and found.layers[:, [0, 2]].any()
 
 
-def test_large_ones_lie_in_a_file(monkeypatch):
+def test_large_arrays_are_memory_mapped(monkeypatch):
     here = word_vectors(model_of(), TOKENIZER, SENTENCES)
-    monkeypatch.setattr(module, "IN_MEMORY", 0)
+    monkeypatch.setattr(module, "MAX_IN_MEMORY", 0)
     there = word_vectors(model_of(), TOKENIZER, SENTENCES)
     assert isinstance(there.layers, np.memmap)
     np.testing.assert_array_equal(there.layers, here.layers)
 
 
 @pytest.mark.parametrize(("sentences", "words"), [([], "no sentences"), ([["a"], []], "no words")])
-def test_nothing_to_read_is_said(sentences, words):
+def test_empty_input_is_an_error(sentences, words):
     with pytest.raises(InputError, match=words):
         word_vectors(model_of(), TOKENIZER, sentences)
-    with pytest.raises(InputError, match="'mean'"):
+    with pytest.raises(InputError, match="'mean' or 'first'"):
         word_vectors(model_of(), TOKENIZER, SENTENCES, pieces="last")

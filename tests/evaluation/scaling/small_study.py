@@ -1,4 +1,4 @@
-"""A small study for tests: toy sentences, three small sizes, twenty steps a point."""
+"""A small study for tests: toy sentences, three small sizes, twenty steps per point."""
 
 import json
 from pathlib import Path
@@ -26,14 +26,14 @@ def make_study(folder: Path, plan: StudyPlan | None = None, **options) -> Study:
 
 
 def plant(folder: Path, losses: dict[str, float]) -> None:
-    """Other losses into the results of finished runs, by the beginning of their names: a study that knows its law."""
+    """Overwrite the losses of finished runs, selected by the start of their names."""
     for start, loss in losses.items():
         (file,) = (folder / "runs").glob(f"{start}*/result.json")
         file.write_text(json.dumps({**json.loads(file.read_text()), "loss": loss}))
 
 
 def make_corpus(folder: Path) -> Path:
-    """Toy sentences of which so many are held out that they fill more than one batch."""
+    """Toy sentences; the held-out half fills more than one batch."""
     documents = texts(90)
     write_corpus(folder, FastTokenizer.train(documents, vocab_size=64, min_frequency=1), documents, validation=0.5)
     return folder

@@ -1,9 +1,9 @@
-"""The law: found again where it is known, honest about how sure it is, and silent where there is none."""
+"""The law: recovered from synthetic points, coverage of its intervals, and refusal where there is none."""
 
 import numpy as np
 import pytest
 
-from glassbert.evaluation.scaling.law import DEPARTURE, POWER_RANGE, SEED_NOISE, expected_distance, fit_law
+from glassbert.evaluation.scaling.law import POWER_RANGE, SEED_NOISE, SHAPE_NOISE, expected_distance, fit_law
 from glassbert.metrics import Undefined
 
 SIZES = np.array([50e3, 224e3, 397e3, 928e3, 1.34e6])
@@ -28,8 +28,8 @@ def test_a_law_without_noise_predicts_the_next_size():
     assert abs(found.residuals).max() < 0.002
 
 
-def test_many_points_without_noise_give_the_law_itself(monkeypatch):
-    monkeypatch.setattr("glassbert.evaluation.scaling.law.DEPARTURE", 1e-3)
+def test_many_points_without_noise_recover_the_law(monkeypatch):
+    monkeypatch.setattr("glassbert.evaluation.scaling.law.SHAPE_NOISE", 1e-3)
     monkeypatch.setattr("glassbert.evaluation.scaling.law.SEED_NOISE", 1e-3)
     sizes = np.geomspace(1e4, 1e8, 12)
     found = fit_law(sizes, np.ones(12), single(law_of(2.0, 5.0, 0.5, sizes)))
@@ -39,7 +39,7 @@ def test_many_points_without_noise_give_the_law_itself(monkeypatch):
 
 
 def studies(count, seed, repeats):
-    """Invented studies: laws, departures from them and noise of many kinds; the last size is the one to predict."""
+    """Synthetic studies with different laws and noise; the last size is to be predicted."""
     generator = np.random.default_rng(seed)
     for _ in range(count):
         floor, power, first = generator.uniform(1, 3.5), generator.uniform(0.1, 0.7), generator.uniform(4.5, 6.5)
@@ -51,17 +51,17 @@ def studies(count, seed, repeats):
 
 
 @pytest.mark.parametrize("repeats", [0, 2])
-def test_nine_of_ten_intervals_hold_what_they_speak_of(repeats):
-    inside, told = 0, 0
+def test_the_intervals_have_the_right_coverage(repeats):
+    inside, defined = 0, 0
     for losses in studies(250, 7, repeats):
         try:
             predicted = fit_law(SIZES[:4], TOKENS[:4], losses[:4]).predict(SIZES[4], 2e6)
         except Undefined:
             continue
-        told += 1
+        defined += 1
         inside += losses[4][0] in predicted
-    assert told > 230
-    assert 0.85 <= inside / told <= 0.97
+    assert defined > 230
+    assert 0.85 <= inside / defined <= 0.97
 
 
 def test_a_grid_of_sizes_and_tokens():
@@ -79,7 +79,7 @@ def test_a_grid_of_sizes_and_tokens():
     assert inside >= 9
 
 
-def test_more_noise_makes_wider_intervals_and_more_seeds_show_it():
+def test_more_noise_between_seeds_makes_wider_intervals():
     true = law_of(3.0, 3.5, 0.35)[:4]
     quiet = [[true[0] - 0.002, true[0] + 0.002], *single(true[1:])]
     noisy = [[true[0] - 0.1, true[0] + 0.1], *single(true[1:])]
@@ -87,10 +87,10 @@ def test_more_noise_makes_wider_intervals_and_more_seeds_show_it():
     assert ranges[1].high - ranges[1].low > 2 * (ranges[0].high - ranges[0].low)
 
 
-def test_what_is_expected_of_a_point():
-    assert expected_distance(single([4.0, 4.0])) == pytest.approx(4 * np.hypot(DEPARTURE, SEED_NOISE))
+def test_the_expected_distance():
+    assert expected_distance(single([4.0, 4.0])) == pytest.approx(4 * np.hypot(SHAPE_NOISE, SEED_NOISE))
     seeds = expected_distance([[4.1, 3.9], [4.0, 4.0]])  # variance 0.01 with two degrees of freedom, halved by the mean
-    assert seeds == pytest.approx(np.sqrt((4 * DEPARTURE) ** 2 + 0.02 / 2 / 2))
+    assert seeds == pytest.approx(np.sqrt((4 * SHAPE_NOISE) ** 2 + 0.02 / 2 / 2))
 
 
 @pytest.mark.parametrize(
@@ -103,17 +103,17 @@ def test_what_is_expected_of_a_point():
         ([6.0, 5.5, float("inf"), 5.0], "not a positive number"),
     ],
 )
-def test_points_without_a_law_say_so(losses, said):
+def test_points_without_a_law_raise_undefined(losses, said):
     with pytest.raises(Undefined, match=said):
         fit_law(SIZES[:4], TOKENS[:4], single(losses))
 
 
-def test_two_sizes_are_no_curve():
+def test_two_sizes_are_too_few():
     with pytest.raises(Undefined, match="at least 3 sizes"):
         fit_law([1e5, 1e5, 2e5, 2e5], [1e6, 2e6, 1e6, 2e6], single([5, 4.8, 4.7, 4.5]))
 
 
-def test_a_power_that_nobody_can_know():
+def test_an_unknown_power():
     found = fit_law(SIZES[:3], TOKENS[:3], single([5.0, 4.9, 4.86]))
     assert not found.knows_power(0)
     power = found.range_of(found.powers[:, 0])

@@ -1,4 +1,4 @@
-"""What a study trains: sizes as models, tokens from minutes, and what all points share."""
+"""The plan of a study: models by size, tokens from minutes, and shared settings."""
 
 import itertools
 
@@ -6,9 +6,8 @@ import pytest
 
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.budget import Pace, measure_pace, plan_tokens
-from glassbert.evaluation.scaling.plan import Point, StudyPlan
-from glassbert.evaluation.scaling.shapes import LEAST_STEPS, points_of, shapes_of
-from glassbert.models.model import BertWithHead
+from glassbert.evaluation.scaling.plan import MIN_STEPS, Point, StudyPlan, points_of, shapes_of
+from glassbert.families.bert import BertWithHead
 from glassbert.training.data import open_data
 from glassbert.training.recipes import config_for
 from tests.evaluation.scaling.small_study import LEAST, make_corpus, make_plan
@@ -36,7 +35,7 @@ def test_points_share_everything_but_size_seed_and_rate():
     assert (again.seed, again.data_seed) == (2, 2)
 
 
-def test_points_may_share_a_model_unlike_the_preset(corpus, data):
+def test_points_share_model_settings(corpus, data):
     plan = make_plan(corpus)
     tied = plan.replace(settings={**plan.settings, "tie_word_embeddings": True})
     for size in plan.sizes:
@@ -53,7 +52,7 @@ def test_the_next_size_is_one_step_beyond():
     assert StudyPlan(sizes=(1, 1.5, 2, 2.5), tokens=(1,), predict=6).next_size == 6
 
 
-def test_a_plan_is_the_same_after_a_file():
+def test_a_plan_survives_json():
     import json
 
     plan = StudyPlan(sizes=(1, 2, 3), tokens=(10, 20), settings={"corpus": ("one", "two")})
@@ -62,7 +61,7 @@ def test_a_plan_is_the_same_after_a_file():
     assert not plan.differences(plan.replace(predict=5, count="all"))
 
 
-def test_shapes_count_what_the_models_have(corpus, data):
+def test_shapes_count_the_parameters_of_the_models(corpus, data):
     plan = make_plan(corpus)
     shapes = shapes_of(plan, data)
     assert list(shapes) == [1, 1.5, 2, 2.5]
@@ -92,7 +91,7 @@ def test_equal_compute(corpus, data):
 
 
 @pytest.mark.parametrize("minutes", [0.5, 3, 60, 1000])
-def test_minutes_become_tokens_that_just_fit(minutes, corpus, data):
+def test_minutes_become_the_largest_number_of_tokens_that_fits(minutes, corpus, data):
     plan = make_plan(corpus, tokens=(), minutes=minutes)
     shapes = shapes_of(plan, data)
     pace = Pace({1.0: 1e-4, 1.5: 2e-4, 2.0: 5e-4}, batch_tokens=32, length=16, evaluation_rows=16, final_rows=32)
@@ -101,14 +100,14 @@ def test_minutes_become_tokens_that_just_fit(minutes, corpus, data):
     def seconds(tokens):
         return pace.total(points_of(plan.replace(tokens=(tokens,), minutes=None), shapes, data, plan.sizes))
 
-    assert tokens % 32 == 0 and tokens >= LEAST_STEPS * 32
+    assert tokens % 32 == 0 and tokens >= MIN_STEPS * 32
     assert seconds(tokens) <= 0.95 * 60 * minutes < seconds(tokens + 32)
 
 
 def test_the_pace_is_measured_by_size(corpus, data):
-    told = []
+    messages = []
     plan = make_plan(corpus)
-    pace = measure_pace(plan, (1.0, 2.0), data, told.append)
-    assert told == ["Measuring size 1", "Measuring size 2"]
+    pace = measure_pace(plan, (1.0, 2.0), data, messages.append)
+    assert messages == ["Measuring size 1", "Measuring size 2"]
     assert set(pace.seconds) == {1, 2} and all(seconds > 0 for seconds in pace.seconds.values())
     assert pace.of(Point(2, 100 * LEAST, 0)) > pace.of(Point(2, LEAST, 0))

@@ -1,4 +1,4 @@
-"""A study from its plan to its report: left, come back to, asked again, and held against its prediction."""
+"""A study from its plan to its report: resuming, another prediction, and the check of the prediction."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from tests.evaluation.scaling.small_study import LEAST, SHARED, make_corpus, mak
 
 @pytest.fixture(scope="module", autouse=True)
 def quick():
-    """Neither the machine's speed nor a page of pictures for every run."""
+    """Skip the timing of matmul and the reports of the runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
         patch.setattr("glassbert.training.finishing.write_report", lambda run, result: run.report.touch())
@@ -37,7 +37,7 @@ def trained(corpus, tmp_path_factory):
 
 
 def falling_law(parameters, tokens, losses, **options):
-    """Twenty steps teach a toy nothing that falls with its size; here only the way through the study matters."""
+    """Twenty steps give no falling curve, so the losses are replaced by falling ones."""
     from glassbert.evaluation.scaling.law import fit_law
 
     return fit_law(parameters, tokens, [[6.01], [5.32], [5.10]], **options)
@@ -80,30 +80,30 @@ def test_a_known_law_is_found_predicted_and_confirmed(study, no_training):
     assert outcome.verdict == "inside"
     assert [cell.loss for cell in outcome.cells] == pytest.approx([6.01, 5.32, 5.10])
     assert outcome.prediction().low < 4.85 < outcome.prediction().high
-    assert outcome.shift > 0
+    assert outcome.standard_error > 0
     stored = json.loads((study / "result.json").read_text())
     assert stored["check"]["verdict"] == "inside" and stored["law"]["terms"]["parameters"]["power"] > 0
     assert stored["prediction"]["size"] == 2.5 and stored["prediction"]["level"] == 0.9
     page = (study / "report.html").read_text()
-    for said in ("inside its interval", "What this means, and what not", "Predicted for size 2.5", "3 × 160"):
+    for said in ("inside its interval", "Interpretation and limits", "Predicted for size 2.5", "3 × 160"):
         assert said in page
 
 
-def test_a_loss_outside_its_interval_is_called_so(study, no_training):
+def test_a_loss_outside_its_interval_is_reported(study, no_training):
     plant(study, {**FALLING, "size-2.5": 5.6})
     outcome = make_study(study).run()
     assert outcome.verdict == "outside"
     assert "outside its interval" in (study / "report.html").read_text()
 
 
-def test_an_interval_that_holds_the_largest_point_is_told(study, no_training):
+def test_an_interval_with_the_largest_point_is_a_caveat(study, no_training):
     plant(study, FALLING)
-    assert not any("cannot promise" in caveat for caveat in make_study(study).run().caveats())
+    assert not any("do not show that" in caveat for caveat in make_study(study).run().caveats())
     plant(study, {"size-1-tokens-640-seed-0": 5.9, "size-1-tokens-640-seed-1": 6.12})
-    assert any("cannot promise that size 2.5 is better" in caveat for caveat in make_study(study).run().caveats())
+    assert any("do not show that size 2.5 is better" in caveat for caveat in make_study(study).run().caveats())
 
 
-def test_the_predicted_size_never_enters_the_law(study, no_training):
+def test_the_predicted_size_is_not_used_for_the_fit(study, no_training):
     predictions = []
     for loss in (4.85, 5.6):
         plant(study, {**FALLING, "size-2.5": loss})
@@ -111,7 +111,7 @@ def test_the_predicted_size_never_enters_the_law(study, no_training):
     assert predictions[0] == predictions[1]
 
 
-def test_points_without_a_law_give_a_sentence_and_no_number(study, no_training):
+def test_points_without_a_law_give_a_reason(study, no_training):
     plant(study, {**FALLING, "size-1.5": 6.02, "size-2-": 6.0})
     outcome = make_study(study).run()
     assert outcome.law is None and outcome.prediction() is None and outcome.verdict == ""
@@ -121,7 +121,7 @@ def test_points_without_a_law_give_a_sentence_and_no_number(study, no_training):
     assert "does not fall" in (study / "report.html").read_text()
 
 
-def test_another_question_of_the_same_points(study, no_training):
+def test_another_prediction_from_the_same_points(study, no_training):
     plant(study, FALLING)
     outcome = make_study(study, predict=4, count="all").run()
     assert outcome.target.size == 4 and not outcome.checks
@@ -129,7 +129,7 @@ def test_another_question_of_the_same_points(study, no_training):
     assert outcome.plan.count == "all"
 
 
-def test_a_stopped_study_goes_on_and_ends_as_if_it_had_not_been(study, corpus, tmp_path, monkeypatch):
+def test_a_resumed_study_gives_the_same_result(study, corpus, tmp_path, monkeypatch):
     plan = make_plan(corpus)
     folder = tmp_path / "stopped"
     steps = 0
@@ -153,7 +153,7 @@ def test_a_stopped_study_goes_on_and_ends_as_if_it_had_not_been(study, corpus, t
         assert run.loss == before["loss"]
 
 
-def test_killed_while_a_run_was_beginning(study, tmp_path):
+def test_a_run_killed_at_its_start_is_trained_again(study, tmp_path):
     (gone,) = (study / "runs").glob("size-2-*")
     before = json.loads((gone / "result.json").read_text())["loss"]
     for path in list(gone.iterdir()):
@@ -166,10 +166,10 @@ def test_killed_while_a_run_was_beginning(study, tmp_path):
     ("changes", "said"),
     [
         ({"sizes": (1, 2)}, "at least 3 sizes"),
-        ({"sizes": (1, 2, 2, 3)}, "sizes must differ, but 2 is there twice"),
+        ({"sizes": (1, 2, 2, 3)}, "sizes must differ, but 2 is given twice"),
         ({"sizes": (1, 2, -3)}, "sizes must be numbers between 1 and 100"),
         ({"sizes": (1, 1.1, 2)}, "sizes 1 and 1.1 are the same model"),
-        ({"predict": 1.5}, "size 1.5 is trained, so there is nothing to predict"),
+        ({"predict": 1.5}, "size 1.5 is one of the trained sizes"),
         ({"predict": 2.1}, "sizes 2 and 2.1 are the same model"),
         ({"tokens": (LEAST - 1,)}, "are too few: a step takes 32"),
         ({"tokens": ()}, "one budget: --tokens for every point, or --minutes"),
@@ -192,12 +192,12 @@ def test_bad_plans_are_refused_before_anything_is_written(changes, said, corpus,
     assert not (tmp_path / "study" / "study.json").exists() and not (tmp_path / "study" / "runs").exists()
 
 
-def test_a_folder_that_holds_something_else(study, corpus, tmp_path):
-    with pytest.raises(TrainingError, match="holds another study, with other sizes and tokens"):
+def test_a_folder_with_other_content_is_refused(study, corpus, tmp_path):
+    with pytest.raises(TrainingError, match="is another study, with other sizes and tokens"):
         make_study(study, make_plan(corpus, sizes=(1, 2, 3), tokens=(2 * LEAST,)))
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.txt").write_text("a cat")
-    with pytest.raises(TrainingError, match="holds something that is no study"):
+    with pytest.raises(TrainingError, match="exists and is no study"):
         make_study(tmp_path / "photos", make_plan(corpus))
     with pytest.raises(TrainingError, match="there is no study"):
         make_study(tmp_path / "nothing")
@@ -206,10 +206,10 @@ def test_a_folder_that_holds_something_else(study, corpus, tmp_path):
         make_study(study)
 
 
-def test_another_corpus_in_the_old_place(study, corpus):
+def test_a_changed_corpus_is_refused(study, corpus):
     content = json.loads((study / "study.json").read_text())
     (study / "study.json").write_text(json.dumps({**content, "fingerprint": "another"}))
-    with pytest.raises(TrainingError, match="is not the one the study began with"):
+    with pytest.raises(TrainingError, match="has changed since the study started"):
         make_study(study)
 
 

@@ -1,4 +1,4 @@
-"""A build from sources to shards: what goes in comes out, always the same, whatever interrupts it."""
+"""A build from sources to shards: all text is in the shards, and the result is deterministic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from glassbert.errors import TextError
 from glassbert.text.corpus import build_corpus, parts, workers, write_corpus
-from tests.text.corpus.small import build, fingerprints, stories, texts, tokenizer, write
+from tests.text.corpus.sample_corpora import build, fingerprints, stories, texts, tokenizer, write
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several units from a few kilobytes."""
+    """Small units, so that a few kilobytes give several."""
     monkeypatch.setattr(parts, "UNIT", 4000)
     monkeypatch.setattr("glassbert.text.corpus.blocks.BLOCK", 2000)
 
 
-def test_everything_comes_out_again(tmp_path: Path, source: Path) -> None:
+def test_all_text_is_in_the_corpus(tmp_path: Path, source: Path) -> None:
     corpus = build([source], tmp_path / "out", validation=0.1, shard_tokens=1000)
     train, validation = corpus.split("train"), corpus.split("validation")
     assert len(train.shards) > 2 and 1 <= validation.documents < 15
@@ -53,7 +53,7 @@ def test_everything_comes_out_again(tmp_path: Path, source: Path) -> None:
     assert not (tmp_path / "out" / ".building").exists()
 
 
-def test_sources_are_told_apart(tmp_path: Path) -> None:
+def test_documents_have_their_source_numbers(tmp_path: Path) -> None:
     one, two = write(tmp_path / "a.txt", stories(60)), write(tmp_path / "b.txt", stories(70, 100))
     corpus = build([one, two], tmp_path / "out")
     assert [source["documents"] for source in corpus.manifest["sources"]] == [60, 70]
@@ -74,9 +74,9 @@ def test_the_same_bytes_for_any_number_of_workers(
 
 def test_nothing_left(tmp_path: Path) -> None:
     source = write(tmp_path / "a.txt", ["short", "12345 67890 12345 67890", "tiny"])
-    with pytest.raises(TextError, match="nothing is left of the 3 documents read: 1 noise, 2 too_short"):
+    with pytest.raises(TextError, match="none of the 3 documents read is left: 1 noise, 2 too_short"):
         build([source], tmp_path / "out")
-    with pytest.raises(TextError, match="no setting 'sed'; it has layout"):
+    with pytest.raises(TextError, match="no build setting 'sed'; use layout"):
         build([source], tmp_path / "out", sed=1)
     with pytest.raises(TextError, match="layout must be one of paragraphs"):
         build([source], tmp_path / "out", layout="columns")
@@ -113,7 +113,7 @@ def test_standard_input(tmp_path: Path, source: Path, monkeypatch: pytest.Monkey
     assert not (tmp_path / "none").exists()
 
 
-def test_documents_at_hand(tmp_path: Path) -> None:
+def test_documents_in_memory(tmp_path: Path) -> None:
     documents = ["One text. Two sentences.", ["A paragraph.", "Another one."], "One text. Two sentences."]
     corpus = write_corpus(tmp_path / "out", tokenizer(), documents, validation=0.0)
     assert texts(corpus, "train") == [
@@ -123,22 +123,22 @@ def test_documents_at_hand(tmp_path: Path) -> None:
     ]
 
 
-def test_progress_is_told(tmp_path: Path, source: Path) -> None:
-    told: list[tuple[str, int, int]] = []
+def test_progress_is_reported(tmp_path: Path, source: Path) -> None:
+    reports: list[tuple[str, int, int]] = []
     build_corpus(
         [source],
         tmp_path / "out",
         vocab_size=250,
         workers=1,
         near_duplicates=None,
-        progress=lambda now: told.append((now.stage, now.done, now.total)),
+        progress=lambda now: reports.append((now.stage, now.done, now.total)),
     )
     size = source.stat().st_size
-    assert list(dict.fromkeys(stage for stage, _, _ in told)) == ["vocabulary", "reading", "pouring"]
-    assert ("reading", size, size) in told and told[-1][1] == told[-1][2]
+    assert list(dict.fromkeys(stage for stage, _, _ in reports)) == ["vocabulary", "reading", "writing"]
+    assert ("reading", size, size) in reports and reports[-1][1] == reports[-1][2]
 
 
-def test_a_worker_that_dies(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_worker(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from concurrent.futures.process import BrokenProcessPool
 
     def broken(self: Any, *args: Any) -> None:
@@ -165,7 +165,7 @@ def test_units_are_read_no_faster_than_they_are_made(tmp_path: Path, monkeypatch
 
 
 def test_a_script_without_a_main_guard_is_run_once(tmp_path: Path) -> None:
-    """Processes that are spawned import the script that started them, unless they are kept from it."""
+    """A spawned process imports the main script unless it is hidden."""
     source = write(tmp_path / "text.txt", stories(60))
     script = tmp_path / "script.py"
     script.write_text(

@@ -1,4 +1,4 @@
-"""What the rules remove, what they leave alone, and that they count."""
+"""Cleaning rules: what they remove, what they keep, and what they count."""
 
 from __future__ import annotations
 

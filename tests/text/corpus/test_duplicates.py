@@ -1,4 +1,4 @@
-"""Sketches estimate how much documents overlap, and the first of similar documents survives."""
+"""MinHash sketches estimate the similarity of documents; the first of similar documents is kept."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from glassbert.errors import TextError
 from glassbert.text.corpus.duplicates import exact_duplicates, held_out
-from glassbert.text.corpus.sketches import EMPTY, NUMBERS, RUN, sketch
-from tests.text.corpus.small import build, stories, story, texts, write
+from glassbert.text.corpus.minhash import EMPTY, NUMBERS, RUN, sketch
+from tests.text.corpus.sample_corpora import build, stories, story, texts, write
 
 
 def runs(tokens: np.ndarray) -> set[tuple[int, ...]]:
@@ -26,8 +26,8 @@ def test_sketches_estimate_the_overlap(length: int, changed: float) -> None:
     estimates, truths = [], []
     for _ in range(40):
         one = rng.integers(0, 8000, length)
-        place = rng.integers(0, length)
-        other = np.concatenate([one[:place], rng.integers(0, 8000, round(changed * length)), one[place:]])
+        index = rng.integers(0, length)
+        other = np.concatenate([one[:index], rng.integers(0, 8000, round(changed * length)), one[index:]])
         table = sketch(np.concatenate([one, other]).astype(np.uint16), np.array([len(one), len(other)]))
         estimates.append((table[0] == table[1]).mean())
         a, b = runs(one), runs(other)

@@ -1,4 +1,4 @@
-"""The health report: numbers against a slow count by hand, and every kind of bad corpus named."""
+"""The corpus report: numbers compared with a slow count, and findings for every kind of bad corpus."""
 
 import json
 import re
@@ -15,12 +15,12 @@ from glassbert.text.corpus.health import CHECKS, examine, health_page
 from glassbert.text.corpus.health import repeats as repeats_module
 from glassbert.text.corpus.health import scan as scan_module
 from glassbert.text.corpus.health.measures import zipf_slope
-from glassbert.text.corpus.health.pieces import Pieces, kind_of
 from glassbert.text.corpus.health.repeats import Repeats
 from glassbert.text.corpus.health.scan import Lengths
-from glassbert.text.corpus.layout import SPLITS
+from glassbert.text.corpus.health.vocabulary_tables import VocabularyTables, character_kind
+from glassbert.text.corpus.storage import SPLITS
 from glassbert.text.fast import FastTokenizer, load_tokenizer
-from tests.text.corpus.texts import binary, giant_line, pages, prose
+from tests.text.corpus.sample_corpora import binary, giant_line, pages, prose
 
 RAW = {"clean": False, "exact_duplicates": False, "near_duplicates": None, "workers": 1}
 
@@ -51,8 +51,8 @@ def test_prose_has_no_warnings(healthy):
     assert names(healthy, "note") <= of_little_text
 
 
-def test_numbers_equal_a_count_by_hand(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(scan_module, "BLOCK", 37)  # borders of blocks fall into words, sentences and documents
+def test_numbers_equal_a_slow_count(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(scan_module, "BLOCK", 37)  # block borders are inside words, sentences and documents
     corpus = corpus_of(tmp_path, tokenizer, [*prose(12), giant_line(30), "zzz ☃ unknown 12345"])
     health = examine(corpus)
     tokens, sentences, documents, words, unknown = [], [], [], [], 0
@@ -96,18 +96,18 @@ def test_a_digest_does_not_depend_on_the_blocks(tmp_path, tokenizer, monkeypatch
     assert all(parts[name] == whole[name] for name in whole if name.startswith(("repeated", "leaked", "unknown")))
 
 
-def test_a_digest_tells_sentences_apart_by_words_and_their_order(tmp_path, tokenizer, monkeypatch):
+def test_a_digest_depends_on_words_and_their_order(tmp_path, tokenizer, monkeypatch):
     texts = ["The dog saw the house.", "The house saw the dog.", "The dog saw the house.", "The dog saw a house."]
     shard = write_corpus(tmp_path / "corpus", tokenizer, texts, validation=0.0).split("train").shards[0]
-    pieces = Pieces.of(tokenizer)
+    tables = VocabularyTables.of(tokenizer)
 
     def digests(block):
         monkeypatch.setattr(scan_module, "BLOCK", block)
-        return scan_module.scan(shard, pieces, np.zeros(260, np.int64), Lengths(), lambda tokens: None).digest.tolist()
+        return scan_module.scan(shard, tables, np.zeros(260, np.int64), Lengths(), lambda tokens: None).digest.tolist()
 
     one, turned, same, other = digests(1 << 20)
     assert one == same and len({one, turned, other}) == 3
-    assert digests(1) == digests(3) == [one, turned, same, other], "wherever a block cuts a sentence"
+    assert digests(1) == digests(3) == [one, turned, same, other], "independent of block borders"
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def bad(tmp_path_factory, tokenizer, bad_files):
     return examine(build_corpus([bad_files], tmp_path_factory.mktemp("raw") / "corpus", tokenizer, **RAW))
 
 
-def test_a_bad_corpus_is_named_problem_by_problem(bad):
+def test_a_bad_corpus_gives_a_finding_per_problem(bad):
     expected = {"repeated_documents_share", "noise_share", "markup_per_1000_tokens", "longest_sentence", "giant_share"}
     assert expected <= names(bad, "problem", "warning") and bad.verdict == "problem"
     found = {finding.name: finding for finding in bad.findings}
@@ -135,17 +135,17 @@ def test_a_bad_corpus_is_named_problem_by_problem(bad):
     assert all(finding.remedy and re.search(r"\d", finding.evidence) for finding in bad.findings)
 
 
-def test_sources_lose_the_folder_they_share(bad):
+def test_source_names_are_relative_to_the_common_folder(bad):
     assert [name for name, _ in bad.largest_sources()][:1] == ["giant.txt"]
     assert {name for name, _ in bad.largest_sources()} == {"giant.txt", "copies.txt", "pages.txt", "binary.txt"}
 
 
-def test_what_the_builder_repaired_is_told(tmp_path, tokenizer, bad_files):
+def test_changes_by_the_build_are_reported(tmp_path, tokenizer, bad_files):
     health = examine(build_corpus([bad_files], tmp_path / "corpus", tokenizer, workers=1))
-    told = {"removed_duplicates_share", "removed_noise_share", "html_documents_share", "empty_sources"}
-    assert told <= names(health)
+    reported = {"removed_duplicates_share", "removed_noise_share", "html_documents_share", "empty_sources"}
+    assert reported <= names(health)
     gone = {"repeated_documents_share", "noise_share", "markup_per_1000_tokens"}
-    assert not gone & names(health), "repaired, so not in the corpus any more"
+    assert not gone & names(health), "removed by the build"
     empty = next(finding for finding in health.findings if finding.name == "empty_sources")
     assert len(empty.samples) == 1 and "binary.txt" in empty.samples[0]
 
@@ -168,12 +168,12 @@ def test_byte_level_tokenizers(tmp_path):
         corpus_of(tmp_path, load_tokenizer(tmp_path), [*prose(50), "<p>日本 é</p>", "日本 <br/> text here"])
     )
     measures = health.measures
-    assert measures["damaged_share"] == 0, "half a character is no damage"
+    assert measures["damaged_share"] == 0, "part of a character is not damage"
     assert measures["words"] == pytest.approx(sum(len(text.split()) for text in prose(50)), abs=10)
     assert 1 < measures["tokens_per_word"] < 2 and measures["markup_per_1000_tokens"] > 0
 
 
-def test_random_tokens_do_not_look_like_a_language(tmp_path, tokenizer):
+def test_random_tokens_have_no_zipf_slope(tmp_path, tokenizer):
     chance = np.random.default_rng(0)
     words = [token for token in tokenizer.vocabulary if token.isalpha()]
     documents = [" ".join(chance.choice(words, 300)) for _ in range(60)]
@@ -183,10 +183,10 @@ def test_random_tokens_do_not_look_like_a_language(tmp_path, tokenizer):
 def test_leaks_are_found_sentence_by_sentence(tmp_path, tokenizer):
     kept = prose(60)
     sentences = [text.split(". ") for text in kept]
-    turned = [". ".join(reversed(one)) for one in sentences]  # other documents, the same sentences
+    turned = [". ".join(reversed(one)) for one in sentences]  # different documents with the same sentences
     health = examine(corpus_of(tmp_path, tokenizer, kept + turned))
     assert "leaked_documents_share" in names(health, "problem") and health.excerpts["leaked_documents"]
-    assert health.measures["repeated_documents_share"] == 0, "the order of sentences makes a document"
+    assert health.measures["repeated_documents_share"] == 0, "the order of sentences differs"
 
 
 def test_no_validation_split_is_a_problem(tmp_path, tokenizer):
@@ -194,7 +194,7 @@ def test_no_validation_split_is_a_problem(tmp_path, tokenizer):
     assert "validation_tokens" in names(examine(corpus), "problem")
 
 
-def test_copies_are_estimated_fairly_from_a_sample(monkeypatch):
+def test_the_share_of_copies_is_estimated_from_a_sample(monkeypatch):
     monkeypatch.setattr(repeats_module, "BUDGET", 1 << 10)
     digests = np.random.default_rng(0).integers(0, 1 << 64, 20_000, np.uint64)
     repeats = Repeats(30_000)
@@ -206,9 +206,9 @@ def test_copies_are_estimated_fairly_from_a_sample(monkeypatch):
 
 def test_progress_reaches_the_end(tmp_path, tokenizer):
     corpus = corpus_of(tmp_path, tokenizer, prose(30))
-    heard = []
-    examine(corpus, heard.append)
-    assert sum(heard) == sum(corpus.split(name).tokens for name in SPLITS)
+    reported = []
+    examine(corpus, reported.append)
+    assert sum(reported) == sum(corpus.split(name).tokens for name in SPLITS)
 
 
 def test_the_page_and_the_json(healthy, tmp_path):
@@ -225,7 +225,7 @@ def test_html_in_a_corpus_does_not_reach_the_page(bad):
     assert "<script" not in page and page.count("&lt;script") >= 4
 
 
-def test_an_empty_corpus_is_refused(tmp_path, tokenizer, monkeypatch):
+def test_an_empty_corpus_raises(tmp_path, tokenizer, monkeypatch):
     corpus = corpus_of(tmp_path, tokenizer, prose(3))
     for name, split in corpus.splits.items():
         corpus.splits[name] = type(split)(name, 0, 0, 0, [])
@@ -244,7 +244,7 @@ def test_lengths_beyond_the_table():
 def test_kinds_of_characters():
     kinds = dict.fromkeys("aé", "Latin letters") | {"ж": "other letters", "7": "digits", "!": "punctuation"}
     kinds |= {"€": "symbols", "\ufffd": "damaged", "\x07": "damaged", "日": "other letters"}
-    assert {character: kind_of(character) for character in kinds} == kinds
+    assert {character: character_kind(character) for character in kinds} == kinds
 
 
 def test_zipf_slope():

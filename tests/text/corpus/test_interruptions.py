@@ -1,4 +1,4 @@
-"""Builds that are interrupted, find another corpus in their place, or run out of disk."""
+"""Builds that are interrupted, that find another corpus in their folder, or that run out of disk space."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from glassbert.errors import GlassBertError, TextError
 from glassbert.text import WordPieceTokenizer
 from glassbert.text.corpus import Corpus, parts
-from glassbert.text.corpus.folder import Workshop
-from glassbert.text.sentences import SENTENCES
-from tests.text.corpus.small import build, fingerprints, stories, write
+from glassbert.text.corpus.build_folder import BuildFolder
+from tests.text.corpus.sample_corpora import build, fingerprints, stories, write
+from tests.text.sample_sentences import SENTENCES
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several units from a few kilobytes."""
+    """Small units, so that a few kilobytes give several."""
     monkeypatch.setattr(parts, "UNIT", 4000)
     monkeypatch.setattr("glassbert.text.corpus.blocks.BLOCK", 2000)
 
 
 @pytest.mark.parametrize("survived", range(0, 5, 2))
-def test_an_interrupted_build_goes_on(
+def test_an_interrupted_build_continues(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, survived: int
 ) -> None:
     build([source], tmp_path / "whole")
@@ -69,10 +69,10 @@ def count_parts(monkeypatch: pytest.MonkeyPatch, made: list[int]) -> None:
     monkeypatch.setattr("glassbert.text.corpus.workers.write_part", write_part)
 
 
-def test_interrupted_while_shards_move_in(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_during_installation(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build([source], tmp_path / "whole", shard_tokens=500)
     with monkeypatch.context() as patched:
-        patched.setattr("glassbert.text.corpus.folder.write_json", interrupt_at_manifest)
+        patched.setattr("glassbert.text.corpus.build_folder.write_json", interrupt_at_manifest)
         with pytest.raises(KeyboardInterrupt):
             build([source], tmp_path / "out", shard_tokens=500)
     assert list((tmp_path / "out").glob("*.npy"))
@@ -87,7 +87,7 @@ def test_interrupted_while_one_corpus_replaces_another(
 ) -> None:
     build([source], tmp_path / "out", shard_tokens=500)
     with monkeypatch.context() as patched:
-        patched.setattr("glassbert.text.corpus.folder.write_json", interrupt_at_manifest)
+        patched.setattr("glassbert.text.corpus.build_folder.write_json", interrupt_at_manifest)
         with pytest.raises(KeyboardInterrupt):
             build([source], tmp_path / "out", shard_tokens=900, force=True)
     with pytest.raises(TextError, match="unfinished"):
@@ -97,10 +97,10 @@ def test_interrupted_while_one_corpus_replaces_another(
     assert fingerprints(tmp_path / "out") == fingerprints(tmp_path / "fresh")
 
 
-def test_an_altered_tokenizer(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_tokenizer(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted(source, tmp_path / "out", monkeypatch)
     WordPieceTokenizer.train(SENTENCES, 300, min_frequency=1).save(tmp_path / "out/.building/tokenizer")
-    with pytest.raises(TextError, match="tokenizer was altered after the build began; use --force"):
+    with pytest.raises(TextError, match="tokenizer changed after the build started; use --force"):
         build([source], tmp_path / "out")
     assert build([source], tmp_path / "out", force=True).vocab_size == 400
 
@@ -122,7 +122,7 @@ def test_a_source_that_changed_meanwhile(tmp_path: Path, source: Path, monkeypat
     interrupted(source, tmp_path / "out", monkeypatch)
     text = source.read_text()
     source.write_text(text.replace("a", "e"))  # as long as before
-    with pytest.raises(TextError, match=r"source\.txt changed since this build began; use --force"):
+    with pytest.raises(TextError, match=r"source\.txt changed since this build started; use --force"):
         build([source], tmp_path / "out")
     forced = build([source], tmp_path / "out", force=True)
     build([source], tmp_path / "fresh")
@@ -157,7 +157,7 @@ def test_other_sources_into_an_unfinished_build(tmp_path: Path, source: Path, mo
         build([source], tmp_path / "out")
 
 
-def test_bad_text_may_be_replaced_after_it_stopped_a_build(tmp_path: Path) -> None:
+def test_on_bad_text_may_change_after_it_stopped_a_build(tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_bytes("\n\n".join(stories(40)).encode() + b"\n\nA document with \xff in the middle of it.\n")
     with pytest.raises(TextError, match=r"source\.txt, line 201: bytes that are not UTF-8"):
@@ -172,7 +172,7 @@ def test_a_damaged_part_is_made_again(tmp_path: Path, source: Path, monkeypatch:
     content = bytearray(part.read_bytes())
     content[len(content) // 2] ^= 1
     part.write_bytes(content)
-    with pytest.raises(TextError, match=r"was damaged after it was written.*run the same build again"):
+    with pytest.raises(TextError, match=r"is damaged .*run the same build again"):
         build([source], tmp_path / "out")
     build([source], tmp_path / "out")
     assert fingerprints(tmp_path / "whole") == fingerprints(tmp_path / "out")
@@ -181,7 +181,7 @@ def test_a_damaged_part_is_made_again(tmp_path: Path, source: Path, monkeypatch:
 # ---- the folder ----
 
 
-def test_a_finished_corpus_is_not_replaced_unasked(tmp_path: Path, source: Path) -> None:
+def test_a_finished_corpus_is_replaced_only_with_force(tmp_path: Path, source: Path) -> None:
     built = build([source], tmp_path / "out")
     before = fingerprints(tmp_path / "out")
     assert build([source], tmp_path / "out").manifest == built.manifest
@@ -211,10 +211,10 @@ def test_a_forced_build_that_fails_leaves_the_old_corpus(
     assert build([source], tmp_path / "out", force=True, seed=5).manifest["settings"]["seed"] == 5
 
 
-def test_a_folder_with_something_else(tmp_path: Path, source: Path) -> None:
+def test_a_folder_with_other_files(tmp_path: Path, source: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/thesis.tex").write_text("years of work")
-    with pytest.raises(TextError, match="holds something else already"):
+    with pytest.raises(TextError, match="contains other files"):
         build([source], tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
     build([source], tmp_path / "out", force=True)
@@ -224,16 +224,16 @@ def test_a_folder_with_something_else(tmp_path: Path, source: Path) -> None:
 
 
 def test_two_builds_at_once(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Workshop.take_up
+    real = BuildFolder.can_resume
 
-    def meanwhile(self: Workshop, plan: Any) -> bool:
+    def meanwhile(self: BuildFolder, plan: Any) -> bool:
         with monkeypatch.context() as patched:
-            patched.setattr(Workshop, "take_up", real)
-            with pytest.raises(TextError, match="another build is at work"):
+            patched.setattr(BuildFolder, "can_resume", real)
+            with pytest.raises(TextError, match="another build is running"):
                 build([source], tmp_path / "out")
         return real(self, plan)
 
-    monkeypatch.setattr(Workshop, "take_up", meanwhile)
+    monkeypatch.setattr(BuildFolder, "can_resume", meanwhile)
     build([source], tmp_path / "out").verify()
 
 

@@ -1,4 +1,4 @@
-"""Corpora that are missing, unfinished, cut short, altered or of another tokenizer."""
+"""Opening a corpus that is missing, unfinished, truncated, changed or has another tokenizer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from glassbert.errors import TextError
 from glassbert.text import WordPieceTokenizer
 from glassbert.text.corpus import Corpus, write_corpus
-from glassbert.text.sentences import SENTENCES
-from tests.text.corpus.small import stories, tokenizer
+from tests.text.corpus.sample_corpora import stories, tokenizer
+from tests.text.sample_sentences import SENTENCES
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def folder(pristine: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(pristine, tmp_path / "corpus"))
 
 
-def refused(folder: Path, match: str) -> None:
+def assert_error(folder: Path, match: str) -> None:
     with pytest.raises(TextError, match=match):
         Corpus.open(folder)
 
@@ -40,7 +40,7 @@ def test_opening(folder: Path) -> None:
     assert corpus.tokenizer is corpus.tokenizer and corpus.tokenizer.fingerprint == tokenizer().fingerprint
     assert isinstance(corpus.split("train").shards[0].tokens, np.memmap)
     assert corpus.split("train").shards[0].name == "train-00000"
-    with pytest.raises(TextError, match="the splits train and validation, not 'test'"):
+    with pytest.raises(TextError, match="no split 'test'; use train or validation"):
         corpus.split("test")
     read: list[int] = []
     corpus.verify(read.append)
@@ -48,53 +48,53 @@ def test_opening(folder: Path) -> None:
 
 
 def test_no_corpus(folder: Path, tmp_path: Path) -> None:
-    refused(tmp_path / "nowhere", "there is no corpus .*nowhere: make one with `glassbert corpus build")
-    refused(folder / "vocab.txt", "is a file, and a corpus is a folder")
-    refused(tmp_path, r"holds no corpus: there is no manifest\.json")
+    assert_error(tmp_path / "nowhere", "there is no corpus .*nowhere: build one with `glassbert corpus build")
+    assert_error(folder / "vocab.txt", "is a file, but a corpus is a folder")
+    assert_error(tmp_path, r"contains no corpus: it has no manifest\.json")
     (folder / "manifest.json").unlink()
     (folder / ".building").mkdir()
-    refused(folder, "unfinished")
+    assert_error(folder, "unfinished")
 
 
 @pytest.mark.parametrize("array", ["tokens", "sentences", "documents"])
-def test_a_shard_cut_short(folder: Path, array: str) -> None:
+def test_a_truncated_shard(folder: Path, array: str) -> None:
     path = folder / f"train-00001.{array}.npy"
     whole = path.read_bytes()
     path.write_bytes(whole[:-2])
-    refused(folder, rf"train-00001\.{array}\.npy was cut short: it has")
+    assert_error(folder, rf"train-00001\.{array}\.npy was truncated: it has")
     path.write_bytes(whole + b"\0")
-    refused(folder, "was changed: it has")
+    assert_error(folder, "was changed: it has")
     path.unlink()
-    refused(folder, rf"{array}\.npy is missing")
+    assert_error(folder, rf"{array}\.npy is missing")
     path.write_bytes(b"\0" * len(whole))
-    refused(folder, "is no array")
+    assert_error(folder, "is not an array")
     np.save(path, np.arange(5, dtype=np.float32))
     edit(folder, lambda manifest: file_facts(manifest, path.name).update(bytes=path.stat().st_size))
-    refused(folder, r"holds float32 \(5,\), expected uint")
+    assert_error(folder, r"contains float32 \(5,\), expected uint")
 
 
 def test_a_pickle_is_not_opened(folder: Path) -> None:
     path = folder / "train-00000.tokens.npy"
     np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     edit(folder, lambda manifest: file_facts(manifest, path.name).update(bytes=path.stat().st_size))
-    refused(folder, "is no array")
+    assert_error(folder, "is not an array")
 
 
 @pytest.mark.parametrize("name", ["train-00000.tokens.npy", "validation-00000.documents.npy", "vocab.txt"])
-def test_altered_files(folder: Path, name: str) -> None:
+def test_changed_files(folder: Path, name: str) -> None:
     content = bytearray((folder / name).read_bytes())
     content[-9] ^= 1
     (folder / name).write_bytes(content)
-    with pytest.raises(TextError, match=f"{name} was altered after it was written"):
+    with pytest.raises(TextError, match=f"{name} has changed since it was written"):
         Corpus.open(folder).verify()
 
 
 def test_another_tokenizer(folder: Path, tmp_path: Path) -> None:
     other = WordPieceTokenizer.train(SENTENCES, 300, min_frequency=1)
-    with pytest.raises(TextError, match=r"\(300 entries, .*did not make the corpus.*\(400 entries"):
+    with pytest.raises(TextError, match=r"was built with another tokenizer \(400 entries.*\(300 entries"):
         Corpus.open(folder).check_tokenizer(other)
     other.save(folder)
-    with pytest.raises(TextError, match="did not make the corpus"):
+    with pytest.raises(TextError, match="was built with another tokenizer"):
         _ = Corpus.open(folder).tokenizer
 
 
@@ -112,11 +112,11 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda m: m.update(version=2), "version 2 of the format and this GlassBERT reads 1"),
-        (lambda m: m.update(format="other"), "does not describe a corpus"),
+        (lambda m: m.update(version=2), "format version 2, but this GlassBERT reads version 1"),
+        (lambda m: m.update(format="other"), "is not the manifest of a corpus"),
         (lambda m: m.pop("tokenizer"), "damaged: .*tokenizer"),
         (lambda m: m["splits"].pop("validation"), "damaged: .*validation"),
-        (lambda m: m["splits"]["train"].update(tokens=5), "tells of 5 tokens in train, and its shards hold"),
+        (lambda m: m["splits"]["train"].update(tokens=5), "gives 5 tokens for train, but the shards contain"),
         (lambda m: m["splits"]["train"]["shards"][0].update(tokens=5), r"expected uint16 \(5,\)"),
         (lambda m: m["splits"]["train"]["shards"][0]["files"].pop("train-00000.tokens.npy"), "does not list"),
         (
@@ -125,12 +125,12 @@ def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         ),
     ],
 )
-def test_a_manifest_that_does_not_fit(folder: Path, change: Callable[[Any], object], match: str) -> None:
+def test_a_wrong_manifest(folder: Path, change: Callable[[Any], object], match: str) -> None:
     edit(folder, change)
-    refused(folder, match)
+    assert_error(folder, match)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '"text"', "[" * 100_000])
-def test_a_manifest_that_is_none(folder: Path, content: str) -> None:
+def test_a_manifest_that_is_not_one(folder: Path, content: str) -> None:
     (folder / "manifest.json").write_text(content)
-    refused(folder, "cannot be read as JSON|does not describe a corpus")
+    assert_error(folder, "cannot be read as JSON|is not the manifest of a corpus")

@@ -1,4 +1,4 @@
-"""Where a sentence ends, and where a full stop only looks as if one did."""
+"""Sentence splitting, with full stops that do not end a sentence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every kind of source gives the same documents, and what cannot be read is told with its place."""
+"""Every kind of source gives the same documents, and errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from glassbert.errors import TextError
 from glassbert.text.corpus import Settings, blocks, documents, read_documents
-from tests.text.corpus.small import stories, write
+from tests.text.corpus.sample_corpora import stories, write
 
 STORIES = stories(5)
 
@@ -26,7 +26,7 @@ def read(*sources: Any, **settings: Any) -> list[str]:
     return [text for text in read_documents(sources, Settings(**settings)) if text.strip()]
 
 
-def refused(*sources: Any, match: str, **settings: Any) -> str:
+def assert_error(*sources: Any, match: str, **settings: Any) -> str:
     with pytest.raises(TextError, match=match) as caught:
         read(*sources, **settings)
     return str(caught.value)
@@ -68,14 +68,14 @@ def test_rows(tmp_path: Path, maker: Any) -> None:
     path = tmp_path / f"a.{maker.__name__.removeprefix('rows_')}"
     maker(path)
     assert read(path) == STORIES == read(path, field="Text" if path.suffix == ".csv" else "text")
-    refused(path, field="body", match="no field 'body'; it has 'id', '[Tt]ext'")
+    assert_error(path, field="body", match="no field 'body'; it has 'id', '[Tt]ext'")
 
 
 def test_tsv_and_lines_of_plain_json(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text('sentence\tlabel\nit is "quoted\t1\n\nplain\t0\n')
     assert read(tmp_path / "a.tsv") == ['it is "quoted', "plain"]
     (tmp_path / "b.tsv").write_text("left\tright\na\tb\n")
-    refused(tmp_path / "b.tsv", match="say with --field which of 'left', 'right'")
+    assert_error(tmp_path / "b.tsv", match=r"set --field to the text field \(fields: 'left', 'right'\)")
     (tmp_path / "c.jsonl").write_text('"one"\n"two"\n')
     assert read(tmp_path / "c.jsonl") == ["one", "two"]
 
@@ -90,13 +90,13 @@ def test_compressed(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"a.txt.{ending}"
     path.write_bytes(squeeze(plain) + squeeze(b"\n\nA second stream follows the first."))
     assert read(path) == [*STORIES, "A second stream follows the first."]
-    path.with_suffix("").write_bytes(path.read_bytes())  # recognised by what is in it
+    path.with_suffix("").write_bytes(path.read_bytes())  # detected from its content
     assert len(read(path.with_suffix(""))) == 6
     whole = squeeze(plain * 30)
     path.write_bytes(whole[: len(whole) // 2])
-    assert str(path) in refused(path, match="decompressed|breaks off")
+    assert str(path) in assert_error(path, match="decompressed|truncated")
     path.write_bytes(plain)
-    refused(path, match=f"is not {ending}-compressed")
+    assert_error(path, match=f"is not {ending}-compressed")
 
 
 def test_folders_and_globs(tmp_path: Path) -> None:
@@ -105,24 +105,24 @@ def test_folders_and_globs(tmp_path: Path) -> None:
     (tmp_path / "a/none.txt").write_bytes(b"")
     assert [text.strip() for text in read(tmp_path)] == ["a/b.md", "a/c.txt", "b.txt"]
     assert [text.strip() for text in read(f"{tmp_path}/**/*.txt")] == ["a/c.txt", "b.txt"]
-    refused(f"{tmp_path}/*.doc", match=r"no file matches .*\*\.doc")
-    refused(tmp_path / "b.txt", tmp_path / "b.txt", match=r"b\.txt is named twice")
+    assert_error(f"{tmp_path}/*.doc", match=r"no file matches .*\*\.doc")
+    assert_error(tmp_path / "b.txt", tmp_path / "b.txt", match=r"b\.txt occurs twice")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", match="holds no text")
+    assert_error(tmp_path / "empty", match="contains no text files")
 
 
 @pytest.mark.parametrize("name", ["nothing.txt", "no/where"])
 def test_missing(tmp_path: Path, name: str) -> None:
-    refused(tmp_path / name, match=f"there is no file or folder .*{name}")
+    assert_error(tmp_path / name, match=f"there is no file or folder .*{name}")
 
 
 def test_empty(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"")
-    refused(tmp_path / "a.txt", match=r"a\.txt is empty")
+    assert_error(tmp_path / "a.txt", match=r"a\.txt is empty")
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b""))
-    refused(tmp_path / "b.txt.gz", match=r"b\.txt\.gz is empty")
+    assert_error(tmp_path / "b.txt.gz", match=r"b\.txt\.gz is empty")
     (tmp_path / "c.csv.gz").write_bytes(gzip.compress(b""))
-    refused(tmp_path / "c.csv.gz", match=r"c\.csv\.gz is empty")
+    assert_error(tmp_path / "c.csv.gz", match=r"c\.csv\.gz is empty")
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
@@ -133,13 +133,13 @@ def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(rows % b"bad \xff\xfe")
     line = {"a.txt": 3, "a.jsonl": 2, "a.csv": 3}[name]
-    refused(path, match=rf"{name}, line {line}: bytes that are not UTF-8 \(ff fe.*--on-bad-text")
+    assert_error(path, match=rf"{name}, line {line}: bytes that are not UTF-8 \(ff fe.*--on-bad-text")
     assert read(path, on_bad_text="replace") == ["good", "bad ��", "last"]
     assert read(path, on_bad_text="skip") == ["good", "last"]
     opened = [
         documents.open_block(block, Settings(on_bad_text="skip"))
         for block in blocks.read_blocks(
-            0, documents.find_sources([path], Settings())[0], Settings(on_bad_text="skip"), documents.Tally()
+            0, documents.find_sources([path], Settings())[0], Settings(on_bad_text="skip"), documents.ByteCounter()
         )
     ]
     assert sum(one.unreadable for one in opened) == 1
@@ -147,9 +147,9 @@ def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
 
 def test_other_encodings_and_surrogates(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("wide".encode("utf-16"))
-    refused(tmp_path / "a.txt", match="is UTF-16: convert it")
+    assert_error(tmp_path / "a.txt", match="is UTF-16: convert it")
     (tmp_path / "b.jsonl").write_text('"fine"\n"half \\ud800 pair"\n')
-    refused(tmp_path / "b.jsonl", match="line 2: half of a surrogate pair")
+    assert_error(tmp_path / "b.jsonl", match="line 2: half of a surrogate pair")
     assert read(tmp_path / "b.jsonl", on_bad_text="replace") == ["fine", "half � pair"]
 
 
@@ -157,10 +157,10 @@ def test_other_encodings_and_surrogates(tmp_path: Path) -> None:
     ("name", "content", "match"),
     [
         ("a.jsonl", '{"text": "x"}\n{"text": \n', "line 2: not JSON"),
-        ("a.jsonl", '{"text": 5}\n', "line 1: expected text .* got int"),
+        ("a.jsonl", '{"text": 5}\n', "line 1: expected a string .* got int"),
         ("a.jsonl", "[" * 100_000, "line 1: not JSON"),
         ("a.csv", 'a,text\n1,"x\n', "not CSV"),
-        ("a.csv", "a,text\n1\n", "line 2: 1 columns, and the text is column 2"),
+        ("a.csv", "a,text\n1\n", "line 2: 1 columns, but the text is in column 2"),
         ("a.parquet", "PAR1 this is none", "cannot be read as Parquet"),
     ],
 )
@@ -168,7 +168,7 @@ def test_broken_rows(tmp_path: Path, name: str, content: str, match: str) -> Non
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow")
     (tmp_path / name).write_text(content)
-    assert name in refused(tmp_path / name, match=match)
+    assert name in assert_error(tmp_path / name, match=match)
 
 
 def test_a_giant_line_is_cut_at_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_a_giant_line_is_cut_at_spaces(tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "a.txt"
     path.write_text(" ".join(words), encoding="utf-8")
     settings = Settings()
-    found = list(blocks.read_blocks(0, documents.find_sources([path], settings)[0], settings, documents.Tally()))
+    found = list(blocks.read_blocks(0, documents.find_sources([path], settings)[0], settings, documents.ByteCounter()))
     assert max(block.size for block in found) <= (1 << 13) + (1 << 10) and sum(block.cut for block in found) >= 9
     texts = read(path)
     assert " ".join("".join(texts).split()) == " ".join(words) and all(text[0] == "w" for text in texts)
@@ -194,7 +194,7 @@ def test_documents_do_not_depend_on_the_size_of_blocks(tmp_path: Path, monkeypat
         assert [text.strip() for text in read(path)] == whole
 
 
-# ---- packages that are not there, or stand in for others ----
+# ---- missing packages and replacements for packages ----
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_missing_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packa
 
     monkeypatch.setattr(builtins, "__import__", without)
     source = name if name.startswith("hf:") else tmp_path / name
-    refused(source, match=rf'pip install "glassbert\[{extra}\]"')
+    assert_error(source, match=rf'pip install "glassbert\[{extra}\]"')
 
 
 def fake_datasets(monkeypatch: pytest.MonkeyPatch, load: Any) -> None:
@@ -222,22 +222,22 @@ def fake_datasets(monkeypatch: pytest.MonkeyPatch, load: Any) -> None:
 
 
 def test_hugging_face_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def load(path: str, config: str | None, split: str, streaming: bool) -> Any:
-        asked.append((path, config, split, streaming))
+        calls.append((path, config, split, streaming))
         return ({"label": 1, "text": text} for text in STORIES)
 
     fake_datasets(monkeypatch, load)
     assert read("hf:some/set") == STORIES
     assert read("hf:some/set:small:test", field="text") == STORIES
-    assert asked == [("some/set", None, "train", True), ("some/set", "small", "test", True)]
-    refused("hf:some/set", field="label", match="'label' holds int")
+    assert calls == [("some/set", None, "train", True), ("some/set", "small", "test", True)]
+    assert_error("hf:some/set", field="label", match="'label' contains int")
 
 
-def test_a_hub_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*args: Any, **kwargs: Any) -> Any:
         raise ConnectionError("no route to host")
 
     fake_datasets(monkeypatch, load)
-    refused("hf:some/set", match="hf:some/set cannot be read: ConnectionError: no route")
+    assert_error("hf:some/set", match="hf:some/set cannot be read: ConnectionError: no route")

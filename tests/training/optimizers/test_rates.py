@@ -1,11 +1,12 @@
-"""A factor on the learning rate for every parameter: 0 keeps every bit, others scale the step, on both engines."""
+"""Factors on the learning rate by parameter: 0 freezes it, others scale its step; on both engines."""
 
 import numpy as np
 import pytest
 
+from glassbert.engines.numpy_kernels import KERNELS
 from glassbert.errors import TrainingError
-from glassbert.models import encoder
-from glassbert.ops.registry import KERNELS
+from glassbert.layers.block import PostNormBlock
+from glassbert.layers.embeddings import TokenEmbeddings
 from glassbert.training.ema import EMA
 from glassbert.training.optimizers import OPTIMIZERS, SGD, AdamW, make_optimizer
 from glassbert.training.step import TrainingStep
@@ -26,11 +27,11 @@ def copies(arrays):
 
 
 def on_mlx(optimizer, model, steps):
-    """`drive`, by the pure functions of MLX."""
+    """`drive` with the pure functions of MLX."""
     import mlx.core as mx
 
     def arrays(t):
-        learning = optimizer.learning or model.layout.shapes
+        learning = optimizer.trainable or model.layout.shapes
         return {n: mx.array(g.astype(np.float32)) for n, g in gradients_of(model, t).items() if n in learning}
 
     for t in range(1, steps + 1):
@@ -56,7 +57,7 @@ def prepared(name, engine, rates=None, **settings):
 
 @EACH
 @pytest.mark.parametrize("engine", WAYS)
-def test_what_stands_still_keeps_every_bit_and_remembers_nothing(name, engine):
+def test_frozen_parameters_and_their_buffers_do_not_change(name, engine):
     model, optimizer = prepared(name, engine, weight_decay=0.5)
     optimizer.rates = frozen(model)
     before = copies(model.parameters)
@@ -70,7 +71,7 @@ def test_what_stands_still_keeps_every_bit_and_remembers_nothing(name, engine):
 
 @EACH
 @pytest.mark.parametrize("engine", WAYS)
-def test_a_factor_is_a_factor_on_the_learning_rate(name, engine):
+def test_a_factor_scales_the_learning_rate(name, engine):
     names = list(make(MODERN).layout.shapes)
     slow = dict.fromkeys(names[::2], 0.25)
     mixed, optimizer = prepared(name, engine, slow, clip=None, learning_rate=0.01)
@@ -85,7 +86,7 @@ def test_a_factor_is_a_factor_on_the_learning_rate(name, engine):
 
 
 @pytest.mark.parametrize("engine", WAYS)
-def test_the_norm_is_that_of_what_learns(engine):
+def test_the_norm_leaves_out_frozen_parameters(engine):
     model, optimizer = prepared("sgd", engine, clip=0.5)
     optimizer.rates = frozen(model)
     expected = [
@@ -95,7 +96,7 @@ def test_the_norm_is_that_of_what_learns(engine):
     np.testing.assert_allclose(list(WAYS[engine](optimizer, model, 2)), expected, rtol=1e-5)
 
 
-def test_a_gradient_that_is_not_finite_matters_only_where_it_is_learnt_from():
+def test_a_gradient_of_a_frozen_parameter_need_not_be_finite():
     model = make()
     optimizer = AdamW(model)
     optimizer.rates = frozen(model)
@@ -131,7 +132,7 @@ FREEZING = {
 @pytest.mark.parametrize("what", FREEZING)
 @pytest.mark.parametrize("config", [BERT, MODERN, CAUSAL], ids=["bert", "modernbert", "causal"])
 @pytest.mark.parametrize("way", ["one thread", "three threads", "pieces", "checkpointing", "mlx", "mlx, pieces"])
-def test_learners_learn_as_if_nothing_were_frozen(what, config, way, request):
+def test_parameters_learn_the_same_when_others_are_frozen(what, config, way, request):
     if way.startswith("mlx"):
         request.getfixturevalue("mlx_without_compilation")
     places, trained = FREEZING[what], []
@@ -161,8 +162,8 @@ def test_learners_learn_as_if_nothing_were_frozen(what, config, way, request):
             assert (values != before[name]).any(), name
 
 
-def test_nothing_is_computed_for_what_stands_still(monkeypatch):
-    """Counted by calling, on two threads: the places that backward enters, and the weight gradients that it forms."""
+def test_no_gradient_is_computed_for_frozen_parameters(monkeypatch):
+    """Counts calls on two threads: the modules that backward enters, and the weight gradients that it computes."""
     places, products = [], []
 
     def counted(right, note):
@@ -172,11 +173,12 @@ def test_nothing_is_computed_for_what_stands_still(monkeypatch):
 
         return call
 
-    linear = counted(KERNELS["numpy"]["linear_backward"], lambda args: products.append(args[2].shape))
-    monkeypatch.setitem(KERNELS["numpy"], "linear_backward", linear)
-    for part in ("block_backward", "embeddings_backward"):
-        note = counted(getattr(encoder, part), lambda args: places.append(args[1].prefix))
-        monkeypatch.setattr(encoder, part, note)
+    linear = counted(KERNELS["linear_backward"], lambda args: products.append(args[1][1].shape))
+    monkeypatch.setitem(KERNELS, "linear_backward", linear)
+    for part in (PostNormBlock, TokenEmbeddings):
+        index = 2 if part is PostNormBlock else 3
+        note = counted(part.backward, lambda args, index=index: places.append(args[index].prefix))
+        monkeypatch.setattr(part, "backward", note)
 
     def count(still):
         places.clear(), products.clear()
@@ -196,13 +198,13 @@ def test_nothing_is_computed_for_what_stands_still(monkeypatch):
 
 
 @pytest.mark.parametrize("engine", ["numpy", "mlx"])
-def test_unfreezing_while_it_trains(engine):
+def test_unfreezing_during_training(engine):
     if engine == "mlx":
         pytest.importorskip("mlx.core")
     model = make(BERT, "token", 3, dtype="float32", engine=engine, threads=2)
     optimizer = AdamW(model, 1e-2)
     step = TrainingStep(model, optimizer, ema=EMA(model, 0.5))
-    step.watch = True
+    step.detailed = True
     ids, mask, _ = batch()
     labels = np.where(mask == 1, ids % 3, -100)
     frozen_first = {name: 0.0 for name in model.layout.shapes if not name.startswith("head.")}
@@ -217,13 +219,13 @@ def test_unfreezing_while_it_trains(engine):
         result = step(ids, labels, mask)
         for name, values in model.parameters.items():
             assert (np.array(values) != before[name]).any() == name.startswith(learn), name
-        norms = result.watched.gradient_norms()
+        norms = result.norms.gradient_norms()
         assert all((norm > 0) == f"{place}.".startswith(learn) for place, norm in norms.items())
         total = np.sqrt(sum(norm**2 for norm in norms.values()))
         assert total == pytest.approx(float(result.gradient_norm), rel=1e-4)
 
 
-def test_other_factors_of_the_same_groups_compile_nothing_anew():
+def test_other_factors_of_the_same_groups_need_no_compilation():
     pytest.importorskip("mlx.core")
     model = make(BERT, "token", 3, dtype="float32", engine="mlx")
     optimizer = SGD(model, 0.1, momentum=0.0, clip=None)
@@ -243,7 +245,7 @@ def test_other_factors_of_the_same_groups_compile_nothing_anew():
     assert len(step._compiled._compiled) == 2
 
 
-def test_several_workers_freeze_alike():
+def test_freezing_with_several_workers():
     ids, mask, _ = batch(BERT, lengths=[9, 4, 5, 7], width=9)
     labels = np.where(mask == 1, ids % 3, -100)
 
@@ -268,11 +270,11 @@ def test_several_workers_freeze_alike():
 @pytest.mark.parametrize(
     ("rates", "message"),
     [
-        ({"layers.0.ffn.upp.weight": 1.0}, r"no parameter of this model; did you mean 'layers.0.ffn.up.weight'"),
+        ({"layers.0.ffn.upp.weight": 1.0}, r"not a parameter of this model; did you mean 'layers.0.ffn.up.weight'"),
         ({"head.norm.bias": -1.0}, r"the rate of 'head.norm.bias' must be a number of at least 0, got -1.0"),
         ({"head.norm.bias": float("nan")}, "must be a number of at least 0, got nan"),
         ({"head.norm.bias": True}, "must be a number of at least 0, got True"),
-        ("nothing", "every rate is 0, so nothing would learn"),
+        ("nothing", "every rate is 0, so nothing would be trained"),
     ],
 )
 def test_impossible_rates(rates, message):

@@ -1,4 +1,4 @@
-"""The numbers of a health card, from what was collected."""
+"""The measures of the report, computed from `CorpusStatistics`."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.text.corpus.health.collect import ODDITIES, Collection
+from glassbert.text.corpus.health.statistics import SENTENCE_FLAGS, CorpusStatistics
 
 LONG_WORD = 40
-RARE = 20  # an entry seen less often hardly learns anything
+RARE = 20  # an entry with fewer occurrences is hardly trained
 FREQUENT = 100
-SHARES = ("unknown", *ODDITIES)  # of the tokens of a source
+SHARES = ("unknown", *SENTENCE_FLAGS)  # of the tokens of a source
 
 
-def measure(found: Collection, signs: np.ndarray, kinds: dict[str, int]) -> dict[str, Any]:
-    """All measures. `signs` counts the different characters, `kinds` the kinds of character."""
-    total = int(found.counts.sum())
-    sums = {name: int(values.sum()) for name, values in found.sources.items()}
-    used = np.delete(found.counts, list(found.corpus.tokenizer.special_ids))
+def measure(statistics: CorpusStatistics, character_counts: np.ndarray, kinds: dict[str, int]) -> dict[str, Any]:
+    """All measures. `character_counts` has the count of each distinct character, `kinds` of each kind of character."""
+    total = int(statistics.counts.sum())
+    sums = {name: int(values.sum()) for name, values in statistics.sources.items()}
+    used = np.delete(statistics.counts, list(statistics.corpus.tokenizer.special_ids))
     characters = max(sum(kinds.values()), 1)
-    word_lengths, words_of = found.words.values()
-    alphabetic = np.array([text.isalpha() for text in found.pieces.texts]) & ~found.pieces.continues
-    words = np.sort(found.counts[alphabetic])
-    leaked_sentences, leaked_documents, _ = found.leak.shares()
-    held_out = found.corpus.splits["validation"].tokens
+    word_lengths, words_of = statistics.words.values()
+    alphabetic = np.array([text.isalpha() for text in statistics.vocabulary.texts]) & ~statistics.vocabulary.continues
+    words = np.sort(statistics.counts[alphabetic])
+    leaked_sentences, leaked_documents, _ = statistics.leak.shares()
+    held_out = statistics.corpus.splits["validation"].tokens
     return {
         "tokens": total,
         "words": sums["words"],
@@ -32,9 +32,9 @@ def measure(found: Collection, signs: np.ndarray, kinds: dict[str, int]) -> dict
         "vocabulary": len(used),
         "never_seen_share": float((used == 0).mean()),
         "rarely_seen_share": float((used < RARE).mean()),
-        "token_entropy_bits": entropy(found.counts),
-        "character_entropy_bits": entropy(signs),
-        "zipf_slope": zipf_slope(found.counts),
+        "token_entropy_bits": entropy(statistics.counts),
+        "character_entropy_bits": entropy(character_counts),
+        "zipf_slope": zipf_slope(statistics.counts),
         "frequent_words_share": float(words[-FREQUENT:].sum() / max(words.sum(), 1)),
         "letters_share": (kinds["Latin letters"] + kinds["other letters"]) / characters,
         "digits_share": kinds["digits"] / characters,
@@ -42,25 +42,25 @@ def measure(found: Collection, signs: np.ndarray, kinds: dict[str, int]) -> dict
         "long_words_share": float(words_of[word_lengths > LONG_WORD].sum() / max(words_of.sum(), 1)),
         "markup_per_1000_tokens": 1000 * sums["markup"] / total,
         **{f"{name}_share": sums[name] / total for name in SHARES},
-        "longest_sentence": int(found.worst["longest_sentence"].top_score()),
-        "longest_document_share": found.worst["longest_document"].top_score() / total,
-        "repeated_sentences_share": found.repeated_sentences.share(),
-        "repeated_documents_share": found.repeated_documents.share(),
-        "repeats_looked_at_share": found.repeated_sentences.sampled,
+        "longest_sentence": int(statistics.top_scores["longest_sentence"].top_score()),
+        "longest_document_share": statistics.top_scores["longest_document"].top_score() / total,
+        "repeated_sentences_share": statistics.repeated_sentences.share(),
+        "repeated_documents_share": statistics.repeated_documents.share(),
+        "repeats_looked_at_share": statistics.repeated_sentences.sampled,
         "validation_tokens": held_out,
         "validation_share": held_out / total,
         "leaked_sentences_share": leaked_sentences,
         "leaked_documents_share": leaked_documents,
-        "leak_documents_looked_at": len(found.leak.documents),
-        **_builder_shares(found.corpus.manifest),
+        "leak_documents_looked_at": len(statistics.leak.documents),
+        **_builder_shares(statistics.corpus.manifest),
     }
 
 
-def source_rows(found: Collection) -> list[dict[str, Any]]:
-    """What is known of every source."""
+def source_rows(statistics: CorpusStatistics) -> list[dict[str, Any]]:
+    """The measures of each source."""
     rows = []
-    for number, source in enumerate(found.corpus.manifest["sources"]):
-        sums = {name: int(values[number]) for name, values in found.sources.items()}
+    for number, source in enumerate(statistics.corpus.manifest["sources"]):
+        sums = {name: int(values[number]) for name, values in statistics.sources.items()}
         tokens = max(sums["tokens"], 1)
         rows.append(
             {
@@ -77,7 +77,7 @@ def source_rows(found: Collection) -> list[dict[str, Any]]:
 
 
 def _builder_shares(manifest: dict[str, Any]) -> dict[str, float]:
-    """What the builder did, as shares of the documents it read."""
+    """The counts of the build as shares of the documents read."""
     counts, cleaning = manifest["counts"], manifest["cleaning"]
     read = max(counts["documents_read"], 1)
     copies = counts.get("exact_duplicates", 0) + counts.get("near_duplicates", 0)
@@ -93,20 +93,20 @@ def _builder_shares(manifest: dict[str, Any]) -> dict[str, float]:
 
 
 def empty_sources(manifest: dict[str, Any]) -> list[str]:
-    """The sources of which the builder kept no document."""
+    """The sources whose documents were all left out."""
     return [source["name"] for source in manifest["sources"] if source["documents"] and not source["kept"]]
 
 
 def entropy(counts: np.ndarray) -> float:
-    """Bits a symbol carries on average if only its frequency is known."""
+    """The entropy of the relative frequencies, in bits per symbol."""
     shares = counts[counts > 0] / max(counts.sum(), 1)
     return float(-(shares * np.log2(shares)).sum())
 
 
 def zipf_slope(counts: np.ndarray) -> float | None:
-    """How steeply frequency falls with rank, both as logarithms, between ranks 10 and 1,000: about -1 for languages.
+    """The slope of log frequency over log rank between ranks 10 and 1,000; about -1 for natural languages.
 
-    None where fewer than 100 entries occur: too few to tell.
+    None if fewer than 100 entries occur.
     """
     ranked = np.sort(counts[counts > 0])[::-1]
     if len(ranked) < 100:

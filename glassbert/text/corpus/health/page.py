@@ -1,4 +1,4 @@
-"""The health card of a corpus as a page: numbers, findings, pictures and samples."""
+"""The report on a corpus as an HTML page: numbers, findings, plots and samples."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassbert.reports import Page, figures, number, share, short
-from glassbert.text.corpus.health.card import Health
 from glassbert.text.corpus.health.checks import CHECKS, LEVELS, Check
 from glassbert.text.corpus.health.measures import RARE
+from glassbert.text.corpus.health.report import Health
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VERDICTS = {
-    "good": "Nothing is wrong with this corpus.",
-    "note": "This corpus is fit for training; there is something to know about it.",
-    "warning": "This corpus can be trained on, but would be better with a few repairs.",
-    "problem": "This corpus should be repaired before a model is trained on it.",
+    "good": "No check found a problem in this corpus.",
+    "note": "This corpus is ready for training; see the notes.",
+    "warning": "This corpus can be used for training, but some repairs would improve it.",
+    "problem": "This corpus should be repaired before training.",
 }
 BUILDER = {
     "documents_read": "documents read",
@@ -30,19 +30,19 @@ BUILDER = {
     "noise": "documents left out as noise",
     "unreadable": "documents left out because they could not be decoded",
     "cut": "documents cut because they were too long",
-    "html_documents": "documents freed from HTML tags",
+    "html_documents": "documents whose HTML tags were removed",
     "control_characters": "control characters removed",
-    "lines_without_letters": "lines without a letter removed",
-    "repeated_lines": "repeated lines of one document removed",
-    "special_tokens": "marks such as [MASK] spelt out in the text, removed",
+    "lines_without_letters": "lines without letters removed",
+    "repeated_lines": "repeated lines of a document removed",
+    "special_tokens": "special tokens such as [MASK] in the text, removed",
 }
 SAMPLES = {
-    "longest_document": "How the longest documents begin",
-    "longest_sentence": "How the longest sentences begin",
-    "few_letters": "Mostly digits and signs",
-    "noise": "Mostly single characters",
-    "markup": "What looks like HTML",
-    "unknown": "Around unknown tokens",
+    "longest_document": "The longest documents (beginning)",
+    "longest_sentence": "The longest sentences (beginning)",
+    "few_letters": "Sentences of mostly digits and symbols",
+    "noise": "Sentences of mostly single characters",
+    "markup": "HTML",
+    "unknown": "Unknown tokens and their context",
     "repeated_sentences": "The most repeated sentences",
 }
 
@@ -79,8 +79,8 @@ def _findings(page: Page, health: Health) -> None:
     for one in health.findings:
         page.message(one.level, one.text, one.remedy, one.evidence, one.samples)
     passed = len(CHECKS) - len(health.findings)
-    page.good(f"{passed} of {len(CHECKS)} checks found nothing to remark.")
-    with page.details("Every check and its limits") as part:
+    page.good(f"{passed} of {len(CHECKS)} checks passed.")
+    with page.details("All checks and their limits") as part:
         headers = ["measure", "here", *(f"{level}" for level in reversed(LEVELS))]
         part.table(headers, [_limits(check, health.measures[check.measure]) for check in CHECKS])
 
@@ -92,7 +92,7 @@ def _limits(check: Check, value: float | None) -> list[str]:
 
 
 def _sources(page: Page, health: Health) -> None:
-    page.heading("Where the text comes from")
+    page.heading("Sources")
     total = health.measures["tokens"]
     headers = ["source", "documents", "tokens", "of all tokens", "unknown", "tokens per word", "letters"]
     rows: list[list[Any]] = [
@@ -110,11 +110,11 @@ def _sources(page: Page, health: Health) -> None:
     )
     removed = [[words, health.builder[name]] for name, words in BUILDER.items() if health.builder.get(name)]
     if removed:
-        page.table(["what the builder did", "times"], removed)
+        page.table(["changes by the build", "count"], removed)
     for name, words in BUILDER.items():
         if texts := health.excerpts.get(f"removed_{name}"):
             with page.details(f"Examples: {words}") as part:
-                part.table(["how they begin"], [[text] for text in texts])
+                part.table(["beginning"], [[text] for text in texts])
 
 
 def _lengths(page: Page, health: Health) -> None:
@@ -131,7 +131,7 @@ def _lengths(page: Page, health: Health) -> None:
 
     with page.columns() as parts:
         for part, what in zip(parts, lengths, strict=True):
-            part.figure(partial(draw, what), f"How long the {what} are.", f"Histogram of tokens in {what}.")
+            part.figure(partial(draw, what), f"Lengths of the {what} in tokens.", f"Histogram of tokens in {what}.")
     summaries = {name: one.summary() for name, one in lengths.items()}
     summaries["words, in characters"] = health.word_lengths.summary()
     headers = list(summaries["documents"])
@@ -141,15 +141,13 @@ def _lengths(page: Page, health: Health) -> None:
 def _vocabulary(page: Page, health: Health) -> None:
     page.heading("Vocabulary")
     measures = health.measures
-    slope = (
-        "not known, with so few entries" if measures["zipf_slope"] is None else number(round(measures["zipf_slope"], 2))
-    )
+    slope = "unknown (too few entries)" if measures["zipf_slope"] is None else number(round(measures["zipf_slope"], 2))
     page.text(
         f"{share(1 - measures['never_seen_share'])} of the {number(measures['vocabulary'])} entries occur in the text, "
-        f"{share(1 - measures['rarely_seen_share'])} of them {RARE} times or more. In languages the frequency of a "
-        f"token is about inversely proportional to its rank, a slope of −1; here it is {slope}."
+        f"{share(1 - measures['rarely_seen_share'])} of them {RARE} times or more. In natural languages the frequency "
+        f"of a token is about inversely proportional to its rank: a slope of −1. Here the slope is {slope}."
     )
-    page.figure(lambda: _zipf(health), "How often each token occurs, from the most frequent on, beside Zipf's law.")
+    page.figure(lambda: _zipf(health), "Frequency of each token over its rank, compared with Zipf's law.")
     tokens = health.top_tokens[:20]
     page.figure(
         lambda: figures.bars([token for token, _ in tokens], [count for _, count in tokens], write=short,
@@ -169,30 +167,30 @@ def _zipf(health: Health) -> Figure:
 
 
 def _language(page: Page, health: Health) -> None:
-    page.heading("Does it look like a language?")
+    page.heading("Comparison with natural language")
     measures = health.measures
     rows = [
         ["letters among the characters", share(measures["letters_share"]), "prose: above 90 %"],
-        ["the 100 most frequent words among all", share(measures["frequent_words_share"]), "running text: 40 to 60 %"],
+        ["share of the 100 most frequent words", share(measures["frequent_words_share"]), "running text: 40 to 60 %"],
         [
-            "bits a character carries",
+            "entropy of characters in bits",
             f"{measures['character_entropy_bits']:.2f}",
-            "English in small letters: 4.2 to 4.6",
+            "English in lower case: 4.2 to 4.6",
         ],
-        ["bits a token carries", f"{measures['token_entropy_bits']:.2f}", "8,000 entries: 9.5 to 10.5"],
-        ["text in sentences that are noise", share(measures["noise_share"]), "below 1 %"],
-        ["text in sentences of digits and signs", share(measures["few_letters_share"]), "below 5 %"],
-        ["HTML tags in 1,000 tokens", f"{measures['markup_per_1000_tokens']:.3f}", "below 1"],
+        ["entropy of tokens in bits", f"{measures['token_entropy_bits']:.2f}", "8,000 entries: 9.5 to 10.5"],
+        ["tokens in noise sentences", share(measures["noise_share"]), "below 1 %"],
+        ["tokens in sentences of digits and symbols", share(measures["few_letters_share"]), "below 5 %"],
+        ["HTML tags per 1,000 tokens", f"{measures['markup_per_1000_tokens']:.3f}", "below 1"],
         ["damaged characters", share(measures["damaged_share"]), "none"],
         ["words of more than 40 letters", share(measures["long_words_share"]), "below 0.5 %"],
     ]
-    page.table(["measure", "here", "healthy"], rows)
+    page.table(["measure", "here", "usual"], rows)
     kinds = {kind: count for kind, count in health.characters.items() if count}
     total = sum(kinds.values())
     page.figure(
         lambda: figures.bars(list(kinds), [count / total for count in kinds.values()], write=share,
                              xlabel="share of the characters"),
-        "What the characters are.",
+        "Kinds of characters.",
     )  # fmt: skip
 
 
@@ -206,17 +204,17 @@ def _repeats(page: Page, health: Health) -> None:
             ["documents that are exact copies of another", share(measures["repeated_documents_share"])],
             ["sentences of 8 tokens or more that are copies", share(measures["repeated_sentences_share"])],
             ["held-out sentences that are in the training text", share(measures["leaked_sentences_share"])],
-            ["held-out documents half of which is in the training text", share(measures["leaked_documents_share"])],
+            ["held-out documents with half or more in the training text", share(measures["leaked_documents_share"])],
         ],
     )
-    every = "every sentence" if looked == 1 else f"a sample of {share(looked)} of the different sentences"
-    page.text(f"Copies were looked for among {every}, leaks in {number(measures['leak_documents_looked_at'])} "
+    every = "all sentences" if looked == 1 else f"a sample of {share(looked)} of the distinct sentences"
+    page.text(f"Copies were counted among {every}, leaks in {number(measures['leak_documents_looked_at'])} "
               "held-out documents.")  # fmt: skip
 
 
 def _samples(page: Page, health: Health) -> None:
     page.heading("Samples")
-    page.text("The text as the model will read it, decoded from its tokens.")
+    page.text("Text as the model sees it, decoded from tokens.")
     for kind, title in SAMPLES.items():
         if texts := health.excerpts.get(kind):
             with page.details(title) as part:

@@ -1,7 +1,7 @@
-"""One pass over a shard: sums for every sentence, from look-ups in the tables of the vocabulary.
+"""Scan a shard: sums over the tokens of every sentence, from the tables of the vocabulary.
 
-The shard is read in blocks of whole sentences; but one sentence may be as long as all others together, and is cut then.
-Every quantity is a sum over tokens, so a sentence cut by a block's border is simply added up from both sides.
+The shard is read in blocks of whole sentences; a sentence longer than a block is cut. Every quantity is a sum over
+tokens, so the parts of a cut sentence add up.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glassbert.text.corpus.health.pieces import Pieces
+from glassbert.text.corpus.health.vocabulary_tables import VocabularyTables
 from glassbert.text.corpus.reader import Shard
 
 BLOCK = 1 << 20
-# Digests are sums of (a random number for the token) x (a random odd number for its place), modulo 2^64.
+# The digest of a sentence: the sum of (random number of the token) x (random odd number of the position), modulo 2^64.
 _RANDOM = np.random.default_rng(0x61A55)
-PLACES = _RANDOM.integers(0, 1 << 64, 1024, np.uint64) | np.uint64(1)
+POSITION_FACTORS = _RANDOM.integers(0, 1 << 64, 1024, np.uint64) | np.uint64(1)
 
 
 @dataclass
 class Sentences:
-    """Sums over the tokens of each sentence of a shard, all [sentences]."""
+    """Sums over the tokens of each sentence of a shard; all arrays are [sentences]."""
 
     tokens: np.ndarray
     characters: np.ndarray
@@ -32,16 +32,12 @@ class Sentences:
     words: np.ndarray
     word_tokens: np.ndarray  # tokens of words, without punctuation
     markup: np.ndarray
-    digest: np.ndarray  # uint64, alike for alike sentences
-
-    @property
-    def begins(self) -> np.ndarray:
-        return np.cumsum(self.tokens) - self.tokens
+    digest: np.ndarray  # uint64, equal for equal sentences
 
 
 @dataclass
 class Lengths:
-    """How often each length was seen: exact, and small however long the text."""
+    """Exact counts of each length, in little memory."""
 
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     rare: dict[int, int] = field(default_factory=dict)  # lengths beyond CAP
@@ -58,7 +54,7 @@ class Lengths:
             self.rare[int(length)] = self.rare.get(int(length), 0) + int(count)
 
     def values(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lengths in ascending order and their counts."""
+        """The lengths in ascending order, and their counts."""
         seen = np.flatnonzero(self.counts)
         rare = sorted(self.rare.items())
         return (
@@ -81,9 +77,9 @@ class Lengths:
         return {"mean": self.mean(), **{name: self.quantile(share) for name, share in names.items()}}
 
     def histogram(self, bins: int = 48) -> tuple[np.ndarray, np.ndarray]:
-        """Counts between edges that grow by a constant factor.
+        """Counts and edges of logarithmic bins.
 
-        A length n counts as spread evenly from n - 1/2 to n + 1/2; otherwise small lengths would leave gaps and peaks.
+        A length n is spread evenly over n - 1/2 to n + 1/2; otherwise small lengths would give gaps and peaks.
         """
         lengths, counts = self.values()
         edges = np.geomspace(lengths[0] - 0.5, lengths[-1] + 0.5, bins + 1)
@@ -93,16 +89,20 @@ class Lengths:
 
 
 def scan(
-    shard: Shard, pieces: Pieces, counts: np.ndarray, word_lengths: Lengths, advance: Callable[[int], None]
+    shard: Shard,
+    vocabulary: VocabularyTables,
+    counts: np.ndarray,
+    word_lengths: Lengths,
+    advance: Callable[[int], None],
 ) -> Sentences:
-    """The sums of a shard's sentences. Adds to `counts` [vocabulary] and `word_lengths` on the way."""
+    """The sums of all sentences of a shard. Also updates `counts` [vocabulary] and `word_lengths`."""
     ends = np.asarray(shard.sentence_ends, np.int64)
-    names = np.random.default_rng(len(pieces.texts)).integers(0, 1 << 64, len(pieces.texts), np.uint64)
+    names = np.random.default_rng(len(vocabulary.texts)).integers(0, 1 << 64, len(vocabulary.texts), np.uint64)
     tables = {
-        "characters": pieces.characters.astype(np.int32),
-        "letters": pieces.letters.astype(np.int32),
-        "unknown": pieces.unknown.astype(np.int32),
-        "single": pieces.single.astype(np.int32),
+        "characters": vocabulary.characters.astype(np.int32),
+        "letters": vocabulary.letters.astype(np.int32),
+        "unknown": vocabulary.unknown.astype(np.int32),
+        "single": vocabulary.single.astype(np.int32),
     }
     kinds = (*tables, "words", "word_tokens", "markup")
     sums = {kind: np.zeros(len(ends), np.int64) for kind in kinds}
@@ -111,13 +111,13 @@ def scan(
         tokens = np.asarray(shard.tokens[begin:end])
         first = int(np.searchsorted(ends, begin, side="right"))
         last = int(np.searchsorted(ends, end, side="left"))
-        cuts = np.concatenate([[begin], ends[first:last]]) - begin  # where the sentences of this block begin in it
+        cuts = np.concatenate([[begin], ends[first:last]]) - begin  # sentence starts within this block
         here = slice(first, last + 1)
-        origin = np.append(ends[first - 1] if first else 0, ends[first:last]) - begin  # where they begin, seen from it
+        origin = np.append(ends[first - 1] if first else 0, ends[first:last]) - begin  # negative if before
         values = {kind: table[tokens] for kind, table in tables.items()}
-        values["markup"] = markup(tokens, pieces)
-        alphanumeric = pieces.alphanumeric[tokens]
-        starts = ~(pieces.continues[tokens] & alphanumeric)
+        values["markup"] = markup(tokens, vocabulary)
+        alphanumeric = vocabulary.alphanumeric[tokens]
+        starts = ~(vocabulary.continues[tokens] & alphanumeric)
         starts[cuts[origin == cuts]] = True
         values["words"] = starts & alphanumeric
         word_starts = np.flatnonzero(starts) if starts[0] else np.append(0, np.flatnonzero(starts))
@@ -127,15 +127,15 @@ def scan(
         word_lengths.add(lengths[of_letters])
         for kind, value in values.items():
             sums[kind][here] += np.add.reduceat(value, cuts, dtype=np.int64)
-        place = np.arange(len(tokens)) - np.repeat(origin, np.diff(cuts, append=len(tokens)))
-        digest[here] += np.add.reduceat(names[tokens] * PLACES[place & (len(PLACES) - 1)], cuts)
+        position = np.arange(len(tokens)) - np.repeat(origin, np.diff(cuts, append=len(tokens)))
+        digest[here] += np.add.reduceat(names[tokens] * POSITION_FACTORS[position & (len(POSITION_FACTORS) - 1)], cuts)
         counts += np.bincount(tokens, minlength=len(counts))
         advance(len(tokens))
     return Sentences(tokens=np.diff(ends, prepend=0), digest=digest, **sums)
 
 
 def blocks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Where the blocks of a shard begin and end: after a sentence, unless one is longer than a block."""
+    """The (begin, end) of the blocks of a shard: at sentence ends, unless a sentence is longer than a block."""
     begin, total = 0, int(ends[-1]) if len(ends) else 0
     while begin < total:
         whole = int(np.searchsorted(ends, begin + BLOCK, side="right"))
@@ -146,13 +146,13 @@ def blocks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def markup(tokens: np.ndarray, pieces: Pieces) -> np.ndarray:
-    """bool [tokens]: where an HTML tag (`< p`, `< / div`) or entity (`& nbsp`) begins."""
+def markup(tokens: np.ndarray, vocabulary: VocabularyTables) -> np.ndarray:
+    """bool [tokens]: the first token of each HTML tag (`< p`, `< / div`) or entity (`& nbsp`)."""
     found = np.zeros(len(tokens), bool)
-    opens = np.flatnonzero(pieces.opens_tag[tokens[:-1]])
+    opens = np.flatnonzero(vocabulary.opens_tag[tokens[:-1]])
     after = opens + 1
-    slash = pieces.slash[tokens[after]] & (after + 1 < len(tokens))
-    found[opens] = pieces.tag[tokens[after + slash]]
-    signs = np.flatnonzero(pieces.ampersand[tokens[:-1]])
-    found[signs] |= pieces.entity[tokens[signs + 1]]
+    slash = vocabulary.slash[tokens[after]] & (after + 1 < len(tokens))
+    found[opens] = vocabulary.tag[tokens[after + slash]]
+    signs = np.flatnonzero(vocabulary.ampersand[tokens[:-1]])
+    found[signs] |= vocabulary.entity[tokens[signs + 1]]
     return found

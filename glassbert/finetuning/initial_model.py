@@ -1,0 +1,123 @@
+"""The model and tokenizer that fine-tuning starts from.
+
+The encoder comes from anything that `glassbert.load` opens, or is a preset with random weights. The head is kept if it
+has the same type and number of labels; otherwise a new one is initialised at random.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassbert.checkpoints import load
+from glassbert.checkpoints.family import PRESETS
+from glassbert.checkpoints.locate import open_checkpoint
+from glassbert.errors import InputError, TextError, TrainingError
+from glassbert.families.bert import BertWithHead
+from glassbert.finetuning.settings import FineTuningSettings
+from glassbert.models.config import EncoderConfig
+from glassbert.models.heads import resolve_head, with_pooling
+from glassbert.models.model import Model
+from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
+from glassbert.text.loading import find_tokenizer
+from glassbert.training.recipes import DROPOUTS
+
+HEAD_DROPOUT = 0.1
+VOCABULARY_SIZES = (8_192, 4_096, 2_048, 1_024, 512, 256, 128, 64)  # the largest that the texts allow is used
+
+
+@dataclass(frozen=True)
+class HeadChoice:
+    """The head of a task: a name in `head_names()`, the number of labels, and the options of its loss."""
+
+    name: str
+    num_labels: int | None = None
+    loss: str | None = None
+    loss_options: Mapping[str, Any] | None = None
+
+    def as_options(self) -> dict[str, Any]:
+        """Arguments for `load` and `BertWithHead`. A binary head has one output for its two labels."""
+        kind, labels, loss = resolve_head(self.name, self.num_labels, None)
+        return {
+            "head": kind,
+            "num_labels": labels,
+            "loss": self.loss or loss,
+            "loss_options": dict(self.loss_options or {}) or None,
+        }
+
+
+def is_preset(model: str) -> bool:
+    return model in PRESETS and not Path(model).exists()
+
+
+def build_model(
+    settings: FineTuningSettings, head: HeadChoice, tokenizer: Tokenizer, seed: int = 0
+) -> tuple[Model, list[str]]:
+    """The model to train, and notes about its randomly initialised parts."""
+    device = {"engine": settings.engine, "dtype": settings.precision, "threads": settings.threads, "seed": seed}
+    options = head.as_options()
+    if is_preset(settings.model):
+        config = PRESETS[settings.model].replace(vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+        notes = [f"All weights of {settings.model} begin at random: a pretrained encoder would do better."]
+        return _new_model(_with_settings(config, settings, options["head"], new_head=True), options, device), notes
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = load(settings.model, pooling=settings.pooling, **options, **device)  # type: ignore[arg-type]
+    notes = [f"{str(warning.message)[0].upper()}{str(warning.message)[1:]}." for warning in caught]
+    bad = [name for name, a in found.parameters.items() if not np.isfinite(found.engine.to_numpy(a)).all()]
+    if bad:
+        raise TrainingError(f"{settings.model} has weights that are not finite, in {bad[0]}; use another --model")
+    if tokenizer.vocab_size > found.config.vocab_size:
+        raise InputError(
+            f"the tokenizer has {tokenizer.vocab_size:,} entries and the model {found.config.vocab_size:,}: "
+            "they do not belong together; give the right one with --tokenizer"
+        )
+    model = _new_model(_with_settings(found.config, settings, options["head"], new_head=bool(caught)), options, device)
+    for name, values in found.parameters.items():
+        if name in model.parameters:
+            model.parameters[name] = values
+    model.carried_fields = {key: value for key, value in found.carried_fields.items() if "label" not in key}
+    return model, notes
+
+
+def _new_model(config: EncoderConfig, options: Mapping[str, Any], device: Mapping[str, Any]) -> Model:
+    rest = {name: options[name] for name in ("loss", "loss_options")}
+    return BertWithHead(config, options["head"], options["num_labels"] or 0, **rest, **device)
+
+
+def _with_settings(config: EncoderConfig, settings: FineTuningSettings, head: str, new_head: bool) -> EncoderConfig:
+    """The config with the dropout for fine-tuning and, for a new head, a pooling that suits the encoder.
+
+    Without --dropout the encoder keeps its own dropout and only the head gets `HEAD_DROPOUT`: a Mini-BERT pretrained
+    without dropout learned nothing with 0.1 in the encoder. A new head pools [CLS] if the encoder has a pooler or its
+    heads have a transform, else the mean over all tokens.
+    """
+    if settings.dropout is None:
+        config = config.replace(classifier_dropout=config.classifier_dropout or HEAD_DROPOUT)
+    else:
+        config = config.replace(**dict.fromkeys((*DROPOUTS, "classifier_dropout"), settings.dropout))
+    if head != "sequence" or not new_head:
+        return config
+    pooling = settings.pooling or ("cls" if config.pooler or config.classifier_transform else "mean")
+    return with_pooling(config, pooling)
+
+
+def open_tokenizer(settings: FineTuningSettings, texts: Sequence[str], saved: Path | None = None) -> Tokenizer:
+    """The tokenizer of the model; for a preset, one trained on `texts`. A resumed run has it in the folder `saved`."""
+    if settings.tokenizer:
+        return FastTokenizer.load(settings.tokenizer)
+    if saved is not None and saved.is_dir():
+        return FastTokenizer.load(saved)
+    if not is_preset(settings.model):
+        return find_tokenizer(open_checkpoint(settings.model).config_path.parent)
+    for size in VOCABULARY_SIZES:
+        try:
+            return WordPieceTokenizer.train(texts, size, min_frequency=1)
+        except TextError:
+            continue
+    raise InputError("there are too few texts to train a tokenizer; use a pretrained --model, or give a --tokenizer")

@@ -1,0 +1,422 @@
+"""One pass of a model over one batch: forward, loss and backward.
+
+    run = Pass(network, inputs, parameters)
+    run.encode()                              hidden states [B, T, H]
+    run.output()                              the output of the head
+    run.loss(objective, targets)              a loss, or what the objective returns
+    run.backward(gradients, ...)              gradients by the name of their parameter
+
+The model, the training step, evaluation and saliency all use this one object. On NumPy it splits the batch over
+threads, and a part may leave out its padding; on MLX it is the body of a compiled function. It is also the cache that
+`model.forward` and `model.loss` return: every value of the pass by its dotted name, in the shape of the whole batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from glassbert.arrays import Array, FlatGradients, Gradients, ThreadGradients
+from glassbert.engines import DropoutSource, Engine
+from glassbert.engines.threads import run_together, using_threads
+from glassbert.layers.scope import Cache, NullCache, Scope
+from glassbert.models.config import EncoderConfig
+from glassbert.models.encoder import Batch, Encoder, OnComplete, host_terms, ignore
+from glassbert.models.heads.head import Head, HeadPart
+
+OnOutput = Callable[[Array, Array], Array]  # (output, targets) -> the targets that the loss is computed with
+
+
+class Network(NamedTuple):
+    """What computes, without parameters: a compiled function may hold it without keeping a model alive."""
+
+    config: EncoderConfig
+    encoder: Encoder
+    head: Head | None
+    engine: Engine
+
+    def with_kernels(self, kernels: str | None) -> Network:
+        return self if kernels is None else self._replace(engine=self.engine.with_kernels(kernels))
+
+
+class Objective(Protocol):
+    """What a pass needs from an objective: a loss over the hidden states, and its gradient at them."""
+
+    def loss(
+        self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
+    ) -> Any: ...
+
+    def backward(self, head: Head, dloss: Any, scope: Scope) -> Array: ...
+
+
+@dataclass
+class Part:
+    """Some rows of a batch, computed by one thread.
+
+    `index` [N] says where the tokens of a packed part belong among its rows · length; None: it is not packed.
+    """
+
+    rows: slice
+    batch: Batch
+    cache: Cache
+    dropout: DropoutSource | None = None
+    index: np.ndarray | None = None
+
+
+class Pass(Mapping[str, Any]):
+    """Forward, loss and backward over one batch, and the cache of its values.
+
+    network        what computes
+    inputs         checked inputs (`check_inputs`), or a `Batch` of arrays of the engine
+    parameters     in the precision of the arithmetic, by name
+    dropout        dropout masks; None: nothing is dropped
+    trace          keep every value; by default the plain operations compute then
+    inference      keep nothing for a backward, and only the values of the names in `keep`
+    kernels        "fast" or "plain", for this pass
+    skip_padding   compute nothing for padding (NumPy, where nothing is dropped); its hidden states are zeros
+    checkpointing  keep only the inputs of blocks, and compute each block again in the backward
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        inputs: Mapping[str, Any] | Batch,
+        parameters: Mapping[str, Array],
+        *,
+        dropout: DropoutSource | None = None,
+        trace: bool = False,
+        inference: bool = False,
+        keep: Sequence[str] = (),
+        kernels: str | None = None,
+        skip_padding: bool = False,
+        checkpointing: bool = False,
+    ):
+        self.network = network.with_kernels("plain" if trace and kernels is None else kernels)
+        self.engine, self.encoder = self.network.engine, self.network.encoder
+        self.parameters = parameters
+        self.dropout = dropout
+        self.checkpointing = checkpointing
+        self.head_cache = NullCache(frozenset(keep)) if inference else Cache(trace)
+        self.batch = inputs if isinstance(inputs, Batch) else batch_of(inputs, self.network)
+        rows, length = self.batch.size, self.batch.positions.shape[1]
+        self.shape = (rows, length, network.config.hidden_size)
+        self.parts = self._parts(inputs, skip_padding)
+        self.hidden: Array = None
+        self.objective: Objective | None = None
+        self.output_shape: Any = ()  # of what a backward begins with, or one for each part of a head
+
+    def _parts(self, inputs: Mapping[str, Any] | Batch, skip_padding: bool) -> list[Part]:
+        if isinstance(inputs, Batch) or self.engine.compiles:
+            return [Part(slice(0, self.batch.size), self.batch, self.head_cache.like(), self.dropout)]
+        packed = skip_padding and self._can_pack(inputs)
+        tokens = inputs["mask"].sum(1) if packed else None
+        parts = []
+        for rows in self.engine.split(self.batch.size, tokens):
+            masks = self.dropout.from_row(rows.start) if self.dropout is not None else None
+            if packed and inputs["mask"][rows].any():
+                cut = {k: (v[rows] if v is not None and v.shape[0] > 1 else v) for k, v in inputs.items()}
+                packed_row, index = pack(cut)
+                parts.append(Part(rows, batch_of(packed_row, self.network), self.head_cache.like(), masks, index))
+            else:
+                parts.append(Part(rows, self.batch.rows(rows), self.head_cache.like(), masks))
+        return parts
+
+    def _can_pack(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether leaving out padding changes nothing.
+
+        Dropout masks belong to a token's position in its own row. A local window counts positions, so it must not
+        reach across padding that was left out.
+        """
+        mask = inputs["mask"]
+        if mask is None or self.dropout is not None or inputs.get("pairs") is not None or inputs.get("memory"):
+            return False
+        return self.network.config.local_window is None or _contiguous(mask)
+
+    def _threads(self) -> Any:
+        """BLAS with one thread inside a pass: its own threads would keep the cores busy between products."""
+        return using_threads(self.engine.threads) if self.engine.limits_blas else nullcontext()
+
+    # ---- forward and loss ------------------------------------------------------------------------------------------
+
+    def encode(self) -> Array:
+        """Hidden states [B, T, H], computed once."""
+        if self.hidden is not None:
+            return self.hidden
+
+        def work(part: Part) -> Array:
+            hidden = self.encoder.forward(part.batch, self._scope(part), self.checkpointing)
+            if part.index is None:
+                return hidden
+            return unpack(hidden, part.index, part.rows.stop - part.rows.start, self.shape[1], (1,))
+
+        with self._threads():
+            pieces = [work(self.parts[0])] if len(self.parts) == 1 else run_together(work, self.parts)
+        self.hidden = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return self.hidden
+
+    def output(self) -> Any:
+        """The output of the head, or the hidden states of a model without one."""
+        hidden, head = self.encode(), self.network.head
+        with self._threads():
+            result = hidden if head is None else head.forward(hidden, self.batch, self.head_scope())
+        self.output_shape = shape_of(result)
+        return result
+
+    def loss(self, objective: Objective, targets: Mapping[str, Any], **options: Any) -> Any:
+        """What the objective makes of the hidden states; `backward` then begins at it."""
+        hidden = self.encode()
+        self.objective = objective
+        with self._threads():
+            head: Any = self.network.head
+            return objective.loss(head, hidden, self.batch, targets, self.head_scope(), **options)
+
+    # ---- backward --------------------------------------------------------------------------------------------------
+
+    def backward(
+        self,
+        gradients: Gradients,
+        dloss: Any = 1.0,
+        *,
+        d_output: Any = None,
+        thread_gradients: Callable[[int], Sequence[ThreadGradients]] | None = None,
+        on_complete: OnComplete = ignore,
+    ) -> None:
+        """Add the gradient of dloss · loss, or of d_output · output, to `gradients`.
+
+        `thread_gradients(n)` gives buffers for the n threads besides the first. `on_complete` is called with every
+        group of parameters ("layers.3") whose gradients are complete, while the backward continues.
+        """
+        scope, head = self.head_scope(gradients), self.network.head
+        with self._threads():
+            if self.objective is not None:
+                dhidden = self.objective.backward(head, dloss, scope)  # type: ignore[arg-type]
+            else:
+                dhidden = d_output if head is None else head.backward(d_output, scope)
+            on_complete("head")
+            self.encode_backward(dhidden.reshape(self.shape), gradients, thread_gradients, on_complete)
+
+    def encode_backward(
+        self,
+        dhidden: Array,
+        gradients: Gradients,
+        thread_gradients: Callable[[int], Sequence[ThreadGradients]] | None = None,
+        on_complete: OnComplete = ignore,
+    ) -> None:
+        """From the gradient of the hidden states to those of the encoder's parameters."""
+        if len(self.parts) == 1:
+            self._part_backward(self.parts[0], dhidden, gradients, on_complete)
+            return
+        assert thread_gradients is not None and isinstance(gradients, FlatGradients)
+        others = thread_gradients(len(self.parts) - 1)
+        for other in others:
+            other.train_only(gradients.trainable)
+        reduction = GradientReduction(gradients, others, self.encoder.backward_order(), on_complete)
+
+        def work(pair: tuple[Part, Gradients]) -> None:
+            self._part_backward(pair[0], dhidden[pair[0].rows], pair[1], reduction)
+
+        run_together(work, list(zip(self.parts, [gradients, *others], strict=True)))
+
+    def _part_backward(self, part: Part, dx: Array, gradients: Gradients, on_complete: OnComplete) -> None:
+        if part.index is not None:
+            dx = dx.reshape(-1, dx.shape[-1])[part.index][None]
+        self.encoder.backward(dx, part.batch, self._scope(part, gradients), self.checkpointing, on_complete)
+
+    # ---- scopes and values -----------------------------------------------------------------------------------------
+
+    def _scope(self, part: Part, gradients: Gradients | None = None) -> Scope:
+        prefix = self.encoder.prefix
+        return Scope(self.engine.ops, self.parameters, part.cache, gradients, part.dropout, prefix)
+
+    def head_scope(self, gradients: Gradients | None = None) -> Scope:
+        """The scope of the head: its values and parameters are named `head...`."""
+        dropout = self.parts[0].dropout
+        return Scope(self.engine.ops, self.parameters, self.head_cache, gradients, dropout, "head.")
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.head_cache:
+            return self.head_cache[name]
+        values = [part.cache[name] for part in self.parts]
+        if not hasattr(values[0], "ndim") or not values[0].ndim:
+            return values[0]
+        length = self.shape[1]
+        for i, part in enumerate(self.parts):
+            if part.index is not None:
+                axes = part.cache.token_axes.get(name, (1,))
+                values[i] = unpack(values[i], part.index, part.rows.stop - part.rows.start, length, axes)
+        if len(values) == 1 or values[0].shape[0] != self.parts[0].rows.stop - self.parts[0].rows.start:
+            return values[0]  # one value for all rows
+        return np.concatenate(values)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.parts[0].cache
+        yield from self.head_cache
+
+    def __len__(self) -> int:
+        return len(self.parts[0].cache) + len(self.head_cache)
+
+
+class GradientReduction:
+    """Adds up the gradients of several threads, one group of parameters at a time.
+
+    Threads run the backward side by side, each with gradients of its own. The last one to complete a group adds those
+    of the others to the common ones, while they are still in the cache, and calls `on_complete`. That thread continues
+    only afterwards, so groups are completed in the order of the backward.
+    """
+
+    def __init__(
+        self,
+        gradients: FlatGradients,
+        others: Sequence[ThreadGradients],
+        groups: Sequence[str],
+        on_complete: OnComplete,
+    ):
+        self.gradients, self.others, self.on_complete = gradients, others, on_complete
+        self._missing = dict.fromkeys(groups, 1 + len(others))
+        self._lock = threading.Lock()
+
+    def __call__(self, group: str) -> None:
+        with self._lock:
+            self._missing[group] -= 1
+            if self._missing[group]:
+                return
+        for other in self.others:
+            other.add_to(self.gradients, [name for name in other if name.startswith(f"{group}.")])
+            for name, index, rows in other.rows:
+                if name.startswith(f"{group}."):
+                    self.gradients.add_rows(name, index, rows)
+        self.on_complete(group)
+
+
+class HeadLoss:
+    """The objective of `model.loss`: the sum of the losses of the head's parts."""
+
+    def loss(
+        self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
+    ) -> Array:
+        parts = head.parts.values()
+        return _sum([head_loss(p.head, hidden, batch, p.select_targets(targets), part_scope(p, scope)) for p in parts])
+
+    def backward(self, head: Head, dloss: Any, scope: Scope) -> Array:
+        return _sum([head_loss_backward(part.head, dloss, part_scope(part, scope)) for part in head.parts.values()])
+
+
+def part_scope(part: HeadPart, scope: Scope) -> Scope:
+    """The scope of a part of a head."""
+    return scope.inside(part.name) if part.name else scope
+
+
+def head_loss(
+    head: Head,
+    hidden: Array,
+    batch: Batch,
+    targets: Mapping[str, Array],
+    scope: Scope,
+    on_output: OnOutput | None = None,
+) -> Array:
+    """From hidden states to the loss of one head. `on_output` may measure the output, and exchange the targets."""
+    output, wanted = head.forward(hidden, batch, scope, targets.get("rows")), targets["targets"]
+    scope.save("loss.output", (output.shape, output.dtype))
+    if on_output is not None:
+        wanted = on_output(output, wanted)
+    operation, options = head.criterion
+    if head.pairs:  # rows 0 and 1 are a pair, rows 2 and 3, and so on
+        loss = scope.run(operation, "loss", output[0::2], output[1::2], wanted, **options)
+    else:
+        rows = output.reshape(-1, output.shape[-1]) if operation in ROW_LOSSES else output
+        loss = scope.run(operation, "loss", rows, wanted, **options, donate=head.donates_output)
+    return scope.record("loss", loss)
+
+
+def head_loss_backward(head: Head, dloss: Any, scope: Scope) -> Array:
+    """The gradient at the hidden states, with the loss weighted by `dloss`."""
+    doutput = scope.run_backward("loss", dloss)
+    shape, dtype = scope.saved("loss.output")
+    if head.pairs:
+        doutput = head.join_pairs(*doutput)
+    doutput = doutput.reshape(shape)
+    return head.backward(doutput if doutput.dtype == dtype else doutput.astype(dtype), scope)
+
+
+ROW_LOSSES = ("cross_entropy", "focal_loss")  # one target a row of scores
+
+
+def _sum(terms: list[Array]) -> Array:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term.reshape(total.shape)
+    return total
+
+
+def shape_of(output: Any) -> Any:
+    """The shape of an output, or one for each part of a head."""
+    if isinstance(output, Mapping):
+        return {part: shape_of(value) for part, value in output.items()}
+    return tuple(np.shape(output))
+
+
+def batch_of(checked: Mapping[str, Any], network: Network) -> Batch:
+    """Checked inputs as arrays of the engine."""
+    given = on_engine({k: v for k, v in checked.items() if v is not None and k != "memory"}, network.engine)
+    memory = checked.get("memory")
+    if memory is not None:
+        memory = tuple((network.engine.array(k), network.engine.array(v)) for k, v in memory)
+    terms = host_terms(checked["positions"], network.encoder, network.engine)
+    return Batch(**given, position_terms=terms, memory=memory)
+
+
+def on_engine(arrays: Mapping[str, np.ndarray], engine: Engine) -> dict[str, Array]:
+    """Checked inputs or targets as arrays of the engine: floats in its precision, all others as integers."""
+    return {k: (engine.array if v.dtype.kind == "f" else engine.integers)(v) for k, v in arrays.items()}
+
+
+def pack(checked: Mapping[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
+    """The real tokens of a padded batch as one packed row, and the index [N] of each among rows · length."""
+    mask = checked["mask"]
+    index = np.flatnonzero(mask)
+    positions = np.broadcast_to(checked["positions"], mask.shape)
+    document = np.broadcast_to(np.arange(1, len(mask) + 1)[:, None], mask.shape)
+    if checked["segments"] is not None:
+        segments = checked["segments"]
+        document = np.where(segments == 0, 0, document * (int(segments.max()) + 1) + segments)
+    row = {
+        "ids": checked["ids"].reshape(-1)[index][None],
+        "positions": positions.reshape(-1)[index][None],
+        "segments": document.reshape(-1)[index][None],
+        "types": None if checked["types"] is None else checked["types"].reshape(-1)[index][None],
+        "mask": None,
+    }
+    return row, index
+
+
+def _contiguous(mask: np.ndarray) -> bool:
+    """Whether the real tokens of every row are one run."""
+    starts = mask.astype(bool)
+    starts[:, 1:] &= ~mask[:, :-1].astype(bool)
+    return bool((starts.sum(1) <= 1).all())
+
+
+def unpack(value: np.ndarray, index: np.ndarray, rows: int, length: int, axes: tuple[int, ...]) -> np.ndarray:
+    """The inverse of `pack` for a value [1, ...] whose `axes` run over the packed tokens; padding gets zeros."""
+    if axes == (1,):
+        spread = np.zeros((rows * length, *value.shape[2:]), value.dtype)
+        spread[index] = value[0]
+        return spread.reshape(rows, length, *value.shape[2:])
+    row_of, place = np.divmod(index, length)
+    shape = [rows, *value.shape[1:]]
+    for axis in axes:
+        shape[axis] = length
+    result = np.zeros(shape, value.dtype)
+    for row in np.unique(row_of):
+        tokens = np.flatnonzero(row_of == row)
+        source, target = value[0], result[row]
+        for axis in axes:
+            source = source.take(tokens, axis - 1)
+        where = np.ix_(*(place[tokens] if i + 1 in axes else np.arange(n) for i, n in enumerate(target.shape)))
+        target[where] = source
+    return result

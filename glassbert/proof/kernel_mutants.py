@@ -1,0 +1,102 @@
+"""Planted faults of kernels: for every kernel of every engine one in the forward and one in the backward, and a few
+that are mistakes of a particular kernel."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from glassbert.arrays import namespace
+from glassbert.engines import numpy_kernels
+from glassbert.ops.registry import SUFFIX
+from glassbert.proof.mutants import wrong_kernel
+
+
+def without_last(x: Any) -> Any:
+    """The array with zeros in the last row; a number one percent larger."""
+    if not x.ndim:
+        return x * 1.01
+    xp = namespace(x)
+    keep = (xp.arange(x.shape[0]) < x.shape[0] - 1).reshape(-1, *[1] * (x.ndim - 1))
+    return x * keep if x.shape[0] > 1 else x * 0.9
+
+
+def spoiled(function: Callable[..., Any], forward: bool) -> Callable[..., Any]:
+    """The kernel with a wrong last row of its output, or of its first gradient."""
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        result = function(*arguments, **options)
+        if forward:
+            return without_last(result[0]), result[1]
+        return (without_last(result[0]), *result[1:]) if isinstance(result, tuple) else without_last(result)
+
+    return run
+
+
+# Cases in which the kernel itself runs; in others it leaves the inputs to the plain operation, which has another state.
+RUNS_IN = {("mlx", "tiled_attention"): ("tiled_attention: heads of 8, no mask",)}
+
+
+def plant_in_all(engine: str, kernels: dict[str, Callable[..., Any]]) -> None:
+    for name, function in kernels.items():
+        forward = not name.endswith(SUFFIX)
+        what = "the last row of the output" if forward else "the last row of the gradient"
+        suspects = RUNS_IN.get((engine, name.removesuffix(SUFFIX)), ())
+        wrong_kernel(engine, name, f"{engine} kernel of {name}: {what} is lost", *suspects)(spoiled(function, forward))
+
+
+plant_in_all("numpy", numpy_kernels.KERNELS)
+if importlib.util.find_spec("mlx") is not None:
+    from glassbert.engines import mlx_kernels
+
+    plant_in_all("mlx", mlx_kernels.KERNELS)
+
+
+@wrong_kernel("numpy", "relu", "numpy kernel of relu: NaN becomes 0")
+def _(x):
+    y = np.where(x > 0, x, np.float32(0.0))
+    return y, y
+
+
+@wrong_kernel("numpy", "gelu", "numpy kernel of gelu: minus infinity stays minus infinity")
+def _(x):
+    y, state = numpy_kernels.gelu(x)
+    return np.where(np.isneginf(x), x, y), state
+
+
+@wrong_kernel("numpy", "layer_norm", "numpy kernel of layer_norm: the variance is divided by one less than the width")
+def _(x, gamma, beta, eps):
+    width = x.shape[-1]
+    return numpy_kernels.layer_norm(x * np.float32((1 - 1 / width) ** 0.5), gamma, beta, eps)
+
+
+@wrong_kernel("numpy", "attention_backward", "numpy kernel of attention: gradients of q and k exchanged")
+def _(dcontext, state):
+    dq, dk, dv, dbias = numpy_kernels.attention_backward(dcontext, state)
+    return dk, dq, dv, dbias
+
+
+@wrong_kernel("numpy", "attention", "numpy kernel of attention: the mask is ignored")
+def _(q, k, v, pattern, bias=None, scale=None, dropout_mask=None, dropout_rate=0.0):
+    return numpy_kernels.attention(q, k, v, type(pattern)(), bias, scale, dropout_mask, dropout_rate)
+
+
+@wrong_kernel("numpy", "attention", "numpy kernel of attention: the offset is ignored", "attention: more keys")
+def _(q, k, v, pattern, bias=None, scale=None, dropout_mask=None, dropout_rate=0.0):
+    return numpy_kernels.attention(q, k, v, replace(pattern, offset=0), bias, scale, dropout_mask, dropout_rate)
+
+
+@wrong_kernel("numpy", "tiled_attention_backward", "numpy kernel of tiled_attention: bias gradient summed over heads")
+def _(dcontext, state):
+    groups, values, _ = state
+    return numpy_kernels.tiled_attention_backward(dcontext, (groups, values, True))
+
+
+@wrong_kernel("numpy", "cross_entropy_backward", "numpy kernel of cross_entropy: ignored rows get a gradient")
+def _(dloss, state):
+    exponentials, total, picked, valid, count = state
+    return numpy_kernels.cross_entropy_backward(dloss, (exponentials, total, picked, np.ones_like(valid), count))

@@ -1,0 +1,33 @@
+"""Loading a model together with its tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from glassbert.checkpoints import load
+from glassbert.checkpoints.locate import open_checkpoint
+from glassbert.errors import InputError
+from glassbert.models.model import Model
+from glassbert.text.fast import FastTokenizer, load_tokenizer
+
+FILES = ("tokenizer.json", "vocab.txt")
+
+
+def load_with_tokenizer(path: str | Path, **options: Any) -> tuple[Model, FastTokenizer]:
+    """The model and the tokenizer of a run, a model folder, a `.safetensors` file or a hub id.
+
+    `options` are those of `glassbert.load`: head, engine, dtype, threads.
+    """
+    model = load(path, **options)
+    local = Path(path).expanduser()
+    return model, find_tokenizer(local if local.is_dir() else open_checkpoint(path).config_path.parent)
+
+
+def find_tokenizer(path: str | Path) -> FastTokenizer:
+    """The tokenizer of a local model folder, of a run, or of the run that a checkpoint folder belongs to."""
+    path = Path(path)
+    for folder in (path / "model", path, path / "tokenizer", *(parent / "tokenizer" for parent in path.parents[:2])):
+        if any((folder / name).exists() for name in FILES):
+            return load_tokenizer(folder)
+    raise InputError(f"{path} has no tokenizer: neither {FILES[0]} nor {FILES[1]} was found there or in its run folder")

@@ -1,0 +1,41 @@
+"""A pass is freed when its last reference is dropped: it contains no reference cycle."""
+
+import gc
+import weakref
+
+import pytest
+
+from tests.models.small import BERT, CONFIGS, batch, make
+
+
+@pytest.mark.parametrize("options", [{}, {"trace": True}, {"skip_padding": True}], ids=str)
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_a_pass_is_freed_without_the_garbage_collector(config, checkpointing, options):
+    ids, mask, labels = batch(config)
+    model = make(config, threads=2)
+    model.set_checkpointing(checkpointing)
+    gc.collect()
+    gc.disable()
+    try:
+        _, cache = model.loss(ids, labels, mask, **options)
+        model.backward(cache)
+        _ = cache["layers.0.attention.weights"]
+        held = [weakref.ref(one) for one in (cache, cache.head_cache, *(part.cache for part in cache.parts))]
+        del cache
+        assert [one() for one in held] == [None] * len(held)
+    finally:
+        gc.enable()
+
+
+def test_the_pass_of_a_bare_encoder_is_freed():
+    ids, mask, _ = batch(BERT)
+    model = make(BERT, head=None)
+    gc.disable()
+    try:
+        _, cache = model.forward(ids, mask)
+        held = weakref.ref(cache.head_cache)
+        del cache
+        assert held() is None
+    finally:
+        gc.enable()
