@@ -139,7 +139,13 @@ class EncoderConfig:
         }
         for name, allowed in choices.items():
             value = getattr(self, name)
-            self._require(isinstance(value, str) and value in allowed, name, f"one of {', '.join(map(repr, allowed))}")
+            if not (isinstance(value, str) and value in allowed):
+                own = (
+                    "; a part of your own is loaded with --with FILE.py, or by importing it"
+                    if name not in CHOICES
+                    else ""
+                )
+                raise ConfigError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{own}")
         for field in dataclasses.fields(self):
             if field.type == "bool":
                 self._require(isinstance(getattr(self, field.name), bool), field.name, "true or false")
@@ -195,7 +201,7 @@ class EncoderConfig:
             if self.series.tokens > self.max_position_embeddings:
                 raise ConfigError(
                     f"a window of {self.series.tokens} patches is longer than the {self.max_position_embeddings} "
-                    "positions of this encoder; with_series(config, series) makes room"
+                    "positions of this encoder; with_series(config, series) makes a fitting config"
                 )
         elif self.classifier_pooling == "flatten":
             raise ConfigError(

@@ -24,6 +24,7 @@ import numpy as np
 from glassbert.arrays import Array, FlatGradients, Gradients, ThreadGradients
 from glassbert.engines import DropoutSource, Engine
 from glassbert.engines.threads import run_together, using_threads
+from glassbert.layers.positions import Positions
 from glassbert.layers.scope import Cache, NullCache, Scope
 from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch, Encoder, OnComplete, host_terms, ignore
@@ -129,13 +130,15 @@ class Pass(Mapping[str, Any]):
     def _can_pack(self, inputs: Mapping[str, Any]) -> bool:
         """Whether leaving out padding changes nothing.
 
-        Dropout masks belong to a token's position in its own row. A local window counts positions, so it must not
-        reach across padding that was left out.
+        Dropout masks belong to a token's position in its own row, and so may a bias of the scores. A local window counts
+        positions, so it must not reach across padding that was left out; an attention of one's own may count them too.
         """
-        mask = inputs["mask"]
+        mask, config = inputs["mask"], self.network.config
         if mask is None or self.dropout is not None or inputs.get("pairs") is not None or inputs.get("memory"):
             return False
-        return self.network.config.local_window is None or _contiguous(mask)
+        if type(self.encoder.positions).begin is not Positions.begin:
+            return False
+        return (config.local_window is None and config.attention == "self") or _contiguous(mask)
 
     def _threads(self) -> Any:
         """BLAS with one thread inside a pass: its own threads would keep the cores busy between products."""

@@ -113,6 +113,16 @@ def test_skipped_padding_appears_as_zeros_in_the_shape_of_the_batch():
             np.testing.assert_allclose(a[row][(*rows, tokens)], b[row][(*rows, tokens)], atol=1e-12, err_msg=name)
 
 
+@pytest.mark.parametrize("config", [BERT, MODERN], ids=["bert", "modernbert"])
+def test_predict_equals_forward_for_masks_with_holes(config):
+    ids, mask, _ = batch(config)
+    model = make(config, head=None, threads=2)
+    for seed in range(5):
+        holes = mask * (np.random.default_rng(seed).random(mask.shape) < 0.6)
+        real = holes[:, :, None].astype(bool)
+        np.testing.assert_allclose(model.predict(ids, holes) * real, model.forward(ids, holes)[0] * real, atol=1e-12)
+
+
 def test_states_are_no_values_of_a_cache():
     ids, mask, labels = batch()
     for threads in (1, 2):

@@ -61,6 +61,14 @@ def test_every_parameter_moves_and_it_learns(toy):
     assert all((values != before[name]).any() for name, values in model.parameters.items())
 
 
+def test_predict_equals_forward_for_a_mask_with_holes(toy):
+    model = Model(toy.TINY, engine="numpy", threads=2)
+    holes = MASK * (np.random.default_rng(3).random(MASK.shape) < 0.7)
+    np.testing.assert_allclose(
+        model.predict(IDS, holes) * holes[:, :, None], model.forward(IDS, holes)[0] * holes[:, :, None], atol=1e-5
+    )
+
+
 def test_it_is_saved_and_opened_in_its_own_layout(toy, tmp_path):
     model = Model(toy.TINY, "mlm", engine="numpy", threads=1)
     model.save(tmp_path)
