@@ -141,9 +141,7 @@ class EncoderConfig:
             value = getattr(self, name)
             if not (isinstance(value, str) and value in allowed):
                 own = (
-                    "; a part of your own is loaded with --with FILE.py, or by importing it"
-                    if name not in CHOICES
-                    else ""
+                    "" if name in CHOICES else "; a part of your own is loaded with --with FILE.py, or by importing it"
                 )
                 raise ConfigError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{own}")
         for field in dataclasses.fields(self):

@@ -130,8 +130,8 @@ class Pass(Mapping[str, Any]):
     def _can_pack(self, inputs: Mapping[str, Any]) -> bool:
         """Whether leaving out padding changes nothing.
 
-        Dropout masks belong to a token's position in its own row, and so may a bias of the scores. A local window counts
-        positions, so it must not reach across padding that was left out; an attention of one's own may count them too.
+        Dropout masks belong to a token's position in its own row, and so may a bias of the scores. A local window, or
+        an attention of one's own, counts positions, so it must not reach across padding that was left out.
         """
         mask, config = inputs["mask"], self.network.config
         if mask is None or self.dropout is not None or inputs.get("pairs") is not None or inputs.get("memory"):
