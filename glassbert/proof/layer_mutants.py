@@ -256,12 +256,12 @@ def _(self, doutput, scope):
 
 
 wrong_in({pooling.EmbeddingHead: "join_pairs"}, "embeddings: the rows of a pair exchange gradients", "embedding")(
-    staticmethod(lambda first, second: np.stack([second, first], 1))
+    lambda self, first, second: np.stack([second, first], 1)
 )
 
 
 wrong_in({pooling.EmbeddingHead: "join_pairs"}, "embeddings: pairs laid out one half after the other", "embedding")(
-    staticmethod(lambda first, second: np.concatenate([first, second]))
+    lambda self, first, second: np.concatenate([first, second])
 )
 
 

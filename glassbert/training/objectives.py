@@ -53,7 +53,7 @@ class Objective(ABC):
         if self.part not in head.parts:
             wanted = "pretraining" if self.part in ("mlm", "pair") else self.part
             raise TrainingError(
-                f"the objective {self.name!r} needs the head {self.part!r}, and this model's head is {head.kind!r}; "
+                f"the objective {self.name!r} needs the head {self.part!r}, but this model's head is {head.kind!r}; "
                 f"create the model with head={wanted!r}"
             )
 

@@ -71,7 +71,7 @@ def test_user_suites_are_loaded_from_a_file(run_folder, tmp_path, capsys):
     assert "Your own measures" in capsys.readouterr().out
     (tmp_path / "broken.py").write_text("raise RuntimeError('no')")
     assert run(run_folder, "--with", tmp_path / "broken.py") == 2
-    assert "broken.py raised RuntimeError: no" in capsys.readouterr().err
+    assert "broken.py, line 1, raised RuntimeError: no" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ def test_a_name_that_is_taken_by_another_file_is_an_error():
     def tanh(x):
         return x, None
 
-    with pytest.raises(ConfigError, match=r"'tanh' already, in glassbert\.ops\.activations; choose another name"):
+    with pytest.raises(
+        ConfigError, match=r"already an operation 'tanh' in glassbert\.ops\.activations; choose another name"
+    ):
         operation(tanh)
     assert OPERATIONS["tanh"] is ops.tanh
 

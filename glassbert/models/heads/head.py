@@ -88,8 +88,7 @@ class Head(ABC):
     def backward(self, doutput: Array, scope: Scope) -> Array:
         """The gradient at the hidden states."""
 
-    @staticmethod
-    def join_pairs(first: Array, second: Array) -> Array:
+    def join_pairs(self, first: Array, second: Array) -> Array:
         """The gradients of the rows, from those of the first and second rows of all pairs."""
         return namespace(first).stack([first, second], 1)
 

@@ -263,7 +263,7 @@ def test_the_command(folder, subject, tmp_path, capsys):
     subject.model.save(tmp_path / "model")
     subject.tokenizer.save(tmp_path / "model")
     files = {"train": folder / "x-train.conllu", "dev": folder / "x-dev.conllu"}
-    options = {"own": None, "quick": True, "details": True, "resamples": 100, "engine": "numpy", "threads": 1}
+    options = {"quick": True, "details": True, "resamples": 100, "engine": "numpy", "threads": 1}
     run(str(tmp_path / "model"), task=["upos"], output=tmp_path / "report", **files, **options)
     shown = capsys.readouterr().out
     assert "upos: best layer" in shown and "layer 2" in shown
