@@ -60,16 +60,14 @@ def test_focal_losses_by_autograd() -> None:
     value, (gradient,) = theirs((-weight * (1 - log_p.exp()) ** 2.5 * log_p).mean(), z)
     ours, cache = ops.focal_loss(LOGITS, TARGETS, 2.5, WEIGHTS)
     assert ours == pytest.approx(value, rel=1e-12)
-    np.testing.assert_allclose(ops.focal_loss_backward(np.float64(1), cache, 2.5), gradient, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(ops.focal_loss_backward(np.float64(1), cache), gradient, rtol=1e-9, atol=1e-14)
     z, y = leaf(LOGITS), torch.tensor(ANSWERS)
     p = torch.sigmoid(z)
     each = -y * (1 - p) ** 2 * F.logsigmoid(z) - (1 - y) * p**2 * F.logsigmoid(-z)
     value, (gradient,) = theirs(each.mean(), z)
     ours, cache = ops.binary_focal_loss(LOGITS, ANSWERS, 2.0)
     assert ours == pytest.approx(value, rel=1e-12)
-    np.testing.assert_allclose(
-        ops.binary_focal_loss_backward(np.float64(1), cache, 2.0), gradient, rtol=1e-9, atol=1e-14
-    )
+    np.testing.assert_allclose(ops.binary_focal_loss_backward(np.float64(1), cache), gradient, rtol=1e-9, atol=1e-14)
 
 
 def test_cosine_loss() -> None:
@@ -88,5 +86,5 @@ def test_contrastive_loss() -> None:
     value, gradients = theirs(F.cross_entropy(scores, torch.arange(9)), a, b)
     ours, cache = ops.contrastive_loss(a.detach().numpy(), b.detach().numpy(), np.ones(9), 0.07)
     assert ours == pytest.approx(value, rel=1e-9)
-    for found, expected in zip(ops.contrastive_loss_backward(np.float64(1), cache, 0.07), gradients, strict=True):
+    for found, expected in zip(ops.contrastive_loss_backward(np.float64(1), cache), gradients, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-10)
