@@ -91,7 +91,7 @@ class Operations:
             raise AttributeError(name)
         forward, backward = self.forward_and_backward(name)
         hints, dropped = hints_of(backward), tuple(frozenset(HINTS) - hints_of(forward))
-        keeps_backward = name + SUFFIX in self._replaced
+        replaces_backward = name + SUFFIX in self._replaced
 
         def run(*arguments: Any, **options: Any) -> tuple[Any, State]:
             if options:
@@ -100,7 +100,7 @@ class Operations:
             y, values = forward(*arguments, **options)
             if type(values) is not State:
                 return y, State(backward, values, hints)
-            return y, values._replace(backward=backward, hints=hints) if keeps_backward else values
+            return y, values._replace(backward=backward, hints=hints) if replaces_backward else values
 
         run.__name__ = name
         self.__dict__[name] = run  # found without __getattr__ from now on

@@ -142,7 +142,6 @@ BERT = register_family(
             "span": "BertForQuestionAnswering",
             "pretraining": "BertForPreTraining",
         },
-        also_opens={},
         core_prefix="bert.",
         core={
             "embeddings.token": one(BERT_WORDS),
@@ -170,8 +169,6 @@ BERT = register_family(
             "sequence": CLASSIFIER,
             "token": CLASSIFIER,
             "span": {"head.classifier.{part}": one("qa_outputs.{part}")},
-            "embedding": {},  # transformers has no class with this head or the next
-            "forecast": {},
         },
         rules=(
             *SHARED_RULES,

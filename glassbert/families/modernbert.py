@@ -99,7 +99,6 @@ MODERNBERT = register_family(
             "token": "ModernBertForTokenClassification",
             "span": "ModernBertForQuestionAnswering",
         },
-        also_opens={},
         core_prefix="model.",
         core={
             "embeddings.token": one(MODERN_WORDS),
@@ -121,8 +120,6 @@ MODERNBERT = register_family(
             "sequence": {**MODERN_TRANSFORM, **CLASSIFIER},
             "token": {**MODERN_TRANSFORM, **CLASSIFIER},
             "span": {**MODERN_TRANSFORM, **CLASSIFIER},
-            "embedding": {},
-            "forecast": {},
         },
         rules=(
             *SHARED_RULES,

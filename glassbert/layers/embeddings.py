@@ -16,6 +16,7 @@ what the projection can do. The values are inputs, so no gradient goes further t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from glassbert.layers.scope import Parameter, Scope, linear_parameters, norm_par
 SMALLEST = 1e-5  # added to the variance: a constant window has none
 
 
-class Embeddings:
+class Embeddings(ABC):
     """What both kinds share: positions, norm, dropout and a projection to the width of the layers."""
 
     def __init__(self, config: Any, positions: Positions):
@@ -44,14 +45,17 @@ class Embeddings:
             parameters += linear_parameters("projection", config.embedding_width, config.hidden_size, True)
         return parameters
 
+    @abstractmethod
     def input_parameters(self) -> list[Parameter]:
-        raise NotImplementedError
+        """The parameters of the sum."""
 
+    @abstractmethod
     def forward(self, batch: Any, scope: Scope) -> Array:
-        raise NotImplementedError
+        """The input of the first block, [B, T, H]."""
 
+    @abstractmethod
     def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
-        raise NotImplementedError
+        """Add the gradients of the parameters."""
 
     def after_sum(self, x: Array, scope: Scope) -> Array:
         scope.record("sum", x)

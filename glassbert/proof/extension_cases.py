@@ -1,4 +1,4 @@
-"""Cases for parts of one's own (`glassbert check --with mine.py`): what can be checked without being asked is.
+"""Cases for parts of one's own (`glassbert check --with mine.py`): cases that are made automatically.
 
     operations               those of one array; others need a case of their own (`glassbert.proof.cases.case`)
     parts of an encoder      a small BERT with the part in place of its own: padded, on two threads, checkpointed
@@ -159,4 +159,5 @@ def _optimizer(rng: np.random.Generator, name: str) -> Fixture:
     losses = [float(step(IDS, MLM_LABELS, MASK).loss) for _ in range(20)]
     if not (np.isfinite(losses).all() and losses[-1] < losses[0]):
         raise Missing(f"twenty steps of optimizer {name!r} took the loss from {losses[0]:.3f} to {losses[-1]:.3f}")
+    # An optimizer has no gradient of its own; a case needs one, so that of tanh stands here.
     return one_input(rng.standard_normal((2, 2)), lambda engine, x: engine.ops.tanh(x), on_mlx=False)
