@@ -24,7 +24,6 @@ from glassbert.engines.threads import run_together, using_threads
 from glassbert.evaluation.subject import Subject
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
-from glassbert.models.passes import part_scope
 from glassbert.training.evaluate import evaluation_mode
 
 TOKENS_AT_ONCE = 8192  # in a pass through the encoder
@@ -44,7 +43,7 @@ def score(model: Model, ids: np.ndarray, positions: np.ndarray, targets: np.ndar
     found = []
     with evaluation_mode(model), using_threads(model.engine.threads):
         run = model.run(check_inputs(model.config, ids), inference=True)
-        hidden, scope = run.encode(), part_scope(part, run.head_scope())
+        hidden, scope = run.encode(), run.head_scope().inside(part.name)
         for begin in range(0, len(positions), at_once):
             rows = model.engine.integers(positions[begin : begin + at_once])
             logits = model.engine.to_numpy(part.head.forward(hidden, run.batch, scope, rows))

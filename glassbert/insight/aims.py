@@ -23,7 +23,6 @@ from glassbert.models.encoder import Batch
 from glassbert.models.heads.head import HeadPart
 from glassbert.models.heads.losses import LossOptions
 from glassbert.models.model import Model
-from glassbert.models.passes import part_scope
 from glassbert.ops.losses import sigmoid, softplus
 
 
@@ -115,7 +114,7 @@ class Scorer:
     def _scope(self, gradients: Gradients | None = None) -> Scope:
         model = self.model
         scope = Scope(model.engine.ops, model.computing(model.parameters), self.cache, gradients, prefix="head.")
-        return part_scope(self.part, scope)
+        return scope.inside(self.part.name)
 
     def score(self, hidden: Array) -> np.ndarray:
         """The scores [B] float64. Saves what `gradient` needs."""

@@ -177,7 +177,12 @@ class Scope:
         self.parameter_prefix = prefix if parameter_prefix is None else parameter_prefix
 
     def inside(self, name: str, parameters: str | None = None) -> Scope:
-        """The scope of a part. `parameters` names the part whose parameters it uses, where that is another one."""
+        """The scope of a part; "" is the scope itself.
+
+        `parameters` names the part whose parameters it uses, where that is another one.
+        """
+        if not name:
+            return self
         return Scope(
             self.ops, self.parameters, self.cache, self._gradients, self.dropout_source, f"{self.prefix}{name}.",
             f"{self.parameter_prefix}{name if parameters is None else parameters}.",

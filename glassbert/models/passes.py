@@ -28,7 +28,7 @@ from glassbert.layers.positions import Positions
 from glassbert.layers.scope import Cache, NullCache, Scope
 from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch, Encoder, OnComplete, host_terms, ignore
-from glassbert.models.heads.head import Head, HeadPart
+from glassbert.models.heads.head import Head
 
 OnOutput = Callable[[Array, Array], Array]  # (output, targets) -> the targets that the loss is computed with
 
@@ -303,15 +303,10 @@ class HeadLoss:
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
     ) -> Array:
         parts = head.parts.values()
-        return _sum([head_loss(p.head, hidden, batch, p.select_targets(targets), part_scope(p, scope)) for p in parts])
+        return _sum([head_loss(p.head, hidden, batch, p.select_targets(targets), scope.inside(p.name)) for p in parts])
 
     def backward(self, head: Head, dloss: Any, scope: Scope) -> Array:
-        return _sum([head_loss_backward(part.head, dloss, part_scope(part, scope)) for part in head.parts.values()])
-
-
-def part_scope(part: HeadPart, scope: Scope) -> Scope:
-    """The scope of a part of a head."""
-    return scope.inside(part.name) if part.name else scope
+        return _sum([head_loss_backward(part.head, dloss, scope.inside(part.name)) for part in head.parts.values()])
 
 
 def head_loss(

@@ -251,7 +251,7 @@ def _(terms):
     {pretraining.PretrainingHead: "backward"}, "pretraining: the pair's gradient counts twice", "pretraining: tied"
 )
 def _(self, doutput, scope):
-    first, second = (p.head.backward(doutput[kind], self._scope(p, scope)) for kind, p in self.parts.items())
+    first, second = (p.head.backward(doutput[kind], scope.inside(p.name)) for kind, p in self.parts.items())
     return first + 2.0 * second.reshape(first.shape)
 
 

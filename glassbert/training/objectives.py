@@ -27,7 +27,7 @@ from glassbert.layers.scope import Scope
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head, HeadPart
 from glassbert.models.inputs import as_array
-from glassbert.models.passes import head_loss, head_loss_backward, part_scope
+from glassbert.models.passes import head_loss, head_loss_backward
 from glassbert.ops import IGNORED
 from glassbert.ops.losses import softplus
 
@@ -122,12 +122,12 @@ class HeadObjective(Objective):
                 sums[name] = function(output, given)
             return given if sample is None else sample(loss_name, output, given)
 
-        loss = head_loss(part.head, hidden, batch, targets, part_scope(part, scope), on_output)
+        loss = head_loss(part.head, hidden, batch, targets, scope.inside(part.name), on_output)
         return ObjectiveResult(loss, sums)
 
     def backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
         part = self._part(head)
-        return head_loss_backward(part.head, dloss, part_scope(part, scope))
+        return head_loss_backward(part.head, dloss, scope.inside(part.name))
 
     def _part(self, head: Head) -> HeadPart:
         return head.parts[self.part]

@@ -58,13 +58,10 @@ class PretrainingHead(Head):
 
     def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Any:
         return {
-            kind: part.head.forward(hidden, batch, self._scope(part, scope), rows if kind == "mlm" else None)
+            kind: part.head.forward(hidden, batch, scope.inside(part.name), rows if kind == "mlm" else None)
             for kind, part in self.parts.items()
         }
 
     def backward(self, doutput: Any, scope: Scope) -> Array:
-        first, second = (p.head.backward(doutput[kind], self._scope(p, scope)) for kind, p in self.parts.items())
+        first, second = (p.head.backward(doutput[kind], scope.inside(p.name)) for kind, p in self.parts.items())
         return first + second.reshape(first.shape)
-
-    def _scope(self, part: HeadPart, scope: Scope) -> Scope:
-        return scope.inside(part.name) if part.name else scope
