@@ -68,6 +68,15 @@ class Family:
     # Field of our config -> tensor: without a head the field is true if the file has the tensor.
     inferred_from_tensor: Mapping[str, str] = field(default_factory=dict)
     presets: Mapping[str, EncoderConfig] = field(default_factory=dict)  # configs by name
+    # For `glassbert family` and `glassbert pretrain --family`.
+    title: str = ""  # the name that people write, such as "ModernBERT"
+    paper: str = ""  # authors, year, title
+    differences: Mapping[str, str] = field(default_factory=dict)  # aspect -> how it differs from BERT
+    formulas: str = ""  # what is new, as formulas in plain text
+    mini: str = ""  # the preset that `pretrain --family` trains
+    objective: str = "mlm"  # the objective that it is pretrained on
+    tokenizer: str = "wordpiece"  # the kind of tokenizer that `pretrain` trains for it
+    training: Mapping[str, Any] = field(default_factory=dict)  # other defaults of `pretrain`
     # The class of a model with this config and head (None: no head).
     class_for: Callable[[EncoderConfig, str | None], type[Model]] = lambda config, head: Model
 
