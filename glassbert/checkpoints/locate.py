@@ -1,4 +1,7 @@
-"""Find the config and the tensors of a checkpoint, given a path or a hub id."""
+"""Find the config and the tensors of a checkpoint, given a path, the name of a packaged model, or a hub id.
+
+A path that exists is always taken first, then a model that ships with the package, then the hub.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glassbert.checkpoints.packaged import did_you_mean, packaged_folder
 from glassbert.checkpoints.stored import StoredTensor, open_safetensors
 from glassbert.errors import CheckpointError
 
@@ -34,10 +38,10 @@ class Checkpoint:
 
 
 def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> Checkpoint:
-    """Open a folder, a .safetensors file in a folder with config.json, or a model of the hub."""
+    """Open a folder, a .safetensors file in a folder with config.json, a packaged model, or a model of the hub."""
     path = Path(path_or_hub_id).expanduser()
     if not path.exists():
-        path = _download(str(path_or_hub_id), revision)
+        path = packaged_folder(str(path_or_hub_id)) or _download(str(path_or_hub_id), revision)
     path = _in_run(path)
     weights = None
     if path.is_file():
@@ -150,21 +154,21 @@ def _how_to_convert(path: Path, folder: Path) -> str:
 
 def _download(name: str, revision: str | None) -> Path:
     if not HUB_ID.fullmatch(name):
-        raise CheckpointError(f"there is no file or folder {name}")
+        raise CheckpointError(f"there is no file or folder {name}{did_you_mean(name)}")
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise CheckpointError(
-            f"there is no folder {name!r} here; if it is a model of the Hugging Face hub, fetching it needs the extra "
-            f"'hub': pip install 'glassbert[hub]'"
+            f"there is no folder {name!r} here{did_you_mean(name)}. If it is a model of the Hugging Face hub, fetching "
+            f"it needs the extra 'hub': pip install 'glassbert[hub]'"
         ) from error
     try:
         wanted = [CONFIG, WEIGHTS, INDEX, SHARDS, MODULES, f"*/{CONFIG}", *TOKENIZER_FILES]
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except Exception as error:  # HTTP, network, cache and validation errors share no base class
         raise CheckpointError(
-            f"there is no folder {name!r} here, and the Hugging Face hub did not return a model of that name: "
-            f"{type(error).__name__}: {error}"
+            f"there is no folder {name!r} here{did_you_mean(name)}. The Hugging Face hub did not return a model of "
+            f"that name: {type(error).__name__}: {error}"
         ) from error
     if not any(folder.glob("*.safetensors")):
         raise CheckpointError(

@@ -70,6 +70,7 @@ def save_model(
     labels: Sequence[str] | None = None,
     tokenizer: Any = None,
     max_shard_size: int | str = "5GB",
+    dtype: str | None = None,
 ) -> None:
     """Write config.json and model.safetensors (or shards of at most `max_shard_size` with an index) into `folder`.
 
@@ -78,8 +79,11 @@ def save_model(
     initialisation) are stored in config.json under "glassbert". Other files in the folder are not changed.
 
     A model with an embedding head is written as a folder of sentence-transformers. `labels` names the outputs of the
-    head (id2label), and the files of `tokenizer` are written too.
+    head (id2label), and the files of `tokenizer` are written too. `dtype` is the precision of the file, "float32" or
+    "float16"; by default that of the model.
     """
+    if dtype not in (None, "float16", "float32", "float64"):
+        raise CheckpointError(f"a file has the precision float16, float32 or float64, not {dtype!r}")
     if labels is not None:
         name_labels(model, labels)
     folder = Path(folder)
@@ -87,9 +91,12 @@ def save_model(
     described = describe(model)
     file_format, _ = format_of_model(described, list(model.layout.shapes))
     tensors = {
-        name: np.ascontiguousarray(array)
+        name: np.ascontiguousarray(array, dtype)
         for name, array in _file_tensors(model, file_format, model.parameters, weights=True)
     }
+    overflown = [name for name, array in tensors.items() if dtype == "float16" and not np.isfinite(array).all()]
+    if overflown:
+        raise CheckpointError(f"{overflown[0]} has values beyond the range of float16; save it as float32")
     dtype = str(next(iter(tensors.values())).dtype)
     fields = {**file_format.write(described), "dtype": dtype}
     if isinstance(file_format, HuggingFaceFormat):

@@ -22,6 +22,7 @@ COMMANDS = {
     "corpus": "Build a corpus from text files, and report on its quality.",
     "pretrain": "Train an encoder from scratch on a corpus, within a budget.",
     "resume": "Continue an interrupted run.",
+    "export": "Write the model of a run into a folder to publish, with card, recipe and checksums.",
     "fill-mask": "Predict the [MASK] in a sentence with a trained model.",
     "runs": "List the runs and compare them.",
     "finetune": "Fine-tune an encoder for a task on a data file, and measure it.",

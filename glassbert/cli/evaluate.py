@@ -15,6 +15,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from glassbert.checkpoints.packaged import DEFAULT_MODEL
+from glassbert.cli.model_argument import MODEL_HELP, named_model
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import GlassBertError
 from glassbert.evaluation import Options, Subject, evaluate, get_suites
@@ -26,11 +28,9 @@ LOG_INTERVAL = 30.0  # seconds between progress lines without a terminal
 
 def run(
     models: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...", help="A run, a folder with a model and its tokenizer, or an id of the Hugging Face hub."
-        ),
-    ],
+        list[str] | None,
+        typer.Argument(metavar="[MODEL]...", help=MODEL_HELP, show_default=DEFAULT_MODEL),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Use samples instead of all data: a minute or two.")] = False,
     only: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Only these suites: sanity,language,grammar,...")
@@ -68,7 +68,9 @@ def run(
     for folder, what in ((data, "--data"), (text, "--text"), (pairs, "--pairs")):
         if folder is not None and not folder.exists():
             raise GlassBertError(f"{what}: there is no file or folder {folder}")
-    subjects = [Subject.open(model, engine=engine, threads=threads) for model in models]
+    subjects = [
+        Subject.open(model, engine=engine, threads=threads) for model in map(named_model, models or [DEFAULT_MODEL])
+    ]
     if untrained:
         subjects.append(subjects[0].untrained())
     options = Options(quick=quick, data=data, text=text, pairs=pairs, resamples=resamples)

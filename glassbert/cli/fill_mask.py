@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,13 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.model_argument import MODEL_HELP, model_and_text, named_model
 from glassbert.cli.with_option import Extensions
 from glassbert.training.fill_mask import fill_mask, load_masked_model
 
 
 def run(
-    model: Annotated[Path, typer.Argument(metavar="RUN", help="A run, a checkpoint, or a folder with a model.")],
-    sentence: Annotated[str, typer.Argument(help="A sentence with at least one [MASK].")],
+    model: Annotated[str, typer.Argument(metavar="[MODEL]", help=MODEL_HELP)],
+    sentence: Annotated[str | None, typer.Argument(help="A sentence with at least one [MASK].")] = None,
     top: Annotated[int, typer.Option(min=1, help="The number of words per mask.")] = 5,
     engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
     extensions: Extensions = None,
@@ -25,9 +25,12 @@ def run(
 ) -> None:
     """Predict the masked words of a sentence.
 
-    glassbert fill-mask runs/mini "Paris is the [MASK] of France."
+    glassbert fill-mask "The capital of [MASK] is Paris."
+
+    glassbert fill-mask runs/mine "The capital of [MASK] is Paris."
     """
-    loaded, tokenizer = load_masked_model(model, engine)
+    model, sentence = model_and_text(model, sentence)
+    loaded, tokenizer = load_masked_model(named_model(model), engine)
     found = fill_mask(loaded, tokenizer, sentence, top)
     if as_json:
         typer.echo(json.dumps([[{"word": a.word, "chance": a.chance} for a in answers] for answers in found]))

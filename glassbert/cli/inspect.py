@@ -15,6 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.checkpoints.packaged import DEFAULT_MODEL
+from glassbert.cli.model_argument import MODEL_HELP, model_and_text, named_model
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import InputError
 from glassbert.insight import (
@@ -36,7 +38,7 @@ ONE, WHOLE = "One prediction", "The whole model"
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="RUN", help="A run, or a folder with a model and its tokenizer.")],
+    model: Annotated[str, typer.Argument(metavar="[MODEL]", help=MODEL_HELP)] = DEFAULT_MODEL,
     text: Annotated[str, typer.Argument(help="A text with [MASK]; for a classifier any text.")] = "",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML page about the prediction.")
@@ -87,12 +89,13 @@ def run(
     glassbert inspect RUN --pictures DIR --against untrained --on dev.conllu
     draws attention, heads, syntax, pruning, saliency, geometry, gradient flow and evolution, and writes their arrays.
     """
+    model, text = model_and_text(model, text)
     if pictures is None and not text:
         raise InputError(
             f'nothing to inspect: give a text, as in glassbert inspect {model} "{MASK_SENTENCE}", or --pictures DIR '
             "for the whole model"
         )
-    loaded = open_model(model, engine)
+    loaded = open_model(named_model(model), engine)
     if pictures is not None:
         drawn = make_pictures(loaded, pictures, text, on, against, only or [], texts, engine)
         if as_json:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from glassbert.cli.evaluate import progress_bar
+from glassbert.cli.model_argument import MODEL_HELP, named_model
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import GlassBertError
 from glassbert.evaluation import Options, Subject, Suite, evaluate
@@ -19,7 +20,7 @@ from glassbert.tasks.reading import read_table
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="RUN", help="A run, a folder with a model, or a hub id.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     train: Annotated[Path, typer.Option(help="The CoNLL or CoNLL-U file for training the probes.")],
     dev: Annotated[Path, typer.Option(help="A file of the same format for testing them.")],
     task: Annotated[
@@ -49,7 +50,7 @@ def run(
             raise GlassBertError(f"{what}: there is no file {path}")
     table = read_table(train)
     tasks = [get_task(name, table) for name in task or ("pos",)]
-    subject = Subject.open(model, engine=engine, threads=threads)
+    subject = Subject.open(named_model(model), engine=engine, threads=threads)
     probes = Suite("probes", "Probes", partial(probe_files, by_files={(train, dev): tasks}))
     options = Options(quick=quick, resamples=resamples)
     with progress_bar(1) as progress:

@@ -11,17 +11,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from glassbert.checkpoints import load
 from glassbert.errors import GlassBertError
 from glassbert.evaluation.suite import DoesNotApply
 from glassbert.models.model import Model
 from glassbert.text.corpus import Corpus
-from glassbert.text.loading import find_tokenizer
+from glassbert.text.loading import load_with_tokenizer
 from glassbert.text.tokenizer import Tokenizer
 from glassbert.training.history import History
 from glassbert.training.run_folder import PRETRAINING, RunFolder, kind_of_run
-
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
 
 
 @dataclass
@@ -40,10 +37,9 @@ class Subject:
     def open(
         cls, path_or_name: str | Path, *, name: str = "", engine: Any = "auto", threads: int | None = None
     ) -> Self:
-        """Load a run (finished or not), a folder with a model and its tokenizer, or a model of the Hugging Face hub."""
-        model = load(path_or_name, engine=engine, threads=threads)
+        """Load a run (finished or not), a folder with a model and its tokenizer, a packaged or a hub model."""
+        model, tokenizer = load_with_tokenizer(path_or_name, engine=engine, threads=threads)
         path = Path(path_or_name).expanduser()
-        tokenizer = find_tokenizer(path if path.exists() else _from_hub(str(path_or_name)))
         history = _history(path)
         return cls(
             name or _name_of(path), model, tokenizer, history, _corpus_of(history, tokenizer), source=str(path_or_name)
@@ -109,12 +105,6 @@ class Subject:
             "weights_sha256": self.fingerprint,
             "tokenizer": self.tokenizer.fingerprint,
         }
-
-
-def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download  # installed, because the model came from the hub
-
-    return Path(snapshot_download(name, allow_patterns=list(TOKENIZER_FILES)))
 
 
 def _name_of(path: Path) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from glassbert.files import atomic_write
 from glassbert.training.history import History
@@ -65,30 +68,40 @@ Settings, versions, machine and data manifest are in the run's `settings.json` a
 """
 
 
-def write_model_card(run: RunFolder, result: Result) -> None:
-    """Write RUN/model/README.md."""
+def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str, notes: str = "") -> str:
+    """The card of the model of a run, as Markdown; `folder` is what `glassbert.load` is given."""
     history = History.read(run)
     config = history.info["model"]["config"]
     sources = history.info["data"].get("sources") or [{"name": "not recorded"}]
+
+    def number(key: str) -> float:
+        return math.nan if result.get(key) is None else result[key]
+
     card = CARD.format(
-        name=run.name,
-        folder=run.model,
+        name=name,
+        folder=folder,
         parameters=history.info["model"]["parameters"],
         layers=config["num_hidden_layers"],
         hidden=config["hidden_size"],
         heads=config["num_attention_heads"],
         vocabulary=config["vocab_size"],
         sentence=history.settings["sentence"] or "The [MASK] is blue.",
-        loss=result.loss if result.loss is not None else math.nan,
-        perplexity=result.perplexity if result.perplexity is not None else math.nan,
-        accuracy=result.accuracy if result.accuracy is not None else math.nan,
+        loss=number("loss"),
+        perplexity=number("perplexity"),
+        accuracy=number("accuracy"),
         rate=0.15,
-        tokens=result.tokens,
-        steps=result.steps,
-        minutes=result.seconds / 60,
-        machine=history.info["machine"]["processor"],
-        sources="\n".join(f"| {source['name']} | {source.get('documents', '')} |" for source in sources),
+        tokens=result["tokens"],
+        steps=result["steps"],
+        minutes=result["seconds"] / 60,
+        machine=history.info["machine"]["accelerator"] or history.info["machine"]["processor"],
+        sources="\n".join(f"| {Path(source['name']).name} | {source.get('documents', '')} |" for source in sources),
         command=repeat_command(history),
     )
+    return f"{card}\n{notes.strip()}\n" if notes.strip() else card
+
+
+def write_model_card(run: RunFolder, result: Result) -> None:
+    """Write RUN/model/README.md."""
+    content = {**asdict(result), "perplexity": result.perplexity}
     with atomic_write(run.model / "README.md") as file:
-        file.write(card)
+        file.write(model_card(run, content, run.name, str(run.model)))

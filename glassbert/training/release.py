@@ -1,0 +1,78 @@
+"""A folder to publish: the weights of a run with everything that someone else needs to use, check and repeat them.
+
+DIR/model.safetensors, config.json   in the layout of transformers where it has one
+DIR/tokenizer.json, ...              the tokenizer
+DIR/README.md                        the model card
+DIR/recipe.toml                      the settings: glassbert pretrain --config recipe.toml
+DIR/receipt.json                     what happened: result, machine, versions, data
+DIR/manifest.json                    checksums of these files
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from glassbert.checkpoints.packaged import write_manifest
+from glassbert.errors import TrainingError
+from glassbert.files import explain_write_errors, write_json
+from glassbert.text.loading import load_with_tokenizer
+from glassbert.training.history import History
+from glassbert.training.model_card import model_card
+from glassbert.training.run_folder import RunFolder
+
+RECIPE, RECEIPT, CARD = "recipe.toml", "receipt.json", "README.md"
+NOT_IN_RECIPE = ("corpus", "start_from", "tokenizer", "wandb", "tensorboard", "model")
+
+
+def release(run: str | Path, folder: str | Path, *, dtype: str = "float16", name: str = "", notes: str = "") -> Path:
+    """Write the model of a finished pretraining run into a new folder; `notes` are added to the model card."""
+    source, target = RunFolder.existing(run), Path(folder)
+    history = History.read(source)
+    if history.result is None:
+        raise TrainingError(f"the run {source.path} is not finished; continue it with: glassbert resume {source.path}")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise TrainingError(f"{target} exists and is not empty; choose another folder")
+    name = name or target.name
+    model, tokenizer = load_with_tokenizer(source.path, engine="numpy")
+    with explain_write_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        with explain_write_errors(target):
+            model.save(staging, tokenizer=tokenizer, dtype=dtype)
+            (staging / CARD).write_text(model_card(source, history.result, name, name, notes), encoding="utf-8")
+            (staging / RECIPE).write_text(as_toml(history.settings), encoding="utf-8")
+            write_json(staging / RECEIPT, receipt(history, dtype))
+            write_manifest(staging)
+            staging.chmod(0o755)
+            if target.exists():
+                target.rmdir()
+            staging.rename(target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return target
+
+
+def receipt(history: History, dtype: str) -> dict[str, Any]:
+    """What happened in a run, without paths of the machine."""
+    assert history.result is not None
+    result = {key: value for key, value in history.result.items() if key != "run"}
+    data = {key: value for key, value in history.info["data"].items() if key not in ("folder", "tokenizer")}
+    if "sources" in data:
+        data["sources"] = [{**source, "name": Path(source["name"]).name} for source in data["sources"]]
+    kept = {key: history.info[key] for key in ("begun", "model", "engine", "machine", "versions", "fingerprint")}
+    by_source: dict[str, Any] = next((line["by_source"] for line in history.kind("final")[-1:]), {})
+    return {**kept, "data": data, "result": result, "by_source": by_source, "dtype": dtype}
+
+
+def as_toml(settings: Mapping[str, Any]) -> str:
+    """Settings as TOML, without those that are paths of one machine or not set."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()
+             if value is not None and key not in NOT_IN_RECIPE]  # fmt: skip
+    model = [f"{key} = {json.dumps(value)}" for key, value in settings.get("model", {}).items() if value is not None]
+    return "\n".join([*lines, *(["", "[model]", *model] if model else [])]) + "\n"
