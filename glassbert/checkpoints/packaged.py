@@ -59,13 +59,17 @@ def verify(folder: Path) -> None:
     """Raise an error that names the first file that differs from the manifest."""
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        for name, expected in files.items():
-            if (folder / name).stat().st_size != expected["bytes"] or checksum(folder / name) != expected["blake2b"]:
-                raise CheckpointError(f"{folder / name} is damaged: it differs from {MANIFEST}; {_AGAIN}")
+        damaged = [
+            name
+            for name, expected in files.items()
+            if (folder / name).stat().st_size != expected["bytes"] or checksum(folder / name) != expected["blake2b"]
+        ]
     except OSError as error:
         raise CheckpointError(f"{error.filename or folder} cannot be read: {error.strerror}; {_AGAIN}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CheckpointError(f"{folder / MANIFEST} is damaged; {_AGAIN}") from error
+    if damaged:
+        raise CheckpointError(f"{folder / damaged[0]} is damaged: it differs from {MANIFEST}; {_AGAIN}")
 
 
 def checksum(path: Path) -> str:

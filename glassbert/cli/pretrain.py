@@ -31,11 +31,27 @@ def _run(
     The budget is --minutes, --steps or --tokens (default: five minutes). A budget in minutes includes evaluation and
     saving. Ctrl-C saves and stops; `glassbert resume RUN` continues from there.
 
+    [bold]glassbert pretrain --recipe small-best --corpus mycorpus/ --minutes 30[/]
     [bold]glassbert pretrain --preset mini --corpus mycorpus/ --minutes 5[/]
     [bold]glassbert pretrain --size 4 --corpus book.txt --corpus letters.txt --steps 2000[/]
     """
     given = {**(read_toml(settings_file) if settings_file else {}), **settings}
-    train_and_show(Trainer(TrainingSettings.from_dict(given), run))
+    chosen = TrainingSettings.from_dict(given)
+    show_recipe(chosen)
+    train_and_show(Trainer(chosen, run))
+
+
+def show_recipe(settings: TrainingSettings) -> None:
+    """Print what the recipe of a run chose for its budget, and what it leaves out."""
+    from glassbert.training.budget_recipes import left_out
+
+    if not settings.recipe:
+        return
+    shape = f"{settings.model['num_hidden_layers']} layers of {settings.model['hidden_size']}"
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(Text(f"{settings.recipe}: {shape}, rows of {settings.length}, {settings.batch} rows a step."))
+    for note in left_out(settings.recipe, settings.model):
+        console.print(Text(note, style="dim"))
 
 
 def train_and_show(trainer: Trainer) -> None:

@@ -3,7 +3,7 @@
 DIR/model.safetensors, config.json   in the layout of transformers where it has one
 DIR/tokenizer.json, ...              the tokenizer
 DIR/README.md                        the model card
-DIR/recipe.toml                      the settings: glassbert pretrain --config recipe.toml
+DIR/recipe.toml                      the settings: glassbert pretrain --settings recipe.toml
 DIR/receipt.json                     what happened: result, machine, versions, data
 DIR/manifest.json                    checksums of these files
 """
@@ -26,7 +26,7 @@ from glassbert.training.model_card import model_card
 from glassbert.training.run_folder import RunFolder
 
 RECIPE, RECEIPT, CARD = "recipe.toml", "receipt.json", "README.md"
-NOT_IN_RECIPE = ("corpus", "start_from", "tokenizer", "wandb", "tensorboard", "model")
+NOT_IN_RECIPE = ("corpus", "start_from", "teacher", "tokenizer", "wandb", "tensorboard", "model")
 
 
 def release(run: str | Path, folder: str | Path, *, dtype: str = "float16", name: str = "", notes: str = "") -> Path:

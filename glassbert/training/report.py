@@ -209,7 +209,7 @@ def repeat_command(history: History) -> str:
     flags: dict[str, Any] = {"preset": settings.preset}
     for field in dataclasses.fields(settings):
         name, value = field.name, getattr(settings, field.name)
-        if name == "model" or getattr(TrainingSettings.from_dict(flags), name) == value:
+        if name in ("model", "recipe") or getattr(TrainingSettings.from_dict(flags), name) == value:
             continue
         name, value = (name, value) if value is not None else instead_of_none[name]
         flags[name] = value

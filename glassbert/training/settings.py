@@ -44,6 +44,9 @@ CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name 
 class TrainingSettings(Settings):
     """The settings of a pretraining run. Lengths are in tokens, shares between 0 and 1, intervals in steps."""
 
+    recipe: str = about(
+        "", "small-best: choose shape, rows, batch and rate for the budget on this machine (docs/recipes.md).", "Model"
+    )
     preset: str = about("mini", "The model config: mini, larger, bert-base, modernbert-base, ...", "Model")
     size: float | None = about(
         None, "A size between the presets, as a number of layers: 3 is Mini, 6 Larger, 12 BERT-base.", "Model"
@@ -158,6 +161,7 @@ class TrainingSettings(Settings):
 
         values = {name.replace("-", "_"): value for name, value in values.items()}
         check_known(values, {**_FIELDS, **CONFIG_FIELDS}, "the settings")
+        values = _with_recipe(values)
         model = {**values.pop("model", {}), **{name: values.pop(name) for name in list(values) if name not in _FIELDS}}
         defaults = defaults_for(values.get("preset", "mini"), values.get("size"))
         if values.get("optimizer", defaults["optimizer"]) != defaults["optimizer"]:
@@ -167,6 +171,20 @@ class TrainingSettings(Settings):
         if not values.get("corpus"):
             defaults["sentence"] = BUILT_IN_SENTENCE
         return cls(**{**defaults, **values, "model": model})
+
+
+def _with_recipe(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with the choices of their recipe. Settings that were saved are complete, and stay as they are."""
+    from glassbert.training.budget_recipes import choose, measured_operations
+
+    if not values.get("recipe") or values.keys() >= _FIELDS.keys():
+        return values
+    measure = measured_operations(values.get("engine", "auto"), values.get("threads"))
+    choice = choose(values["recipe"], values, measure)
+    model = {**choice.model, **values.get("model", {})}
+    given = {name: value for name, value in values.items() if name in _FIELDS or name not in model}
+    model.update({name: value for name, value in values.items() if name not in _FIELDS})
+    return {**choice.settings, **given, "recipe": choice.name, "model": model}
 
 
 LEARNING_RATES = {"adamw": 2e-3, "lion": 3e-4, "sophia": 5e-4, "muon": 3e-3, "sgd": 0.1}
@@ -189,7 +207,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
-        ("preset", "start_from", "tokenizer", "objective", "teacher", "sentence", "wandb"), (is_text, "text")
+        ("recipe", "preset", "start_from", "tokenizer", "objective", "teacher", "sentence", "wandb"), (is_text, "text")
     ),
     **dict.fromkeys(("tensorboard", "gradient_checkpointing"), (is_flag, "true or false")),
     **dict.fromkeys(
