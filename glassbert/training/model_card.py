@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,14 +94,26 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
         steps=result["steps"],
         minutes=result["seconds"] / 60,
         machine=history.info["machine"]["accelerator"] or history.info["machine"]["processor"],
-        sources="\n".join(f"| {Path(source['name']).name} | {source.get('documents', '')} |" for source in sources),
-        command=repeat_command(history),
+        sources="\n".join(
+            f"| {Path(source['name']).name} | {source.get('kept', source.get('documents', ''))} |" for source in sources
+        ),
+        command=repeat_command(without_paths(history)),
     )
     return f"{card}\n{notes.strip()}\n" if notes.strip() else card
 
 
+def without_paths(history: History) -> History:
+    """The same run with the names of its files and folders in place of their paths."""
+    settings = dict(history.settings)
+    for name in ("corpus", "tokenizer", "teacher", "start_from"):
+        value = settings.get(name)
+        if value:
+            settings[name] = [Path(path).name for path in value] if isinstance(value, list) else Path(value).name
+    return dataclasses.replace(history, info={**history.info, "settings": settings})
+
+
 def write_model_card(run: RunFolder, result: Result) -> None:
     """Write RUN/model/README.md."""
-    content = {**asdict(result), "perplexity": result.perplexity}
+    content = {**dataclasses.asdict(result), "perplexity": result.perplexity}
     with atomic_write(run.model / "README.md") as file:
         file.write(model_card(run, content, run.name, str(run.model)))
