@@ -94,12 +94,14 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
         steps=result["steps"],
         minutes=result["seconds"] / 60,
         machine=history.info["machine"]["accelerator"] or history.info["machine"]["processor"],
-        sources="\n".join(
-            f"| {Path(source['name']).name} | {source.get('kept', source.get('documents', ''))} |" for source in sources
-        ),
+        sources="\n".join(map(_source_row, sources)),
         command=repeat_command(without_paths(history)),
     )
     return f"{card}\n{notes.strip()}\n" if notes.strip() else card
+
+
+def _source_row(source: Mapping[str, Any]) -> str:
+    return f"| {Path(source['name']).name} | {source.get('kept', source.get('documents', ''))} |"
 
 
 def without_paths(history: History) -> History:
