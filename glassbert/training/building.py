@@ -59,9 +59,7 @@ class TrainingComponents:
     def inputs(self, batch: Any) -> dict[str, Any]:
         """The arguments of the training step for a batch."""
         inputs = batch.as_inputs()
-        readers = [self.model, *([self.objectives.teacher.model] if self.objectives.teacher else [])]
-        if all(model.config.positions == "rotary" for model in readers):  # depends on distances only
-            inputs.pop("position_ids", None)
+        inputs.pop("position_ids", None)  # a model counts them itself, by the segments and from its own offset
         if "pair_labels" in self.objectives.needs:
             inputs["pair_labels"] = batch.pair_labels
         return inputs
