@@ -78,6 +78,8 @@ class Family:
     objective: str = "mlm"  # the objective that it is pretrained on
     tokenizer: str = "wordpiece"  # the kind of tokenizer that `pretrain` trains for it
     training: Mapping[str, Any] = field(default_factory=dict)  # other defaults of `pretrain`
+    # Fills a new model with weights of a model of another family, for `pretrain --start-from`.
+    start: Callable[[Model, Model], None] | None = None
     # The class of a model with this config and head (None: no head).
     class_for: Callable[[EncoderConfig, str | None], type[Model]] = lambda config, head: Model
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from glassbert.checkpoints import load
+from glassbert.checkpoints.family import FAMILIES
 from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_rate
 from glassbert.errors import TrainingError
 from glassbert.families.bert import BertWithHead
@@ -170,6 +172,17 @@ def open_teacher(settings: TrainingSettings, data: TrainingData, student: Model)
     return teacher
 
 
+def start_from(model: Model, folder: str) -> None:
+    """Load the first weights: of a model of the same config, or of one of another family that this one can use."""
+    start = FAMILIES[model.config.family].start if model.config.family in FAMILIES else None
+    if start is not None:
+        other = load(folder, engine="numpy")
+        if type(other.config) is not type(model.config):
+            start(model, other)
+            return
+    model.load_checkpoint(folder)
+
+
 def build_model(
     settings: TrainingSettings, data: TrainingData, objectives: Objectives, threads: int | None = None
 ) -> Model:
@@ -184,7 +197,7 @@ def build_model(
     }
     model = BertWithHead(config, objectives.head_type, **options)
     if settings.start_from:
-        model.load_checkpoint(settings.start_from)
+        start_from(model, settings.start_from)
         bad = [n for n, a in model.parameters.items() if not np.isfinite(model.engine.to_numpy(a)).all()]
         if bad:
             raise TrainingError(
