@@ -23,6 +23,7 @@ MASKINGS: dict[str, dict[str, Any]] = {
     "tokens": {},
     "words": {"whole_words": True},
     "spans": {"spans": (3.8, 10)},
+    "ngrams": {"whole_words": True, "ngrams": 3},
 }
 
 

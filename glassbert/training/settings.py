@@ -65,7 +65,7 @@ class TrainingSettings(Settings):
     packing: str = about(
         "sentences", "How documents are split into rows: sentences, or tokens (slices of exact length).", "Text"
     )
-    masking: str = about("tokens", "What is masked: tokens, words or spans.", "Text")
+    masking: str = about("tokens", "What is masked: tokens, words, spans, or ngrams (1 to 3 words).", "Text")
     mask_rate: float = about(0.3, "The share of masked tokens at the start; for the whole run if given alone.", "Text")
     final_mask_rate: float | None = about(0.15, "Curriculum: the share at the end; it changes linearly.", "Text")
 
@@ -172,7 +172,7 @@ class TrainingSettings(Settings):
 LEARNING_RATES = {"adamw": 2e-3, "lion": 3e-4, "sophia": 5e-4, "muon": 3e-3, "sgd": 0.1}
 PACKINGS = ("sentences", "tokens")
 SCHEDULES = ("constant", "linear", "cosine", "inverse-root", "wsd")
-MASKINGS = ("tokens", "words", "spans")
+MASKINGS = ("tokens", "words", "spans", "ngrams")
 ENGINES = ("auto", "numpy", "mlx")
 PRECISIONS = ("float32", "bfloat16", "float64")
 

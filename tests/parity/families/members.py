@@ -32,6 +32,7 @@ class Member:
     cases: Mapping[str, Case]
     small: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    pretraining: str = ""  # the end of the name of their class with a head for words and one for pairs
     presets: Mapping[str, str | None] = field(default_factory=dict)  # preset -> the head that it is counted with
 
     def config(self, head: str | None = None, **changes: Any) -> Any:
@@ -41,8 +42,11 @@ class Member:
         return own(**{**fields, **self.small, **changes}, num_labels=labels)
 
     def model(self, head: str | None, dtype: str = "float32", **changes: Any) -> Any:
-        kind = getattr(transformers, self.prefix + self.heads[head])
-        return random_model(kind, self.config(head, **changes), dtype)
+        return random_model(self.kind(head), self.config(head, **changes), dtype)
+
+    def kind(self, head: str | None) -> Any:
+        """Their class with this head."""
+        return getattr(transformers, self.prefix + {"pretraining": self.pretraining, **self.heads}[head])
 
 
 MEMBERS: dict[str, Member] = {}

@@ -5,12 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import transformers
 
 import glassbert
+from glassbert.checkpoints.description import describe
+from glassbert.checkpoints.formats import format_of_model
 from tests.parity.families.members import MEMBERS
-from tests.parity.families.sweep import DTYPES, check_mlx, check_outputs_and_gradients, check_round_trips
+from tests.parity.families.sweep import DTYPES, check_mlx, check_outputs_and_gradients, check_round_trips, random_model
+from tests.parity.reference import OUTPUT_TOLERANCE, compare_gradients, ours_from, random_batch, random_labels
 
 for _path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
     if not _path.stem.startswith("test_"):
@@ -44,22 +49,47 @@ def test_mlx_equals_numpy(family: str, head: str | None, tmp_path: Path) -> None
     check_mlx(MEMBERS[family].model(head, **changes), head, lengths, tmp_path / name)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("family", [m.family for m in MEMBERS.values() if m.pretraining])
+def test_words_and_pairs_together(family: str, tied: bool, dtype: str, tmp_path: Path) -> None:
+    rng, member = np.random.default_rng(1), MEMBERS[family]
+    reference = random_model(
+        member.kind("pretraining"), member.config("span", tie_word_embeddings=tied), dtype
+    )  # two labels, as a span has
+    ours = ours_from(reference, tmp_path / "theirs", dtype=dtype)
+    batch = random_batch(rng, reference.config.vocab_size, [9, 12, 2, 5], types=2)
+    labels, pairs = random_labels(rng, "mlm", batch, reference.config.vocab_size), np.array([0, 1, 1, 0])
+    result = reference(**{name: torch.from_numpy(values) for name, values in batch.items()})
+    words, order = result[0], result[1]
+    entropy = torch.nn.functional.cross_entropy
+    expected = entropy(words.flatten(0, 1), torch.from_numpy(labels).flatten()) + entropy(
+        order, torch.from_numpy(pairs)
+    )
+    expected.backward()
+    output, _ = ours.forward(**batch)
+    real = batch["attention_mask"] == 1
+    tolerance = OUTPUT_TOLERANCE[dtype]
+    assert np.abs(output["mlm"] - words.detach().numpy())[real].max() < tolerance
+    assert np.abs(output["pair"] - order.detach().numpy()).max() < tolerance
+    loss, cache = ours.loss(labels=labels, pair_labels=pairs, **batch)
+    assert abs(float(loss) - expected.item()) < tolerance
+    compare_gradients(reference, ours.to_huggingface(ours.backward(cache)), dtype)
+    if dtype == "float32" and tied:
+        check_round_trips(reference, tmp_path)
+
+
 @pytest.mark.parametrize(("family", "preset"), PRESETS)
-def test_published_sizes(family: str, preset: str, tmp_path: Path) -> None:
+def test_published_sizes(family: str, preset: str) -> None:
     """A published size has as many parameters as the class of transformers that its config.json opens."""
     member, config = MEMBERS[family], glassbert.PRESETS[preset]
     head = member.presets[preset]
     ours = glassbert.Model(config, head, initialize=False)
-    from glassbert.checkpoints.description import describe
-    from glassbert.checkpoints.formats import format_of_model
-
     described = describe(ours)
     file_format, obstacles = format_of_model(described, list(ours.layout.shapes))
     assert not obstacles
     theirs = getattr(transformers, f"{member.prefix}Config").from_dict(file_format.write(described))
-    import torch
-
     with torch.device("meta"):
-        reference = getattr(transformers, member.prefix + member.heads[head])(theirs)
+        reference = member.kind(head)(theirs)
     reference.tie_weights()
-    assert sum(p.numel() for p in reference.parameters()) == ours.num_parameters
+    assert sum(parameter.numel() for parameter in reference.parameters()) == ours.num_parameters
