@@ -26,10 +26,13 @@ from glassbert.models.model import Model
 
 @dataclass(frozen=True, kw_only=True)
 class AlbertConfig(EncoderConfig):
-    """ALBERT: factorised embeddings and shared layers. The default is the base size."""
+    """ALBERT: factorised embeddings and shared layers. The default is the xxlarge size, as in transformers."""
 
     family: str = "albert"
     vocab_size: int = 30_000
+    hidden_size: int = 4_096
+    num_attention_heads: int = 64
+    intermediate_size: int = 16_384
     type_vocab_size: int = 2
     embedding_size: int | None = 128
     layer_groups: int | None = 1
@@ -47,7 +50,7 @@ class AlbertConfig(EncoderConfig):
 
     @classmethod
     def get_base_config(cls) -> AlbertConfig:
-        return cls()
+        return cls(hidden_size=768, num_attention_heads=12, intermediate_size=3_072)
 
     @classmethod
     def get_large_config(cls) -> AlbertConfig:
@@ -70,7 +73,7 @@ class AlbertCore(Model):
     """An ALBERT encoder; forward returns hidden states."""
 
     def __init__(self, config: EncoderConfig | None = None, **options: Any):
-        super().__init__(config or AlbertConfig(), **options)
+        super().__init__(config or AlbertConfig.get_base_config(), **options)
 
 
 def class_for(config: EncoderConfig, head: str | None) -> type[Model]:
@@ -165,12 +168,12 @@ ALBERT = register_family(
         inferred_from_tensor={"pooler": "pooler.weight"},
         presets={
             "albert-mini": ALBERT_MINI_CONFIG,
-            "albert-base": AlbertConfig(),
+            "albert-base": AlbertConfig.get_base_config(),
             "albert-large": AlbertConfig.get_large_config(),
             "albert-xlarge": AlbertConfig(
                 hidden_size=2_048, num_hidden_layers=24, num_attention_heads=16, intermediate_size=8_192
             ),
-            "albert-xxlarge": AlbertConfig(hidden_size=4_096, num_attention_heads=64, intermediate_size=16_384),
+            "albert-xxlarge": AlbertConfig(),
         },
         title="ALBERT",
         paper="Lan, Chen, Goodman, Gimpel, Sharma and Soricut, 2020: ALBERT: A Lite BERT for Self-supervised Learning "

@@ -26,15 +26,15 @@ from glassbert.models.model import Model
 
 @dataclass(frozen=True, kw_only=True)
 class RobertaConfig(BertConfig):
-    """RoBERTa: positions from pad + 1, one token type. `position_offset` follows from `pad_token_id`."""
+    """RoBERTa: positions from pad + 1. `position_offset` follows from `pad_token_id`.
+
+    The defaults are those of transformers for a config without these fields; the published sizes have one token type.
+    """
 
     family: str = "roberta"
     vocab_size: int = 50_265
-    max_position_embeddings: int = 514
-    type_vocab_size: int = 1
     pad_token_id: int | None = 1
     position_offset: int = 2
-    layer_norm_eps: float = 1e-5
     pooler_dropout: float = 0.1
 
     def __post_init__(self) -> None:
@@ -45,13 +45,26 @@ class RobertaConfig(BertConfig):
             object.__setattr__(self, "position_offset", offset)
         super().__post_init__()
 
+    @classmethod
+    def get_base_config(cls) -> RobertaConfig:
+        return cls(max_position_embeddings=514, type_vocab_size=1, layer_norm_eps=1e-5)
+
+    @classmethod
+    def get_large_config(cls) -> RobertaConfig:
+        large = {"hidden_size": 1_024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4_096}
+        return cls.get_base_config().replace(**large)
+
 
 @dataclass(frozen=True, kw_only=True)
 class XlmRobertaConfig(RobertaConfig):
     """XLM-R: RoBERTa with the vocabulary of 100 languages."""
 
     family: str = "xlm-roberta"
-    vocab_size: int = 250_002
+    vocab_size: int = 30_522
+
+    @classmethod
+    def get_base_config(cls) -> RobertaConfig:
+        return super().get_base_config().replace(vocab_size=250_002)
 
 
 MINI: dict[str, Any] = {
@@ -61,6 +74,7 @@ MINI: dict[str, Any] = {
     "num_attention_heads": 4,
     "intermediate_size": 768,
     "max_position_embeddings": 66,
+    "layer_norm_eps": 1e-5,
     **dict.fromkeys(
         ("embedding_dropout", "attention_dropout", "hidden_dropout", "pooler_dropout", "classifier_dropout"), 0.0
     ),
@@ -156,8 +170,8 @@ ROBERTA = register_family(
         "Roberta",
         RobertaConfig,
         presets={
-            "roberta-mini": RobertaConfig(**MINI),
-            "roberta-base": RobertaConfig(),
+            "roberta-mini": RobertaConfig(**MINI, type_vocab_size=1),
+            "roberta-base": RobertaConfig.get_base_config(),
             "roberta-large": RobertaConfig.get_large_config(),
         },
         title="RoBERTa",
@@ -173,8 +187,8 @@ XLM_ROBERTA = register_family(
         "XLMRoberta",
         XlmRobertaConfig,
         presets={
-            "xlm-roberta-mini": XlmRobertaConfig(**MINI),
-            "xlm-roberta-base": XlmRobertaConfig(),
+            "xlm-roberta-mini": XlmRobertaConfig(**MINI, type_vocab_size=1),
+            "xlm-roberta-base": XlmRobertaConfig.get_base_config(),
             "xlm-roberta-large": XlmRobertaConfig.get_large_config(),
         },
         title="XLM-R",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import transformers
 
 import glassbert
 from glassbert.checkpoints.description import describe
-from glassbert.checkpoints.formats import format_of_model
+from glassbert.checkpoints.family import FAMILIES
+from glassbert.checkpoints.formats import HuggingFaceFormat, format_of_model
 from tests.parity.families.members import MEMBERS
 from tests.parity.families.sweep import DTYPES, check_mlx, check_outputs_and_gradients, check_round_trips, random_model
 from tests.parity.reference import OUTPUT_TOLERANCE, compare_gradients, ours_from, random_batch, random_labels
@@ -77,6 +79,16 @@ def test_words_and_pairs_together(family: str, tied: bool, dtype: str, tmp_path:
     compare_gradients(reference, ours.to_huggingface(ours.backward(cache)), dtype)
     if dtype == "float32" and tied:
         check_round_trips(reference, tmp_path)
+
+
+@pytest.mark.parametrize("family", list(MEMBERS))
+def test_missing_fields_have_the_defaults_of_transformers(family: str) -> None:
+    member, file_format = MEMBERS[family], HuggingFaceFormat(FAMILIES[family])
+    for head in member.heads:
+        named = {"architectures": [member.kind(head).__name__]}
+        complete = json.loads(getattr(transformers, f"{member.prefix}Config")().to_json_string(use_diff=False))
+        one, other = (file_format.read({**fields, **named}, head or "core", {}).config for fields in ({}, complete))
+        assert one == other
 
 
 @pytest.mark.parametrize(("family", "preset"), PRESETS)
