@@ -201,7 +201,7 @@ DISTILBERT = register_family(
             "pretraining": "distillation: softened scores of a teacher, masked words, direction of hidden states",
         },
         formulas="""\
-soft targets     L_soft = T² · KL(softmax(w / T) ‖ softmax(z / T))    w: scores of the teacher, z: of the student
+soft targets     L_soft = T² · KL(softmax(w / T) ‖ softmax(z / T))    w: the teacher, z: the student
                  dz = T · (softmax(z / T) - softmax(w / T)) / rows
 hidden states    L_cos = 1 - cos(h_student, h_teacher)                over all real tokens
 loss             5 L_soft + 2 L_mlm + L_cos

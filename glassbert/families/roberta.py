@@ -178,7 +178,7 @@ ROBERTA = register_family(
         paper="Liu, Ott, Goyal, Du and others, 2019: RoBERTa: A Robustly Optimized BERT Pretraining Approach",
         differences=DIFFERENCES,
         mini="roberta-mini",
-        tokenizer="byte-bpe",
+        tokenizer="bpe",
     )
 )
 XLM_ROBERTA = register_family(

@@ -157,6 +157,16 @@ def flops_per_token(config: EncoderConfig, settings: TrainingSettings, teacher: 
     return flops / tokens
 
 
+def require_teacher(settings: TrainingSettings) -> None:
+    """Raise if the objective compares with a teacher and none is given, before anything is read."""
+    for objective, _ in Objectives.parse(settings.objective).terms:
+        if objective.taught and not settings.teacher:
+            raise TrainingError(
+                f"the objective {objective.name!r} compares with a teacher; name its folder with --teacher FOLDER, or "
+                f"choose another --objective, such as mlm"
+            )
+
+
 def open_teacher(settings: TrainingSettings, data: TrainingData, student: Model) -> Teacher:
     """The teacher of a run, on the engine of the student."""
     teacher = Teacher.open(

@@ -44,6 +44,11 @@ CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name 
 class TrainingSettings(Settings):
     """The settings of a pretraining run. Lengths are in tokens, shares between 0 and 1, intervals in steps."""
 
+    family: str = about(
+        "",
+        "A member (`glassbert family`) at its Mini size, with its own objective and tokenizer.",
+        "Model",
+    )
     preset: str = about("mini", "The model config: mini, larger, bert-base, modernbert-base, ...", "Model")
     size: float | None = about(
         None, "A size between the presets, as a number of layers: 3 is Mini, 6 Larger, 12 BERT-base.", "Model"
@@ -58,6 +63,11 @@ class TrainingSettings(Settings):
         "Text",
     )
     tokenizer: str = about("", "A tokenizer folder for text files. Without it, a tokenizer is trained on them.", "Text")
+    tokenizer_kind: str = about(
+        "wordpiece",
+        "The kind of tokenizer that is trained on text files: wordpiece, bpe (of bytes) or unigram.",
+        "Text",
+    )
     vocabulary: int = about(8_192, "Vocabulary size of a tokenizer trained on text files.", "Text")
     length: int = about(64, "Tokens per row.", "Text")
     short_length: int | None = about(None, "Curriculum: rows of this length first (with more rows per batch).", "Text")
@@ -133,6 +143,10 @@ class TrainingSettings(Settings):
         if self.sentence and self.sentence.count("[MASK]") != 1:
             raise TrainingError(f"the sentence must contain [MASK] exactly once, as in {MASK_SENTENCE!r}")
         check_known(self.model, CONFIG_FIELDS, "the model")
+        if self.family:
+            from glassbert.training.recipes import check_preset_of_family
+
+            check_preset_of_family(self.family, self.preset)
 
     @property
     def budget(self) -> tuple[str, float]:
@@ -154,12 +168,13 @@ class TrainingSettings(Settings):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Settings from fields of this class and of the model config; missing ones have the defaults of the preset."""
-        from glassbert.training.recipes import defaults_for
+        from glassbert.training.recipes import defaults_for, preset_of
 
         values = {name.replace("-", "_"): value for name, value in values.items()}
         check_known(values, {**_FIELDS, **CONFIG_FIELDS}, "the settings")
         model = {**values.pop("model", {}), **{name: values.pop(name) for name in list(values) if name not in _FIELDS}}
-        defaults = defaults_for(values.get("preset", "mini"), values.get("size"))
+        values.setdefault("preset", preset_of(values.get("family", "")))
+        defaults = defaults_for(values["preset"], values.get("size"))
         if values.get("optimizer", defaults["optimizer"]) != defaults["optimizer"]:
             defaults["learning_rate"] = LEARNING_RATES.get(values["optimizer"], 1e-3)
         if "mask_rate" in values:
@@ -173,6 +188,7 @@ LEARNING_RATES = {"adamw": 2e-3, "lion": 3e-4, "sophia": 5e-4, "muon": 3e-3, "sg
 PACKINGS = ("sentences", "tokens")
 SCHEDULES = ("constant", "linear", "cosine", "inverse-root", "wsd")
 MASKINGS = ("tokens", "words", "spans", "ngrams")
+TOKENIZER_KINDS = ("wordpiece", "bpe", "unigram")
 ENGINES = ("auto", "numpy", "mlx")
 PRECISIONS = ("float32", "bfloat16", "float64")
 
@@ -189,7 +205,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
-        ("preset", "start_from", "tokenizer", "objective", "teacher", "sentence", "wandb"), (is_text, "text")
+        ("family", "preset", "start_from", "tokenizer", "objective", "teacher", "sentence", "wandb"), (is_text, "text")
     ),
     **dict.fromkeys(("tensorboard", "gradient_checkpointing"), (is_flag, "true or false")),
     **dict.fromkeys(
@@ -213,6 +229,7 @@ CHECKS: dict[str, Check] = {
     "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),
     "masking": one_of(*MASKINGS),
+    "tokenizer_kind": one_of(*TOKENIZER_KINDS),
     "packing": one_of(*PACKINGS),
     "engine": one_of(*ENGINES),
     "precision": one_of(*PRECISIONS),
