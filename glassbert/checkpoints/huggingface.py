@@ -95,7 +95,7 @@ class HuggingFaceFormat:
 
     def read(self, fields: Mapping[str, Any], head: str, tensors: Mapping[str, Any]) -> Description:
         family = self.family
-        for key, allowed in family.supported_values.items():
+        for key, allowed in self._supported_values(head).items():
             if fields.get(key) not in allowed:
                 only = " or ".join(repr(value) for value in allowed if value is not None)
                 raise CheckpointError(f"{key} is {fields[key]!r}; GlassBERT supports only {only}")
@@ -125,6 +125,9 @@ class HuggingFaceFormat:
         carried = {key: value for key, value in fields.items() if key not in ours}
         config = family.config_class.from_dict(values)
         return Description(config, head, _count_labels(fields), loss, loss_options or {}, carried)
+
+    def _supported_values(self, head: str) -> Mapping[str, tuple[Any, ...]]:
+        return {**self.family.supported_values, **self.family.head_values.get(head, {})}
 
     def write(self, described: Description) -> dict[str, Any]:
         family, config = self.family, described.config
@@ -163,7 +166,7 @@ class HuggingFaceFormat:
             found.append(f"there is no class with the head {head!r}")
         config = _config_to_write(described)
         written = write_fields(family.rules, config)
-        for key, allowed in family.supported_values.items():
+        for key, allowed in self._supported_values(head).items():
             if key in written and written[key] not in allowed:
                 found.append(f"{key} cannot be {written[key]!r} there")
         for name, value, theirs in differences(config, self._read_back(written)):

@@ -42,6 +42,9 @@ def build(
     ] = None,
     vocab_size: Annotated[int, typer.Option(help="Entries of the vocabulary to train.", min=6)] = 8192,
     cased: Annotated[bool, typer.Option("--cased", help="Train a case-sensitive vocabulary.")] = False,
+    kind: Annotated[
+        str, typer.Option(help="The kind of tokenizer to train: wordpiece, bpe (of bytes) or unigram.")
+    ] = "wordpiece",
     layout: Annotated[str, typer.Option(help=f"The layout of plain text. {_choices(LAYOUTS)}")] = "paragraphs",
     format: Annotated[
         str | None, typer.Option(help=f"The format of all sources: {', '.join(FORMATS)}. Default: by file name.")
@@ -89,6 +92,7 @@ def build(
             tokenizer,
             vocab_size=vocab_size,
             lowercase=not cased,
+            kind=kind,
             workers=workers,
             force=force,
             progress=on_progress,

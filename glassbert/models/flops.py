@@ -51,13 +51,15 @@ def forward_flops(
     }
     if config.series is not None:
         flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
+    elif config.embedding_width != size:
+        flops["embeddings.projection"] = 2 * tokens * config.embedding_width * size
     if head == "forecast" and config.series is not None:
         flat = length if config.classifier_pooling == "flatten" else 1
         flops["head.output"] = 2 * batch * flat * size * num_labels
         flops["head.shortcut"] = 2 * batch * config.series.window * num_labels if config.series.shortcut else 0
     if head in ("mlm", "pretraining"):
         rows = tokens if scored_rows is None else scored_rows
-        decoded = config.embedding_width if config.tie_word_embeddings else size
+        decoded = config.embedding_width if config.tie_word_embeddings or config.head_transform else size
         if config.head_transform:
             flops["head.transform"] = 2 * rows * size * decoded
         flops["head.decoder"] = 2 * rows * decoded * config.vocab_size

@@ -19,7 +19,7 @@ def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool
     dense = length <= DENSE_LENGTH
     kept: dict[str, float] = {
         "attention.x": size,
-        "attention.qkv": 3 * size if config.positions == "learned" else 5 * size,  # rotated q and k are new arrays
+        "attention.qkv": 5 * size if config.positions == "rotary" else 3 * size,  # rotated q and k are new arrays
         "attention.context": size,
         "attention.weights": heads * (length + 1) if dense else heads,
         "attention.norm": 0 if layer == 0 and config.skip_first_norm else size + 1,

@@ -103,6 +103,7 @@ def all_mutants() -> dict[str, Mutant]:
         "layer_mutants",
         "model_mutants",
         "kernel_mutants",
+        "family_mutants",
     ):
         import_module(f"glassbert.proof.{module}")
     return dict(_MUTANTS)

@@ -32,13 +32,17 @@ REPLACEMENT, SPAN, LAST_UNIT = 2, 3, 4
 
 @dataclass(frozen=True)
 class Masking:
-    """How targets are chosen and replaced. `spans` = (mean length, longest), in words if `whole_words`."""
+    """How targets are chosen and replaced. `spans` = (mean length, longest), in words if `whole_words`.
+
+    `ngrams` N makes spans of n = 1 to N units, each with a probability proportional to 1/n, as ALBERT does.
+    """
 
     rate: float = 0.15
     mask_share: float = 0.8
     random_share: float = 0.1
     whole_words: bool = False
     spans: tuple[float, int] | None = None
+    ngrams: int | None = None
 
     def __post_init__(self) -> None:
         check_rate(self.rate)
@@ -47,6 +51,8 @@ class Masking:
                 f"mask_share ({self.mask_share}) and random_share ({self.random_share}) must not be negative and must "
                 "add up to 1 at most; the rest of the targets stays unchanged"
             )
+        if self.ngrams is not None and (self.spans is not None or not isinstance(self.ngrams, int) or self.ngrams < 1):
+            raise ConfigError(f"ngrams must be a whole number of at least 1, without spans; got {self.ngrams!r}")
         match self.spans:
             case None:
                 pass
@@ -151,12 +157,14 @@ class Masker:
 
     def _unit_starts(self, ids: np.ndarray, maskable: np.ndarray, numbers: np.ndarray) -> np.ndarray | None:
         """bool [B, T]: True at the first token of each unit; None if every token is a unit."""
-        if self.continues_word is None and self.masking.spans is None:
+        if self.continues_word is None and self.masking.spans is None and self.masking.ngrams is None:
             return None
         after_special = np.ones(ids.shape, np.bool_)
         after_special[:, 1:] = ~maskable[:, :-1]
         words = after_special.copy()
         words |= True if self.continues_word is None else ~self.continues_word.take(ids)
+        if self.masking.ngrams is not None:
+            return ngram_starts(words, after_special, uniform_floats(rehash(numbers, SPAN)), self.masking.ngrams)
         if self.masking.spans is None:
             return words
         # A constant probability of ending after each word gives geometric lengths. These are memoryless, so
@@ -166,6 +174,23 @@ class Masker:
         count = np.cumsum(words, axis=1, dtype=np.int32)
         since = count - np.maximum.accumulate(np.where(spans, count, np.int32(0)), axis=1)
         return words & (since % self.masking.spans[1] == 0)
+
+
+def ngram_starts(words: np.ndarray, after_special: np.ndarray, draws: np.ndarray, longest: int) -> np.ndarray:
+    """bool [B, T]: where spans of n words begin, P(n) = (1/n) / Σ_k (1/k) for n = 1 to `longest`.
+
+    `words` has the first token of every word, `after_special` the tokens that begin a span in any case, and `draws`
+    random numbers in [0, 1).
+    """
+    shares = 1.0 / np.arange(1, longest + 1)
+    lengths = 1 + np.searchsorted(np.cumsum(shares / shares.sum())[:-1], draws, side="right")  # [B, T]
+    starts = np.zeros(words.shape, np.bool_)
+    left = np.zeros(len(words), np.int64)  # words of the span of each row that are still to come
+    for t in range(words.shape[1]):
+        begins = words[:, t] & ((left == 0) | after_special[:, t])
+        left = np.where(begins, lengths[:, t] - 1, left - (words[:, t] & ~begins))
+        starts[:, t] = begins
+    return starts
 
 
 class MaskedTokens(NamedTuple):

@@ -90,7 +90,7 @@ def choose(recipe: str, given: Mapping[str, Any], operations_in: Callable[[float
     name = NEWEST.get(recipe, recipe)
     if name not in RECIPES:
         raise TrainingError(unknown("recipe", recipe, (*NEWEST, *RECIPES)))
-    for conflict in ("preset", "size"):
+    for conflict in ("family", "preset", "size"):
         if given.get(conflict) is not None:
             raise TrainingError(f"--recipe chooses the model for the budget, so it does not go with --{conflict}")
     rungs = RECIPES[name]

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from glassbert.checkpoints import load
+from glassbert.checkpoints.family import FAMILIES
 from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_rate
 from glassbert.errors import TrainingError
 from glassbert.families.bert import BertWithHead
@@ -59,9 +61,7 @@ class TrainingComponents:
     def inputs(self, batch: Any) -> dict[str, Any]:
         """The arguments of the training step for a batch."""
         inputs = batch.as_inputs()
-        readers = [self.model, *([self.objectives.teacher.model] if self.objectives.teacher else [])]
-        if all(model.config.positions == "rotary" for model in readers):  # depends on distances only
-            inputs.pop("position_ids", None)
+        inputs.pop("position_ids", None)  # a model counts them itself, by the segments and from its own offset
         if "pair_labels" in self.objectives.needs:
             inputs["pair_labels"] = batch.pair_labels
         return inputs
@@ -157,6 +157,16 @@ def flops_per_token(config: EncoderConfig, settings: TrainingSettings, teacher: 
     return flops / tokens
 
 
+def require_teacher(settings: TrainingSettings) -> None:
+    """Raise if the objective compares with a teacher and none is given, before anything is read."""
+    for objective, _ in Objectives.parse(settings.objective).terms:
+        if objective.taught and not settings.teacher:
+            raise TrainingError(
+                f"the objective {objective.name!r} compares with a teacher; name its folder with --teacher FOLDER, or "
+                f"choose another --objective, such as mlm"
+            )
+
+
 def open_teacher(settings: TrainingSettings, data: TrainingData, student: Model) -> Teacher:
     """The teacher of a run, on the engine of the student."""
     teacher = Teacher.open(
@@ -170,6 +180,17 @@ def open_teacher(settings: TrainingSettings, data: TrainingData, student: Model)
             f"lower --length"
         )
     return teacher
+
+
+def start_from(model: Model, folder: str) -> None:
+    """Load the first weights: of a model of the same config, or of one of another family that this one can use."""
+    start = FAMILIES[model.config.family].start if model.config.family in FAMILIES else None
+    if start is not None:
+        other = load(folder, engine="numpy")
+        if type(other.config) is not type(model.config):
+            start(model, other)
+            return
+    model.load_checkpoint(folder)
 
 
 def build_model(
@@ -186,7 +207,7 @@ def build_model(
     }
     model = BertWithHead(config, objectives.head_type, **options)
     if settings.start_from:
-        model.load_checkpoint(settings.start_from)
+        start_from(model, settings.start_from)
         bad = [n for n, a in model.parameters.items() if not np.isfinite(model.engine.to_numpy(a)).all()]
         if bad:
             raise TrainingError(

@@ -23,6 +23,7 @@ MASKINGS: dict[str, dict[str, Any]] = {
     "tokens": {},
     "words": {"whole_words": True},
     "spans": {"spans": (3.8, 10)},
+    "ngrams": {"whole_words": True, "ngrams": 3},
 }
 
 
@@ -147,7 +148,8 @@ def open_or_build(settings: TrainingSettings, run: Path) -> tuple[Any, float]:
 
             corpus.check_tokenizer(load_tokenizer(settings.tokenizer))
         return corpus, 0.0
-    folder = run / "corpus" if paths else run.parent / "corpora" / f"built-in-{settings.vocabulary}"
+    kind = "" if settings.tokenizer_kind == "wordpiece" else f"-{settings.tokenizer_kind}"
+    folder = run / "corpus" if paths else run.parent / "corpora" / f"built-in-{settings.vocabulary}{kind}"
     if (folder / "manifest.json").exists():
         return Corpus.open(folder), 0.0
     began = time.monotonic()
@@ -177,6 +179,7 @@ def build(settings: TrainingSettings, folder: Path) -> Any:
             folder,
             settings.tokenizer or None,
             vocab_size=settings.vocabulary,
+            kind=settings.tokenizer_kind,
             progress=on_progress,
             validation=0.01 if settings.corpus else 0.05,  # the built-in corpus is small
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassbert.checkpoints.family import PRESETS
+from glassbert.checkpoints.family import FAMILIES, PRESETS, Family
 from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
 from glassbert.training.settings_base import unknown_name
@@ -36,27 +36,62 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 def defaults_for(preset: str, size: float | None = None) -> dict[str, Any]:
     """The default settings of a preset; for a size, those of the nearest of Mini, Larger and base."""
     _check_preset(preset)
+    family = next(family for family in FAMILIES.values() if preset in family.presets)
+    if preset == family.mini:
+        preset = "mini"
     if size is not None:
         preset = "mini" if size < 5 else "larger" if size < 9 else "base"
-    return dict(DEFAULTS.get(preset, DEFAULTS["base"]))
+    own = {"objective": family.objective, "tokenizer_kind": family.tokenizer, **family.training}
+    return {**DEFAULTS.get(preset, DEFAULTS["base"]), **own}
+
+
+def preset_of(family: str) -> str:
+    """The preset that `--family` trains; "" is the family of Mini-BERT."""
+    if not family:
+        return "mini"
+    if not _member(family).mini:
+        trained = ", ".join(name for name, one in FAMILIES.items() if one.mini)
+        raise TrainingError(f"the family {family!r} has no Mini size to train; there are {trained}, or give --preset")
+    return _member(family).mini
+
+
+def check_preset_of_family(family: str, preset: str) -> None:
+    """Raise if a family and a preset of another family were given together."""
+    presets = _member(family).presets
+    if preset not in presets:
+        raise TrainingError(
+            f"the preset {preset!r} is not one of the family {family!r}; its presets are {', '.join(presets)}"
+        )
+
+
+def _member(family: str) -> Family:
+    if family not in FAMILIES:
+        raise TrainingError(unknown_name(f"there is no family {family!r}", family, FAMILIES))
+    return FAMILIES[family]
 
 
 def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int) -> EncoderConfig:
     """The model config of a run: from preset or size, the vocabulary of the corpus, and the fields in the settings."""
     config = PRESETS[_check_preset(settings.preset)]
     if settings.size is not None:
-        config = config.replace(**sized(settings.size, config.gated))
+        shape = sized(settings.size, config.gated)
+        if config.embedding_size is not None:  # as narrow as in the preset, in relation to the layers
+            shape["embedding_size"] = max(
+                8, 8 * round(shape["hidden_size"] * config.embedding_size / config.hidden_size / 8)
+            )
+        config = config.replace(**shape)
     changes: dict[str, Any] = {"vocab_size": vocab_size, "pad_token_id": pad_id}
-    changes["max_position_embeddings"] = max(settings.length, config.max_position_embeddings)
+    offset = config.replace(**changes).position_offset  # where positions begin may depend on the padding
+    changes["max_position_embeddings"] = offset + max(settings.length, config.max_length)
     if settings.dropout is not None:
         changes.update(dict.fromkeys(DROPOUTS, settings.dropout))
-    changes.update(settings.model)
-    if settings.length > changes["max_position_embeddings"]:
+    config = config.replace(**{**changes, **settings.model})
+    if settings.length > config.max_length:
         raise TrainingError(
-            f"rows of {settings.length} tokens do not fit a model with {changes['max_position_embeddings']} positions; "
+            f"rows of {settings.length} tokens do not fit a model with {config.max_length} positions; "
             f"lower --length or raise --max-position-embeddings"
         )
-    return config.replace(**changes)
+    return config
 
 
 def sized(size: float, gated: bool = False) -> dict[str, int]:

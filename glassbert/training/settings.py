@@ -47,6 +47,11 @@ class TrainingSettings(Settings):
     recipe: str = about(
         "", "small-best: choose shape, rows, batch and rate for the budget on this machine (docs/recipes.md).", "Model"
     )
+    family: str = about(
+        "",
+        "A member (`glassbert family`) at its Mini size, with its own objective and tokenizer.",
+        "Model",
+    )
     preset: str = about("mini", "The model config: mini, larger, bert-base, modernbert-base, ...", "Model")
     size: float | None = about(
         None, "A size between the presets, as a number of layers: 3 is Mini, 6 Larger, 12 BERT-base.", "Model"
@@ -61,6 +66,11 @@ class TrainingSettings(Settings):
         "Text",
     )
     tokenizer: str = about("", "A tokenizer folder for text files. Without it, a tokenizer is trained on them.", "Text")
+    tokenizer_kind: str = about(
+        "wordpiece",
+        "The kind of tokenizer that is trained on text files: wordpiece, bpe (of bytes) or unigram.",
+        "Text",
+    )
     vocabulary: int = about(8_192, "Vocabulary size of a tokenizer trained on text files.", "Text")
     length: int = about(64, "Tokens per row.", "Text")
     short_length: int | None = about(None, "Curriculum: rows of this length first (with more rows per batch).", "Text")
@@ -68,7 +78,7 @@ class TrainingSettings(Settings):
     packing: str = about(
         "sentences", "How documents are split into rows: sentences, or tokens (slices of exact length).", "Text"
     )
-    masking: str = about("tokens", "What is masked: tokens, words or spans.", "Text")
+    masking: str = about("tokens", "What is masked: tokens, words, spans, or ngrams (1 to 3 words).", "Text")
     mask_rate: float = about(0.3, "The share of masked tokens at the start; for the whole run if given alone.", "Text")
     final_mask_rate: float | None = about(0.15, "Curriculum: the share at the end; it changes linearly.", "Text")
 
@@ -136,6 +146,10 @@ class TrainingSettings(Settings):
         if self.sentence and self.sentence.count("[MASK]") != 1:
             raise TrainingError(f"the sentence must contain [MASK] exactly once, as in {MASK_SENTENCE!r}")
         check_known(self.model, CONFIG_FIELDS, "the model")
+        if self.family:
+            from glassbert.training.recipes import check_preset_of_family
+
+            check_preset_of_family(self.family, self.preset)
 
     @property
     def budget(self) -> tuple[str, float]:
@@ -157,13 +171,14 @@ class TrainingSettings(Settings):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Settings from fields of this class and of the model config; missing ones have the defaults of the preset."""
-        from glassbert.training.recipes import defaults_for
+        from glassbert.training.recipes import defaults_for, preset_of
 
         values = {name.replace("-", "_"): value for name, value in values.items()}
         check_known(values, {**_FIELDS, **CONFIG_FIELDS}, "the settings")
         values = _with_recipe(values)
         model = {**values.pop("model", {}), **{name: values.pop(name) for name in list(values) if name not in _FIELDS}}
-        defaults = defaults_for(values.get("preset", "mini"), values.get("size"))
+        values.setdefault("preset", preset_of(values.get("family", "")))
+        defaults = defaults_for(values["preset"], values.get("size"))
         if values.get("optimizer", defaults["optimizer"]) != defaults["optimizer"]:
             defaults["learning_rate"] = LEARNING_RATES.get(values["optimizer"], 1e-3)
         if "mask_rate" in values:
@@ -190,7 +205,8 @@ def _with_recipe(values: dict[str, Any]) -> dict[str, Any]:
 LEARNING_RATES = {"adamw": 2e-3, "lion": 3e-4, "sophia": 5e-4, "muon": 3e-3, "sgd": 0.1}
 PACKINGS = ("sentences", "tokens")
 SCHEDULES = ("constant", "linear", "cosine", "inverse-root", "wsd")
-MASKINGS = ("tokens", "words", "spans")
+MASKINGS = ("tokens", "words", "spans", "ngrams")
+TOKENIZER_KINDS = ("wordpiece", "bpe", "unigram")
 ENGINES = ("auto", "numpy", "mlx")
 PRECISIONS = ("float32", "bfloat16", "float64")
 
@@ -207,7 +223,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
-        ("recipe", "preset", "start_from", "tokenizer", "objective", "teacher", "sentence", "wandb"), (is_text, "text")
+        ("recipe", "family", "preset", "start_from", "tokenizer", "objective", "teacher", "sentence", "wandb"),
+        (is_text, "text"),
     ),
     **dict.fromkeys(("tensorboard", "gradient_checkpointing"), (is_flag, "true or false")),
     **dict.fromkeys(
@@ -231,6 +248,7 @@ CHECKS: dict[str, Check] = {
     "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),
     "masking": one_of(*MASKINGS),
+    "tokenizer_kind": one_of(*TOKENIZER_KINDS),
     "packing": one_of(*PACKINGS),
     "engine": one_of(*ENGINES),
     "precision": one_of(*PRECISIONS),

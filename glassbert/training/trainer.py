@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from glassbert.errors import TrainingError
 from glassbert.training.budget import Allowance, Budget, Clock, Interrupts, Interval, times_in_a_run
-from glassbert.training.building import TrainingComponents, flops_per_token
+from glassbert.training.building import TrainingComponents, flops_per_token, require_teacher
 from glassbert.training.checkpointing import (
     RunState,
     drop_later_snapshots,
@@ -88,6 +88,7 @@ class Trainer:
         elif changes:
             settings = settings.replace(**changes)
         require_sinks(settings)
+        require_teacher(settings)
         self.settings = settings
         self.workers = workers or find_workers(settings.engine, precision=settings.precision)
         self.leads = self.workers.leads

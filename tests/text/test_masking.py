@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassbert.errors import ConfigError, InputError
-from glassbert.text.masking import IGNORED, Masker, Masking, mask_tokens
+from glassbert.text.masking import IGNORED, Masker, Masking, mask_tokens, ngram_starts
 from glassbert.text.random_numbers import row_seeds
 from tests.text.synthetic_corpus import CONTINUES, MASK, SPECIAL, VOCABULARY
 
@@ -17,6 +17,7 @@ KINDS = [
     Masking(whole_words=True),
     Masking(spans=(3.0, 10)),
     Masking(whole_words=True, spans=(2.5, 5)),
+    Masking(whole_words=True, ngrams=3),
     Masking(rate=0.4, mask_share=0.0, random_share=1.0),
 ]
 ROWS = st.integers(1, 40).flatmap(
@@ -210,3 +211,29 @@ def test_bad_input():
         mask_tokens([1, 2], MASK, VOCABULARY, continues_word=np.zeros(3, bool))
     with pytest.raises(ConfigError, match="above 0"):
         mask_tokens([10, 11], MASK, VOCABULARY, 0.0)
+
+
+def test_ngrams_have_the_lengths_of_albert():
+    """P(n) is proportional to 1/n for n = 1 to 3, and no n-gram reaches across a special token or splits a word."""
+    rng = np.random.default_rng(0)
+    words = rng.random((400, 120)) < 0.7
+    words[:, 0] = True
+    special = np.zeros(words.shape, bool)
+    special[:, [0, 60]] = True
+    words |= special
+    starts = ngram_starts(words, special, rng.random(words.shape), 3)
+    assert not (starts & ~words).any() and starts[:, [0, 60]].all()
+    number = np.cumsum(starts, 1)
+    lengths = [np.bincount(number[i][words[i]])[1:] for i in range(len(words))]
+    inner = np.concatenate([row[:-1] for row in lengths])  # the last n-gram of a row may be cut
+    shares = np.bincount(inner, minlength=4)[1:] / len(inner)
+    np.testing.assert_allclose(shares, [6 / 11, 3 / 11, 2 / 11], atol=0.015)
+
+
+def test_ngrams_are_masked_whole():
+    ids = np.arange(5, 105, dtype=np.int32)[None].repeat(50, 0)
+    masking = Masking(0.3, mask_share=1.0, random_share=0.0, ngrams=3)
+    found = mask_tokens(ids, 4, 200, 0.3, masking=masking)
+    assert (found.targets != -100).mean() == pytest.approx(0.3, abs=0.01)
+    with pytest.raises(ConfigError, match="ngrams must be a whole number of at least 1, without spans"):
+        Masking(ngrams=2, spans=(2.0, 3))

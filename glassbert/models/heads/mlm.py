@@ -24,7 +24,7 @@ class MaskedLanguageHead(TransformedHead):
 
     @property
     def transform_size(self) -> int:
-        return self.config.embedding_width if self.config.tie_word_embeddings else self.config.hidden_size
+        return self.config.embedding_width
 
     @property
     def table(self) -> str:
@@ -34,7 +34,8 @@ class MaskedLanguageHead(TransformedHead):
         config = self.config
         parameters = self.transform_parameters()
         if not config.tie_word_embeddings:
-            parameters.append(Parameter("decoder.weight", (config.vocab_size, config.hidden_size), "weight"))
+            width = self.transform_size if self.transformed else config.hidden_size
+            parameters.append(Parameter("decoder.weight", (config.vocab_size, width), "weight"))
         if config.decoder_bias:
             parameters.append(Parameter("decoder.bias", (config.vocab_size,), "zeros"))
         return parameters

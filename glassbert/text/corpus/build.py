@@ -32,6 +32,7 @@ def build_corpus(
     *,
     vocab_size: int = 8192,
     lowercase: bool = True,
+    kind: str = "wordpiece",
     workers: int | None = None,
     force: bool = False,
     progress: Callable[[Progress], None] | None = None,
@@ -39,7 +40,8 @@ def build_corpus(
 ) -> Corpus:
     """Build the corpus of `sources` in the folder `output` and open it.
 
-    Without a tokenizer, one with `vocab_size` entries is trained on the sources first. `settings` are the fields of
+    Without a tokenizer, one of this `kind` (wordpiece, bpe, unigram) with `vocab_size` entries is trained on the
+    sources first. `settings` are the fields of
     `Settings`. An interrupted build continues where it stopped. A finished corpus in `output` is opened if it has the
     same sources and settings, and replaced only with `force`. In a script, call this below
     `if __name__ == "__main__":`, because the worker processes import the script.
@@ -48,12 +50,16 @@ def build_corpus(
     if workers is not None and workers < 1:
         raise TextError(f"workers must be at least 1, got {workers}")
     loaded = _load_tokenizer(tokenizer)
+    if loaded is None:
+        from glassbert.text.kinds import check_kind
+
+        check_kind(kind)
     with open_build_folder(Path(output), force) as folder:
         if any(str(source) == STANDARD_INPUT for source in sources):
             _store_standard_input(folder.standard_input)
         found = find_sources(sources, build_settings, folder.standard_input)
         on_progress = progress or (lambda _: None)
-        builder = CorpusBuilder(folder, found, build_settings, loaded, vocab_size, lowercase, on_progress)
+        builder = CorpusBuilder(folder, found, build_settings, loaded, vocab_size, lowercase, on_progress, kind=kind)
         return builder.run(workers or usable_cores())
 
 

@@ -56,9 +56,10 @@ class CorpusBuilder:
         lowercase: bool,
         on_progress: Callable[[Progress], None],
         texts: list[str] | None = None,
+        kind: str = "wordpiece",
     ) -> None:
         self.folder, self.sources, self.settings, self.texts = folder, sources, settings, texts
-        self.tokenizer, self.vocab_size, self.lowercase = tokenizer, vocab_size, lowercase
+        self.tokenizer, self.vocab_size, self.lowercase, self.kind = tokenizer, vocab_size, lowercase, kind
         self.on_progress = on_progress
         self.counters = [ByteCounter() for _ in sources]
         self.units = 0
@@ -90,6 +91,8 @@ class CorpusBuilder:
     def _plan(self) -> dict[str, Any]:
         """Everything that determines the result; stored in plan.json to check whether a build can be resumed."""
         tokenizer: dict[str, Any] = {"vocab_size": self.vocab_size, "lowercase": self.lowercase}
+        if self.kind != "wordpiece":
+            tokenizer["kind"] = self.kind
         if self.tokenizer is not None:
             tokenizer = {"fingerprint": self.tokenizer.fingerprint}
         return {
@@ -150,13 +153,13 @@ class CorpusBuilder:
         return tokenizer
 
     def _train_tokenizer(self) -> Tokenizer:
-        from glassbert.text.wordpiece_tokenizer import WordPieceTokenizer
+        from glassbert.text.kinds import train_tokenizer
 
         def on_bytes_read(done: int) -> None:
             self.on_progress(Progress("vocabulary", done))
 
         paragraphs = sample_paragraphs(self.sources, self.settings, on_bytes_read)
-        return WordPieceTokenizer.train(paragraphs, self.vocab_size, self.lowercase)
+        return train_tokenizer(self.kind, paragraphs, self.vocab_size, self.lowercase)
 
     # ---- parts ----
 
