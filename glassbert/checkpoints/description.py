@@ -20,10 +20,14 @@ TRAINING_ONLY = {
     "attention_dropout",
     "hidden_dropout",
     "ffn_dropout",
+    "pooler_dropout",
     "classifier_dropout",
     "initializer",
     "initializer_range",
     "span_dropout",
+    "generator_width",
+    "generator_depth",
+    "generator_embeddings",
 }
 READ_BY_HEADS = {
     "tie_word_embeddings": ("mlm", "pretraining"),
@@ -33,6 +37,8 @@ READ_BY_HEADS = {
     "classifier_pooling": ("sequence", "embedding", "forecast"),
     "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist
     "pooler_activation": ("pretraining", "sequence"),
+    "pooler_of_head": ("pretraining", "sequence"),
+    "discriminator_norm": ("discriminator", "rtd"),
     "classifier_transform": ("pretraining", "sequence", "token", "span"),
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
@@ -67,10 +73,11 @@ def has_choice_of_loss(head: str) -> bool:
 
 def differences(one: EncoderConfig, other: EncoderConfig) -> Iterator[tuple[str, Any, Any]]:
     """The name and both values of every field that differs."""
-    for item in dataclasses.fields(EncoderConfig):
-        values = getattr(one, item.name), getattr(other, item.name)
+    names = dict.fromkeys(item.name for config in (one, other) for item in dataclasses.fields(config))
+    for name in names:
+        values = getattr(one, name, None), getattr(other, name, None)
         if values[0] != values[1]:
-            yield item.name, *values
+            yield name, *values
 
 
 def has_no_effect(name: str, config: EncoderConfig, head: str) -> bool:

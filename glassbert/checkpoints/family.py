@@ -48,8 +48,9 @@ PRESETS = Presets()
 class Family:
     """How Hugging Face stores one family of models. Heads are "core" (no head) and the keys of `HEADS`."""
 
-    name: str  # `family` in our config, `model_type` in theirs
+    name: str  # `family` in our config
     config_class: type[EncoderConfig]
+    model_type: str = ""  # in their config, where it is not the name
     architectures: Mapping[str, str] = field(default_factory=dict)  # head -> their class; empty: saved in our layout
     also_opens: Mapping[str, str] = field(default_factory=dict)  # their other classes that have one of our heads
     core_prefix: str = ""
@@ -58,6 +59,7 @@ class Family:
     rules: tuple[Rule, ...] = ()
     # Keys that change what a model computes, and the values that GlassBERT supports.
     supported_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    head_values: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)  # the same, by head
     # For each head: groups of keys that must be equal, and the default of a missing key.
     equal_keys: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
     at_least: Mapping[str, int] = field(default_factory=dict)  # minimum of a field in transformers

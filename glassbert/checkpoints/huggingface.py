@@ -95,7 +95,7 @@ class HuggingFaceFormat:
 
     def read(self, fields: Mapping[str, Any], head: str, tensors: Mapping[str, Any]) -> Description:
         family = self.family
-        for key, allowed in family.supported_values.items():
+        for key, allowed in self._supported_values(head).items():
             if fields.get(key) not in allowed:
                 only = " or ".join(repr(value) for value in allowed if value is not None)
                 raise CheckpointError(f"{key} is {fields[key]!r}; GlassBERT supports only {only}")
@@ -126,13 +126,16 @@ class HuggingFaceFormat:
         config = family.config_class.from_dict(values)
         return Description(config, head, _count_labels(fields), loss, loss_options or {}, carried)
 
+    def _supported_values(self, head: str) -> Mapping[str, tuple[Any, ...]]:
+        return {**self.family.supported_values, **self.family.head_values.get(head, {})}
+
     def write(self, described: Description) -> dict[str, Any]:
         family, config = self.family, described.config
         fields = carried_with_labels(described)
         for key, token in family.token_ids.items():
             fields.setdefault(key, token if token < config.vocab_size else None)
         fields.update(write_fields(family.rules, _config_to_write(described)))
-        fields["model_type"] = family.name
+        fields["model_type"] = family.model_type or family.name
         fields["architectures"] = [family.architectures[CORE if described.head == EMBEDDING else described.head]]
         if described.loss is not None and described.head != EMBEDDING:
             fields["problem_type"] = next(key for key, loss in LOSS_OF_PROBLEM.items() if loss == described.loss)
@@ -163,7 +166,7 @@ class HuggingFaceFormat:
             found.append(f"there is no class with the head {head!r}")
         config = _config_to_write(described)
         written = write_fields(family.rules, config)
-        for key, allowed in family.supported_values.items():
+        for key, allowed in self._supported_values(head).items():
             if key in written and written[key] not in allowed:
                 found.append(f"{key} cannot be {written[key]!r} there")
         for name, value, theirs in differences(config, self._read_back(written)):

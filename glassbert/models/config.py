@@ -24,6 +24,7 @@ from glassbert.ops.registry import OPERATIONS, SUFFIX
 CHOICES = {
     "initializer": ("normal", "truncated", "depth_scaled"),
     "classifier_pooling": ("cls", "mean", "max", "attention", "flatten"),
+    "generator_embeddings": ("shared", "disentangled"),
 }
 PARTS = {
     "embeddings": EMBEDDINGS,
@@ -103,6 +104,7 @@ class EncoderConfig:
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0
     ffn_dropout: float = 0.0
+    pooler_dropout: float = 0.0  # before the pooler
     classifier_dropout: float = 0.0
 
     initializer: str = "normal"
@@ -114,9 +116,15 @@ class EncoderConfig:
     decoder_bias: bool = True
     pooler: bool = False
     pooler_activation: str = "tanh"
+    pooler_of_head: bool = False  # the pooler belongs to heads: an encoder without a head has none
     classifier_pooling: str = "cls"
     classifier_transform: bool = False  # dense, activation and norm before the classifier
     span_dropout: bool = False  # whether a head for spans drops out
+
+    generator_width: float = 0.25  # the generator of replaced-token detection, as shares of this encoder
+    generator_depth: float = 1.0
+    generator_embeddings: str = "shared"  # with the generator; "disentangled": no gradient of ours reaches its words
+    discriminator_norm: bool = False  # a norm before the score of a discriminator
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings",
@@ -128,8 +136,11 @@ class EncoderConfig:
             self._require(
                 _is_integer(getattr(self, name)) and getattr(self, name) >= 0, name, "an integer of at least 0"
             )
-        for name in ("embedding_dropout", "attention_dropout", "hidden_dropout", "ffn_dropout", "classifier_dropout"):
+        for name in ("embedding_dropout", "attention_dropout", "hidden_dropout", "ffn_dropout", "pooler_dropout",
+                     "classifier_dropout"):  # fmt: skip
             self._require(_is_number(getattr(self, name)) and 0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)")
+        for name in ("generator_width", "generator_depth"):
+            self._require(_is_number(getattr(self, name)) and 0.0 < getattr(self, name) <= 1.0, name, "in (0, 1]")
         for name in ("layer_norm_eps", "initializer_range", "global_rope_theta", "local_rope_theta"):
             self._require(_is_number(getattr(self, name)) and getattr(self, name) > 0, name, "a number above 0")
         choices: dict[str, Any] = {

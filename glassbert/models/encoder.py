@@ -7,7 +7,7 @@ are functions of a scope and a batch, so that threads run them on parts of a bat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -71,8 +71,9 @@ class Batch:
 class Encoder:
     """The parts that a config names, put together."""
 
-    def __init__(self, config: EncoderConfig, prefix: str = ""):
+    def __init__(self, config: EncoderConfig, prefix: str = "", aliases: Mapping[str, str] | None = None):
         self.config, self.prefix = config, prefix
+        self.aliases = dict(aliases or {})  # full names of parameters -> those that take their place
         self.positions = POSITIONS[config.positions](config)
         self.embeddings = EMBEDDINGS[config.embeddings](config, self.positions)
         layers = range(config.num_hidden_layers)
@@ -170,7 +171,7 @@ class Encoder:
 
         -1 stands for embeddings and positions, the number of layers for the last norm, one more for nothing at all.
         """
-        trained = (level for name, level in self.levels.items() if gradients.needs(name))
+        trained = (level for name, level in self.levels.items() if gradients.needs(self.aliases.get(name, name)))
         return min(trained, default=len(self.blocks) + 1)
 
     def _level(self, name: str) -> int:
@@ -179,11 +180,18 @@ class Encoder:
             return self.config.layer_of_group(int(rest.partition(".")[0]))
         return len(self.blocks) if part == "final_norm" else -1
 
-    def backward_order(self) -> list[str]:
-        """The groups of parameters in the order in which their gradients become complete."""
+    def backward_order(self) -> dict[str, tuple[str, ...]]:
+        """The groups of parameters in the order in which their gradients become complete.
+
+        Each has the prefixes of the names of its parameters: its own, and the aliases among them.
+        """
         groups = [f"layers.{group}" for group, first in zip(self.groups, self.first_of_group, strict=True) if first]
         order = [*(["final_norm"] if self.config.final_norm else []), *reversed(groups), "embeddings", "positions"]
-        return [self.prefix + group for group in order]
+        prefixes = [f"{self.prefix}{group}." for group in order]
+        return {
+            prefix[:-1]: (prefix, *(alias for name, alias in self.aliases.items() if name.startswith(prefix)))
+            for prefix in prefixes
+        }
 
 
 def host_terms(positions: np.ndarray, encoder: Encoder, engine: Any) -> Any:

@@ -35,8 +35,8 @@ def forward_flops(
 ) -> dict[str, int]:
     """Operations of one forward pass over `batch` rows of `length` tokens, by component, summed over the layers.
 
-    `head` is None, "mlm", "token", "span", "sequence", "embedding", "forecast" or "pretraining". `scored_rows` is the
-    number of tokens that the MLM head scores: in training the masked ones; None means all.
+    `head` is None or the kind of a head. `scored_rows` is the number of tokens that the MLM head scores: in training
+    the masked ones; None means all.
     """
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
@@ -51,13 +51,18 @@ def forward_flops(
     }
     if config.series is not None:
         flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
+    elif config.embedding_width != size:
+        flops["embeddings.projection"] = 2 * tokens * config.embedding_width * size
+    if head == "discriminator":
+        flops["head.transform"] = 2 * tokens * size * size
+        flops["head.classifier"] = 2 * tokens * size
     if head == "forecast" and config.series is not None:
         flat = length if config.classifier_pooling == "flatten" else 1
         flops["head.output"] = 2 * batch * flat * size * num_labels
         flops["head.shortcut"] = 2 * batch * config.series.window * num_labels if config.series.shortcut else 0
     if head in ("mlm", "pretraining"):
         rows = tokens if scored_rows is None else scored_rows
-        decoded = config.embedding_width if config.tie_word_embeddings else size
+        decoded = config.embedding_width if config.tie_word_embeddings or config.head_transform else size
         if config.head_transform:
             flops["head.transform"] = 2 * rows * size * decoded
         flops["head.decoder"] = 2 * rows * decoded * config.vocab_size

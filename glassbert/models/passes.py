@@ -233,13 +233,18 @@ class Pass(Mapping[str, Any]):
     # ---- scopes and values -----------------------------------------------------------------------------------------
 
     def _scope(self, part: Part, gradients: Gradients | None = None) -> Scope:
-        prefix = self.encoder.prefix
-        return Scope(self.engine.ops, self.parameters, part.cache, gradients, part.dropout, prefix)
+        prefix, aliases = self.encoder.prefix, self.encoder.aliases
+        return Scope(
+            self.engine.ops, self.parameters, part.cache, gradients, part.dropout, prefix, None, prefix, aliases
+        )
 
     def head_scope(self, gradients: Gradients | None = None) -> Scope:
         """The scope of the head: its values and parameters are named `head...`."""
+        root, aliases = self.encoder.prefix, self.encoder.aliases
         dropout = self.parts[0].dropout
-        return Scope(self.engine.ops, self.parameters, self.head_cache, gradients, dropout, "head.")
+        return Scope(
+            self.engine.ops, self.parameters, self.head_cache, gradients, dropout, f"{root}head.", None, root, aliases
+        )
 
     def __getitem__(self, name: str) -> Any:
         if name in self.head_cache:
@@ -276,10 +281,11 @@ class GradientReduction:
         self,
         gradients: FlatGradients,
         others: Sequence[ThreadGradients],
-        groups: Sequence[str],
+        groups: Mapping[str, tuple[str, ...]],
         on_complete: OnComplete,
     ):
         self.gradients, self.others, self.on_complete = gradients, others, on_complete
+        self.groups = groups
         self._missing = dict.fromkeys(groups, 1 + len(others))
         self._lock = threading.Lock()
 
@@ -288,10 +294,11 @@ class GradientReduction:
             self._missing[group] -= 1
             if self._missing[group]:
                 return
+        prefixes = self.groups[group]
         for other in self.others:
-            other.add_to(self.gradients, [name for name in other if name.startswith(f"{group}.")])
+            other.add_to(self.gradients, [name for name in other if name.startswith(prefixes)])
             for name, index, rows in other.rows:
-                if name.startswith(f"{group}."):
+                if name.startswith(prefixes):
                     self.gradients.add_rows(name, index, rows)
         self.on_complete(group)
 

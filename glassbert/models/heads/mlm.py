@@ -24,17 +24,19 @@ class MaskedLanguageHead(TransformedHead):
 
     @property
     def transform_size(self) -> int:
-        return self.config.embedding_width if self.config.tie_word_embeddings else self.config.hidden_size
+        return self.config.embedding_width
 
     @property
     def table(self) -> str:
+        """The name of the decoder weight in the model."""
         return "embeddings.token" if self.config.tie_word_embeddings else "head.decoder.weight"
 
     def parameters(self) -> list[Parameter]:
         config = self.config
         parameters = self.transform_parameters()
         if not config.tie_word_embeddings:
-            parameters.append(Parameter("decoder.weight", (config.vocab_size, config.hidden_size), "weight"))
+            width = self.transform_size if self.transformed else config.hidden_size
+            parameters.append(Parameter("decoder.weight", (config.vocab_size, width), "weight"))
         if config.decoder_bias:
             parameters.append(Parameter("decoder.bias", (config.vocab_size,), "zeros"))
         return parameters
@@ -49,17 +51,17 @@ class MaskedLanguageHead(TransformedHead):
         scope.save("all_rows", rows is None)
         if self.transformed:
             x = self.transform(x, scope)
-        bias = scope.optional("decoder.bias")
-        return scope.record("logits", scope.run("linear", "decoder", x, scope.parameters[self.table], bias))
+        weight, bias = scope.without_prefix().parameter(self.table), scope.optional("decoder.bias")
+        return scope.record("logits", scope.run("linear", "decoder", x, weight, bias))
 
     def backward(self, doutput: Array, scope: Scope) -> Array:
         scope.record("d_logits", doutput)
-        bias = scope.parameter_prefix + "decoder.bias"
-        buffers = (scope.gradients.buffer_for(self.table), None)
+        table, bias = scope.without_prefix().full_name(self.table), scope.full_name("decoder.bias")
+        buffers = (scope.gradients.buffer_for(table), None)
         if scope.optional("decoder.bias") is not None:
             buffers = (buffers[0], scope.gradients.buffer_for(bias))
         dx, dtable, dbias = scope.run_backward("decoder", doutput, out=buffers)
-        scope.gradients.add(self.table, dtable)
+        scope.gradients.add(table, dtable)
         scope.add("decoder.bias", dbias)
         if self.transformed:
             dx = self.transform_backward(dx, scope)

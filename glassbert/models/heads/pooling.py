@@ -49,14 +49,15 @@ def pool_backward(dy: Array, scope: Scope, pooling: str) -> Array:
 def pooler(x: Array, scope: Scope, config: EncoderConfig) -> Array:
     """BERT's dense layer before a classifier: tanh(x Wᵀ + b)."""
     outer = scope.without_prefix()  # the pooler belongs to the encoder
-    hidden = outer.linear(x, "pooler")
+    hidden = outer.linear(outer.dropout(x, "pooler.dropout", config.pooler_dropout), "pooler")
     return outer.record("pooler.output", outer.run(config.pooler_activation, "pooler.activation", hidden))
 
 
 def pooler_backward(dy: Array, scope: Scope) -> Array:
     outer = scope.without_prefix()  # the pooler belongs to the encoder
     outer.record("pooler.d_output", dy)
-    return outer.linear_backward(outer.run_backward("pooler.activation", dy), "pooler")
+    dx = outer.linear_backward(outer.run_backward("pooler.activation", dy), "pooler")
+    return outer.dropout_backward(dx, "pooler.dropout")
 
 
 def pooler_parameters(config: EncoderConfig) -> list[Parameter]:
