@@ -38,6 +38,7 @@ READ_BY_HEADS = {
     "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist
     "pooler_activation": ("pretraining", "sequence"),
     "pooler_of_head": ("pretraining", "sequence"),
+    "mask_decoder": ("mlm", "rtd"),
     "discriminator_norm": ("discriminator", "rtd"),
     "classifier_transform": ("pretraining", "sequence", "token", "span"),
 }

@@ -57,6 +57,9 @@ class NumpyDropout:
     def from_row(self, first_row: int) -> NumpyDropout:
         return NumpyDropout(self.seed, self.first_row + first_row)
 
+    def for_all_rows(self) -> NumpyDropout:
+        return NumpyDropout(self.seed)
+
     def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> np.ndarray:
         size = math.prod(shape[1:])
         first = self.first_row + row

@@ -282,13 +282,15 @@ class Scope:
             hints.pop("donate", None)
         return state.backward(dy, state.values, **{k: v for k, v in hints.items() if k in state.hints})
 
-    def linear(self, x: Array, name: str) -> Array:
-        """x Wᵀ + b with the parameters `name.weight` and `name.bias`."""
+    def linear(self, x: Array, name: str, parameters: str | None = None) -> Array:
+        """x Wᵀ + b with the parameters `name.weight` and `name.bias`, or those of `parameters` used once more."""
+        of = name if parameters is None else parameters
         self.save(f"{name}.x", x)
-        return self.run("linear", name, x, self.parameter(f"{name}.weight"), self.optional(f"{name}.bias"))
+        return self.run("linear", name, x, self.parameter(f"{of}.weight"), self.optional(f"{of}.bias"))
 
-    def linear_backward(self, dy: Array, name: str) -> Array:
-        weight, bias = f"{name}.weight", f"{name}.bias"
+    def linear_backward(self, dy: Array, name: str, parameters: str | None = None) -> Array:
+        of = name if parameters is None else parameters
+        weight, bias = f"{of}.weight", f"{of}.bias"
         has_bias = self.optional(bias) is not None and self.needs(bias)
         x = self.saved(f"{name}.x")
         taken = self.gradients.add_factors(self.full_name(weight), dy, x, self.parameters)
@@ -315,11 +317,12 @@ class Scope:
         self.add(f"{name}.bias", dbeta)
         return dx
 
-    def dropout(self, x: Array, name: str, rate: float) -> Array:
-        """Dropout in training; without a source of masks or a rate, x itself."""
+    def dropout(self, x: Array, name: str, rate: float, for_all_rows: bool = False) -> Array:
+        """Dropout in training; without a source of masks or a rate, x itself. `for_all_rows`: x has no axis of rows."""
         if self.dropout_source is None or rate == 0.0:
             return x
-        return self.run("dropout", name, x, self.dropout_source.mask(self.prefix + name, x.shape, rate), rate)
+        source = self.dropout_source.for_all_rows() if for_all_rows else self.dropout_source
+        return self.run("dropout", name, x, source.mask(self.prefix + name, x.shape, rate), rate)
 
     def dropout_backward(self, dy: Array, name: str) -> Array:
         return dy if self.saved(name) is None else self.run_backward(name, dy)

@@ -87,6 +87,7 @@ class EncoderConfig:
     attention_scale: float | None = None  # of the scores; None: 1/√d
     feed_forward: str = "dense"
     layer_groups: int | None = None  # so many sets of parameters, shared by runs of layers; None: one for each layer
+    mask_decoder: bool = False  # in masked language models the last layer runs twice and sees absolute positions
     norm_position: str = "post"
     embedding_norm: bool = True
     skip_first_norm: bool = False
@@ -155,6 +156,9 @@ class EncoderConfig:
                     "" if name in CHOICES else "; a part of your own is loaded with --with FILE.py, or by importing it"
                 )
                 raise ConfigError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{own}")
+        for name, table in PARTS.items():  # a part may need other fields
+            if hasattr(table[getattr(self, name)], "check_config"):
+                table[getattr(self, name)].check_config(self)
         for field in dataclasses.fields(self):
             if field.type == "bool":
                 self._require(isinstance(getattr(self, field.name), bool), field.name, "true or false")
@@ -191,6 +195,8 @@ class EncoderConfig:
             )  # fmt: skip
             if self.skip_first_norm and self.layer_groups < self.num_hidden_layers:
                 raise ConfigError("skip_first_norm gives the first layer other parameters, so no layer can share them")
+        if self.mask_decoder and (self.num_hidden_layers == 0 or self.layer_groups is not None):
+            raise ConfigError("mask_decoder runs the last layer twice, so it needs a layer that shares no parameters")
         if self.local_window is not None:
             self._require(
                 _is_integer(self.local_window) and self.local_window >= 1, "local_window", "at least 1, or None"

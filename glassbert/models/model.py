@@ -29,7 +29,8 @@ from glassbert.models.passes import HeadLoss, Network, Pass, batch_of, on_engine
 from glassbert.models.passes import shape_of as output_shape
 
 KEPT_BY_FORWARD = 2 * 2**30  # bytes; a longer pass keeps the inputs of its blocks and computes the rest on demand
-TABLES_WITH_FEW_ROWS = ("embeddings.token", "embeddings.position")  # threads collect rows of these, not whole tables
+# Threads collect rows of these tables, not whole tables.
+TABLES_WITH_FEW_ROWS = ("embeddings.token", "embeddings.position", "decoder.position")
 
 
 class Layer:
@@ -78,7 +79,7 @@ class Model:
         self.config = config
         self.engine = get_engine(engine, dtype, threads, kernels)
         self.head: Head | None = None if head is None else make_head(head, config, num_labels, loss, loss_options)
-        self.encoder = Encoder(config)
+        self.encoder = Encoder(config, decodes=self.head is not None and self.head.uses_mask_decoder)
         self.training = False
         self.checkpointing = False
         self.dropout_seed = seed

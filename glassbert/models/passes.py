@@ -136,7 +136,8 @@ class Pass(Mapping[str, Any]):
         mask, config = inputs["mask"], self.network.config
         if mask is None or self.dropout is not None or inputs.get("pairs") is not None or inputs.get("memory"):
             return False
-        if type(self.encoder.positions).begin is not Positions.begin:
+        scheme = self.encoder.positions
+        if type(scheme).begin is not Positions.begin and not scheme.packs:
             return False
         return (config.local_window is None and config.attention == "self") or _contiguous(mask)
 

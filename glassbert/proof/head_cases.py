@@ -16,7 +16,6 @@ from glassbert.models.passes import head_loss, head_loss_backward
 from glassbert.proof.cases import Fixture, case
 from glassbert.proof.layer_cases import DROPOUT, MASK, TINY_BERT, TINY_MODERN, UNTIED, Rng, layer_fixture
 
-
 GELU_POOLER = TINY_BERT.replace(pooler_activation="gelu", pooler_dropout=0.3)
 
 

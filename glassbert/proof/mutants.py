@@ -100,8 +100,10 @@ def all_mutants() -> dict[str, Mutant]:
     for module in (
         "op_mutants",
         "loss_mutants",
+        "relative_mutants",
         "layer_mutants",
         "model_mutants",
+        "deberta_mutants",
         "kernel_mutants",
     ):
         import_module(f"glassbert.proof.{module}")

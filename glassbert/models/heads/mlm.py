@@ -16,6 +16,7 @@ class MaskedLanguageHead(TransformedHead):
     """Scores for the whole vocabulary; the decoder weight may be tied to the token embeddings."""
 
     kind = "mlm"
+    uses_mask_decoder = True
     donates_output = True
 
     @property
