@@ -33,7 +33,7 @@ def write_modules(folder: Path, config: EncoderConfig, max_length: int | None = 
     """Add the files that make a folder with a bare encoder a folder of sentence-transformers."""
     pooling = {"word_embedding_dimension": config.hidden_size, "include_prompt": True}
     pooling |= {key: mode == config.classifier_pooling for mode, key in OLD_POOLING_KEYS.items()}
-    length = max_length or min(config.max_position_embeddings, DEFAULT_LENGTH)
+    length = max_length or min(config.max_length, DEFAULT_LENGTH)
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (kind, path) in enumerate(MODULE_FOLDERS.items())

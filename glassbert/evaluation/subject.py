@@ -73,7 +73,7 @@ class Subject:
     @property
     def max_length(self) -> int:
         """The longest input in tokens, special tokens included."""
-        return self.model.config.max_position_embeddings
+        return self.model.config.max_length
 
     @property
     def tokens_seen(self) -> int | None:

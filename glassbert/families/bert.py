@@ -128,7 +128,36 @@ BERT_UNTIED = {
     # transformers 5 uses decoder.bias and ignores predictions.bias; in transformers 4 they are one tensor.
     "head.decoder.bias": one("cls.predictions.decoder.bias", copies=("cls.predictions.bias",)),
 }
+SPAN = {"head.classifier.{part}": one("qa_outputs.{part}")}
 BERT_PAIR = {"head.pair.classifier.{part}": one("cls.seq_relationship.{part}")}
+
+BERT_CORE = {
+    "embeddings.token": one(BERT_WORDS),
+    "embeddings.position": one("{core}embeddings.position_embeddings.weight"),
+    "embeddings.token_type": one("{core}embeddings.token_type_embeddings.weight"),
+    "embeddings.norm.{part}": one("{core}embeddings.LayerNorm.{part}"),
+    "layers.{layer}.attention.qkv.{part}": stacked(
+        BERT_LAYER + "attention.self.query.{part}",
+        BERT_LAYER + "attention.self.key.{part}",
+        BERT_LAYER + "attention.self.value.{part}",
+    ),
+    "layers.{layer}.attention.output.{part}": one(BERT_LAYER + "attention.output.dense.{part}"),
+    "layers.{layer}.attention.norm.{part}": one(BERT_LAYER + "attention.output.LayerNorm.{part}"),
+    "layers.{layer}.ffn.up.{part}": one(BERT_LAYER + "intermediate.dense.{part}"),
+    "layers.{layer}.ffn.down.{part}": one(BERT_LAYER + "output.dense.{part}"),
+    "layers.{layer}.ffn.norm.{part}": one(BERT_LAYER + "output.LayerNorm.{part}"),
+    "pooler.{part}": one("{core}pooler.dense.{part}"),
+}
+BERT_RULES = (
+    *SHARED_RULES,
+    same("type_vocab_size"),
+    same("layer_norm_eps"),
+    activation("hidden_act"),
+    same("hidden_dropout", "hidden_dropout_prob"),
+    follows("embedding_dropout", "hidden_dropout_prob"),
+    same("attention_dropout", "attention_probs_dropout_prob"),
+    falls_back("classifier_dropout", "classifier_dropout", "hidden_dropout_prob"),
+)
 
 BERT = register_family(
     Family(
@@ -143,23 +172,7 @@ BERT = register_family(
             "pretraining": "BertForPreTraining",
         },
         core_prefix="bert.",
-        core={
-            "embeddings.token": one(BERT_WORDS),
-            "embeddings.position": one("{core}embeddings.position_embeddings.weight"),
-            "embeddings.token_type": one("{core}embeddings.token_type_embeddings.weight"),
-            "embeddings.norm.{part}": one("{core}embeddings.LayerNorm.{part}"),
-            "layers.{layer}.attention.qkv.{part}": stacked(
-                BERT_LAYER + "attention.self.query.{part}",
-                BERT_LAYER + "attention.self.key.{part}",
-                BERT_LAYER + "attention.self.value.{part}",
-            ),
-            "layers.{layer}.attention.output.{part}": one(BERT_LAYER + "attention.output.dense.{part}"),
-            "layers.{layer}.attention.norm.{part}": one(BERT_LAYER + "attention.output.LayerNorm.{part}"),
-            "layers.{layer}.ffn.up.{part}": one(BERT_LAYER + "intermediate.dense.{part}"),
-            "layers.{layer}.ffn.down.{part}": one(BERT_LAYER + "output.dense.{part}"),
-            "layers.{layer}.ffn.norm.{part}": one(BERT_LAYER + "output.LayerNorm.{part}"),
-            "pooler.{part}": one("{core}pooler.dense.{part}"),
-        },
+        core=BERT_CORE,
         heads={
             "core": {},
             "mlm": BERT_TIED,
@@ -168,18 +181,9 @@ BERT = register_family(
             "pretraining_untied": {**BERT_UNTIED, **BERT_PAIR},
             "sequence": CLASSIFIER,
             "token": CLASSIFIER,
-            "span": {"head.classifier.{part}": one("qa_outputs.{part}")},
+            "span": SPAN,
         },
-        rules=(
-            *SHARED_RULES,
-            same("type_vocab_size"),
-            same("layer_norm_eps"),
-            activation("hidden_act"),
-            same("hidden_dropout", "hidden_dropout_prob"),
-            follows("embedding_dropout", "hidden_dropout_prob"),
-            same("attention_dropout", "attention_probs_dropout_prob"),
-            falls_back("classifier_dropout", "classifier_dropout", "hidden_dropout_prob"),
-        ),
+        rules=BERT_RULES,
         supported_values={**COMMON_KEYS, "position_embedding_type": (None, "absolute")},
         at_least={"type_vocab_size": 1},
         renamed={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
@@ -192,6 +196,22 @@ BERT = register_family(
             "bert-base": BertConfig.get_base_config(),
             "bert-large": BertConfig.get_large_config(),
         },
+        title="BERT",
+        paper="Devlin, Chang, Lee and Toutanova, 2019: BERT: Pre-training of Deep Bidirectional Transformers for "
+        "Language Understanding",
+        differences={
+            "attention": "every token attends to every other, on both sides",
+            "positions": "a learned vector for each of 512 places",
+            "blocks": "the norm is after each branch (post-norm), GELU between two linear maps",
+            "pretraining": "masked words and next-sentence prediction",
+        },
+        formulas="""\
+embeddings       x = LN(token[id] + position[t] + type[s])
+attention        a = softmax(q kᵀ / √d) v                            per head; q, k, v = x Wᵀ + b
+block            y = LN(x + attention(x));  z = LN(y + W₂ gelu(W₁ y + b₁) + b₂)
+masked words     p(x_t | masked row) = softmax(E LN(gelu(W h_t + b)) + c)
+pair             p(second follows first) = softmax(V tanh(W h_[CLS] + b) + c)""",
+        mini="mini",
         class_for=class_for,
     )
 )

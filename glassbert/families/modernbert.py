@@ -65,6 +65,17 @@ class ModernBertConfig(EncoderConfig):
         return cls(hidden_size=1_024, num_hidden_layers=28, num_attention_heads=16, intermediate_size=2_624)
 
 
+MODERNBERT_MINI_CONFIG = ModernBertConfig(
+    vocab_size=8_192,
+    hidden_size=192,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=288,
+    max_position_embeddings=64,
+    pad_token_id=0,
+)
+
+
 class ModernBertCore(Model):
     """A ModernBERT encoder; forward returns hidden states."""
 
@@ -151,7 +162,24 @@ MODERNBERT = register_family(
         presets={
             "modernbert-base": ModernBertConfig.get_base_config(),
             "modernbert-large": ModernBertConfig.get_large_config(),
+            "modernbert-mini": MODERNBERT_MINI_CONFIG,
         },
+        title="ModernBERT",
+        paper="Warner, Chaffin, Clavié, Weller and others, 2024: Smarter, Better, Faster, Longer: A Modern "
+        "Bidirectional Encoder",
+        differences={
+            "positions": "rotary: queries and keys are rotated by an angle that grows with the place; no token types",
+            "attention": "64 tokens on each side; every third layer attends to all tokens",
+            "blocks": "the norm is before each branch (pre-norm), GeGLU, no biases",
+            "classifiers": "dense, GELU and norm before the classifier; no pooler",
+            "pretraining": "masked words only, 30 % of them, rows of up to 8,192 tokens",
+        },
+        formulas="""\
+rotary           q'_t = R(t θ) q_t,  k'_s = R(s θ) k_s               so q'_t · k'_s depends on t - s only
+local            score(t, s) = -∞ where |t - s| > 64                 in two of three layers
+GeGLU            W₂ (gelu(a) ⊙ g)                                    [a, g] = W₁ x
+block            y = x + attention(LN(x));  z = y + GeGLU(LN(y))""",
+        mini="modernbert-mini",
         class_for=class_for,
     )
 )

@@ -225,7 +225,7 @@ def _load_parts(
 def card_of_model(model: Model, title: str) -> TaskCard:
     """A task card for a model without one, made from its config."""
     kind = model.head.kind if model.head is not None else "core"
-    length = model.config.max_position_embeddings
+    length = model.config.max_length
     if kind in DEFAULT_COLUMNS:
         text, pair = DEFAULT_COLUMNS[kind]
         return TaskCard(title=title, head=kind, text=text, pair=pair, max_length=length)

@@ -209,4 +209,4 @@ def default_patience(settings: FineTuningSettings, epochs: int) -> int:
 
 
 def max_length(settings: FineTuningSettings, config: EncoderConfig) -> int:
-    return min(settings.max_length or DEFAULT_MAX_LENGTH, config.max_position_embeddings)
+    return min(settings.max_length or DEFAULT_MAX_LENGTH, config.max_length)

@@ -71,7 +71,7 @@ def row_outputs(
     lengths = examples.lengths
     rows: list[Any] = [None] * (len(lengths) * examples.group)
     multiple = COMPILED_MULTIPLE if model.engine.compiles else 1
-    multiple = min(multiple, model.config.max_position_embeddings)
+    multiple = min(multiple, model.config.max_length)
     done = 0
     with evaluation_mode(model):
         for units in batches_longest_first(lengths, batch_tokens // examples.group):

@@ -173,7 +173,7 @@ class FineTuner:
         self.status.metric, self.status.epochs, self.status.seed = metric.name, self.epochs, seed
         self.should_stop = should_stop
         self.lengths = examples.lengths
-        self.multiple = min(COMPILED_MULTIPLE if model.engine.compiles else 1, model.config.max_position_embeddings)
+        self.multiple = min(COMPILED_MULTIPLE if model.engine.compiles else 1, model.config.max_length)
         self.optimizer = make_optimizer(
             settings.optimizer,
             model,

@@ -37,7 +37,7 @@ class LoadedModel:
     @property
     def max_length(self) -> int:
         """The longest input in tokens, special tokens included."""
-        return self.model.config.max_position_embeddings
+        return self.model.config.max_length
 
 
 def open_model(path: str | Path, engine: str = "auto", name: str = "") -> LoadedModel:

@@ -19,7 +19,7 @@ BATCH_SIZES = (1, 8, 32, 128)
 
 def describe(model: Any, batch_size: int = 32, length: int | None = None) -> str:
     """Print the tables and return them as plain text."""
-    length = min(length or model.config.max_position_embeddings, model.config.max_position_embeddings)
+    length = min(length or model.config.max_length, model.config.max_length)
     tables = Group(
         _headline(model),
         _parameter_table(model),

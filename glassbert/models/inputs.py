@@ -143,6 +143,15 @@ def shape_of(checked: Mapping[str, Any]) -> tuple[int, int]:
     return len(given), checked["positions"].shape[1]
 
 
+def real_tokens(checked: Mapping[str, Any]) -> np.ndarray | None:
+    """[B, T], true where a token is no padding; None: all are real."""
+    mask, segments = checked["mask"], checked["segments"]
+    if segments is None:
+        pairs = checked.get("pairs")
+        return mask if pairs is None else pairs.any(1)
+    return segments != 0 if mask is None else (segments != 0) & mask
+
+
 def positions_in_segments(segments: np.ndarray) -> np.ndarray:
     """Positions that start from 0 in every document of a packed row."""
     starts = np.ones(segments.shape, np.bool_)

@@ -163,11 +163,11 @@ class Pass(Mapping[str, Any]):
         self.hidden = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         return self.hidden
 
-    def output(self) -> Any:
-        """The output of the head, or the hidden states of a model without one."""
+    def output(self, rows: Array | None = None) -> Any:
+        """The output of the head, or the hidden states of a model without one. An MLM head scores only `rows`."""
         hidden, head = self.encode(), self.network.head
         with self._threads():
-            result = hidden if head is None else head.forward(hidden, self.batch, self.head_scope())
+            result = hidden if head is None else head.forward(hidden, self.batch, self.head_scope(), rows)
         self.output_shape = shape_of(result)
         return result
 
@@ -326,7 +326,14 @@ def head_loss(
     on_output: OnOutput | None = None,
 ) -> Array:
     """From hidden states to the loss of one head. `on_output` may measure the output, and exchange the targets."""
-    output, wanted = head.forward(hidden, batch, scope, targets.get("rows")), targets["targets"]
+    output = head.forward(hidden, batch, scope, targets.get("rows"))
+    return output_loss(head, output, targets["targets"], scope, on_output)
+
+
+def output_loss(
+    head: Head, output: Array, wanted: Array, scope: Scope, on_output: OnOutput | None = None, donate: bool = True
+) -> Array:
+    """From the output of one head to its loss. `donate`: the loss may overwrite the output."""
     scope.save("loss.output", (output.shape, output.dtype))
     if on_output is not None:
         wanted = on_output(output, wanted)
@@ -335,18 +342,23 @@ def head_loss(
         loss = scope.run(operation, "loss", output[0::2], output[1::2], wanted, **options)
     else:
         rows = output.reshape(-1, output.shape[-1]) if operation in ROW_LOSSES else output
-        loss = scope.run(operation, "loss", rows, wanted, **options, donate=head.donates_output)
+        loss = scope.run(operation, "loss", rows, wanted, **options, donate=donate and head.donates_output)
     return scope.record("loss", loss)
 
 
 def head_loss_backward(head: Head, dloss: Any, scope: Scope) -> Array:
     """The gradient at the hidden states, with the loss weighted by `dloss`."""
+    return head.backward(output_loss_backward(head, dloss, scope), scope)
+
+
+def output_loss_backward(head: Head, dloss: Any, scope: Scope) -> Array:
+    """The gradient at the output of the head."""
     doutput = scope.run_backward("loss", dloss)
     shape, dtype = scope.saved("loss.output")
     if head.pairs:
         doutput = head.join_pairs(*doutput)
     doutput = doutput.reshape(shape)
-    return head.backward(doutput if doutput.dtype == dtype else doutput.astype(dtype), scope)
+    return doutput if doutput.dtype == dtype else doutput.astype(dtype)
 
 
 ROW_LOSSES = ("cross_entropy", "focal_loss")  # one target a row of scores

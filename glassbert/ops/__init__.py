@@ -14,6 +14,12 @@ from glassbert.ops.activations import (
 )
 from glassbert.ops.attention import AttentionPattern, attention, attention_backward, softmax, softmax_backward
 from glassbert.ops.convolution import convolution, convolution_backward
+from glassbert.ops.distillation import (
+    cosine_distance_loss,
+    cosine_distance_loss_backward,
+    soft_target_loss,
+    soft_target_loss_backward,
+)
 from glassbert.ops.dropout import dropout, dropout_backward
 from glassbert.ops.embedding import embedding, embedding_backward
 from glassbert.ops.focal import binary_focal_loss, binary_focal_loss_backward, focal_loss, focal_loss_backward
@@ -74,6 +80,8 @@ __all__ = [
     "contrastive_loss_backward",
     "convolution",
     "convolution_backward",
+    "cosine_distance_loss",
+    "cosine_distance_loss_backward",
     "cosine_loss",
     "cosine_loss_backward",
     "cross_entropy",
@@ -115,6 +123,8 @@ __all__ = [
     "rotary",
     "rotary_angles",
     "rotary_backward",
+    "soft_target_loss",
+    "soft_target_loss_backward",
     "softmax",
     "softmax_backward",
     "take_rows",

@@ -189,3 +189,55 @@ case("op", "contrastive_loss", "pairs ignored")(
     lambda rng: pair_fixture("contrastive_loss", rng, [1, -100, 1, 1, -100], temperature=0.1)
 )
 case("op", "contrastive_loss", "one pair")(lambda rng: pair_fixture("contrastive_loss", rng, [1], temperature=1.0))
+
+
+# ---- distillation --------------------------------------------------------------------------------------------------
+
+
+def taught_fixture(
+    loss: str, rng: Rng, targets: Any, method: str = "central", scale: float = 2.0, **options: Any
+) -> Fixture:
+    """A loss against the values of a teacher, which have no gradient."""
+    targets = np.array(targets)
+    wanted = scale * rng.standard_normal((len(targets), 5))
+
+    def run(engine, x):
+        return getattr(engine.ops, loss)(x, engine.array(wanted), engine.integers(targets), **options)
+
+    return one_input(scale * rng.standard_normal((len(targets), 5)), run, method=method)
+
+
+@case("op", "soft_target_loss", "temperature 3, ignored rows")
+def _(rng):
+    return taught_fixture("soft_target_loss", rng, [4, -100, 0, 1, -100], temperature=3.0)
+
+
+@case("op", "soft_target_loss", "temperature 1, complex step")
+def _(rng):
+    return taught_fixture("soft_target_loss", rng, [4, -100, 0], "complex")
+
+
+@case("op", "soft_target_loss", "logits around 1000, temperature below 1")
+def _(rng):
+    targets, wanted = np.array([0, 3]), 1000.0 + rng.standard_normal((2, 5))
+
+    def run(engine, x):
+        return engine.ops.soft_target_loss(x, engine.array(wanted), engine.integers(targets), temperature=0.5)
+
+    return one_input(-1000.0 + rng.standard_normal((2, 5)), run)
+
+
+@case("op", "soft_target_loss", "all rows ignored")
+def _(rng):
+    return taught_fixture("soft_target_loss", rng, [-100, -100], temperature=2.0)
+
+
+case("op", "cosine_distance_loss", "ignored rows")(
+    lambda rng: taught_fixture("cosine_distance_loss", rng, [0, -100, 0, 0, -100])
+)
+case("op", "cosine_distance_loss", "complex step")(
+    lambda rng: taught_fixture("cosine_distance_loss", rng, [0, 0, -100], "complex")
+)
+case("op", "cosine_distance_loss", "all rows ignored")(
+    lambda rng: taught_fixture("cosine_distance_loss", rng, [-100, -100])
+)

@@ -191,3 +191,54 @@ def _(dy, state):
 def _(dy, state):
     dx, dquery = ops.attention_pool_backward(dy, state)
     return dx, dquery * len(dquery) ** 0.5
+
+
+# ---- distillation --------------------------------------------------------------------------------------------------
+
+
+@wrong("soft_target_loss_backward", "soft targets: T² instead of T, the inner derivative is missing")
+def _(dloss, state):
+    return ops.soft_target_loss_backward(dloss, state) * state[-1]
+
+
+@wrong("soft_target_loss_backward", "soft targets: the factor T² is left out in backward")
+def _(dloss, state):
+    return ops.soft_target_loss_backward(dloss, state) / state[-1] ** 2
+
+
+@wrong("soft_target_loss_backward", "soft targets: teacher less student")
+def _(dloss, state):
+    return -ops.soft_target_loss_backward(dloss, state)
+
+
+@wrong("soft_target_loss_backward", "soft targets: ignored rows have a gradient")
+def _(dloss, state):
+    difference, valid, *rest = state
+    return ops.soft_target_loss_backward(dloss, (difference, np.ones_like(valid), *rest))
+
+
+@wrong("soft_target_loss_backward", "soft targets: divided by all rows, ignored ones too")
+def _(dloss, state):
+    return ops.soft_target_loss_backward(dloss, state) * state[2] / len(state[1])
+
+
+@wrong("cosine_distance_loss_backward", "cosine distance: the part along x is not removed")
+def _(dloss, state):
+    aim, valid, count, (_, shrink) = state
+    return -aim * shrink * (valid * dloss / count)[:, None]
+
+
+@wrong("cosine_distance_loss_backward", "cosine distance: the length of x is forgotten")
+def _(dloss, state):
+    return ops.cosine_distance_loss_backward(dloss, state) / state[-1][1]
+
+
+@wrong("cosine_distance_loss_backward", "cosine distance: the sign of a similarity")
+def _(dloss, state):
+    return -ops.cosine_distance_loss_backward(dloss, state)
+
+
+@wrong("cosine_distance_loss_backward", "cosine distance: ignored rows have a gradient")
+def _(dloss, state):
+    aim, valid, count, x_state = state
+    return ops.cosine_distance_loss_backward(dloss, (aim, np.ones_like(valid), count, x_state))

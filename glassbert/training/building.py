@@ -12,7 +12,7 @@ from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_ra
 from glassbert.errors import TrainingError
 from glassbert.families.bert import BertWithHead
 from glassbert.models.config import EncoderConfig
-from glassbert.models.flops import training_flops
+from glassbert.models.flops import forward_flops, training_flops
 from glassbert.models.model import Model
 from glassbert.training.budget import Costs
 from glassbert.training.data import TrainingData
@@ -24,6 +24,7 @@ from glassbert.training.recipes import config_for
 from glassbert.training.schedules import make_schedule
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.step import Prepared, TrainingStep
+from glassbert.training.teacher import Teacher
 from glassbert.training.workers import Workers
 
 
@@ -34,6 +35,8 @@ class TrainingComponents:
         self.settings = settings
         self.objectives = Objectives.parse(settings.objective)
         self.model = build_model(settings, data, self.objectives, workers.threads if workers else None)
+        if settings.teacher:
+            self.objectives = self.objectives.with_teacher(open_teacher(settings, data, self.model))
         self.optimizer = make_optimizer(
             settings.optimizer,
             self.model,
@@ -56,8 +59,7 @@ class TrainingComponents:
     def inputs(self, batch: Any) -> dict[str, Any]:
         """The arguments of the training step for a batch."""
         inputs = batch.as_inputs()
-        if self.model.config.positions == "rotary":  # depends on distances only, not on the start of each piece
-            inputs.pop("position_ids", None)
+        inputs.pop("position_ids", None)  # a model counts them itself, by the segments and from its own offset
         if "pair_labels" in self.objectives.needs:
             inputs["pair_labels"] = batch.pair_labels
         return inputs
@@ -143,11 +145,29 @@ class TrainingComponents:
         return 1e9 * measure_mlx_matmul_rate(engine.dtype_name, seconds=0.2)
 
 
-def flops_per_token(config: EncoderConfig, settings: TrainingSettings) -> float:
-    """Floating-point operations of training per token, with rows of the full length."""
+def flops_per_token(config: EncoderConfig, settings: TrainingSettings, teacher: EncoderConfig | None = None) -> float:
+    """Floating-point operations of training per token, with rows of the full length, and those of a teacher."""
     tokens = settings.batch * settings.length
     scored = round(tokens * settings.mask_rate_at(0.5))  # the mean rate of the run
-    return training_flops(config, settings.batch, settings.length, scored_rows=scored) / tokens
+    flops = training_flops(config, settings.batch, settings.length, scored_rows=scored)
+    if teacher is not None:
+        flops += sum(forward_flops(teacher, settings.batch, settings.length, head="mlm", scored_rows=scored).values())
+    return flops / tokens
+
+
+def open_teacher(settings: TrainingSettings, data: TrainingData, student: Model) -> Teacher:
+    """The teacher of a run, on the engine of the student."""
+    teacher = Teacher.open(
+        settings.teacher, data.tokenizer, settings.temperature, engine=settings.engine, dtype=settings.precision,
+        threads=student.engine.threads if student.engine.limits_blas else None,
+    )  # fmt: skip
+    longest = teacher.model.config.max_length
+    if settings.length > longest:
+        raise TrainingError(
+            f"rows of {settings.length} tokens do not fit the {longest} positions of the teacher {settings.teacher}; "
+            f"lower --length"
+        )
+    return teacher
 
 
 def build_model(

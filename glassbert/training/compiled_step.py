@@ -74,6 +74,7 @@ class CompiledStep:
     def _arrays(self, one: MicroBatch) -> Tree:
         batch = self.model.batch_of(one.checked)
         targets = {name: self.model.on_engine(pad_rows(arrays)) for name, arrays in one.targets.items()}
+        targets = self.objectives.teach(targets, one.for_teacher)
         return {"targets": targets, **{name: value for name, value in vars(batch).items() if value is not None}}
 
     # ---- running compiled functions -------------------------------------------------------------------------------

@@ -55,10 +55,11 @@ class Evaluation:
 def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objectives | None = None) -> Evaluation:
     """Losses and accuracies over all batches together.
 
-    A batch is a mapping of arguments of `model.loss`, or an object with these attributes.
+    A batch is a mapping of arguments of `model.loss`, or an object with these attributes. Objectives that compare with
+    a teacher are left out, so that losses can be compared with those of other runs.
     """
-    objectives = Objectives.of(model.head, objective)
     head: Any = model.head
+    objectives = Objectives.of(head, objective).held_out(head)
     run = _on_device(model, objectives) if model.engine.compiles else partial(_on_numpy, model, objectives)
     counts = np.zeros(len(objectives.names))
     losses = np.zeros(len(objectives.names))

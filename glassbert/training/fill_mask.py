@@ -27,7 +27,7 @@ def fill_mask(model: Model, tokenizer: Any, sentence: str, top: int = 5) -> list
     if MASK not in sentence:
         raise InputError(f"the sentence must contain {MASK}, as in 'Paris is the {MASK} of France.'")
     ids = encode_masked(tokenizer, sentence)
-    limit = model.config.max_position_embeddings
+    limit = model.config.max_length
     if ids.shape[1] > limit:
         raise InputError(f"the sentence has {ids.shape[1]} tokens, but the model reads at most {limit}; shorten it")
     return fill_ids(model, tokenizer, ids, top)

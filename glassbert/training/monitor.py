@@ -42,7 +42,7 @@ class Monitor:
         self.flops_per_token = 0.0
         self.matmul_rate = 0.0  # operations per second
         self._sentence_ids = encode_masked(tokenizer, sentence) if sentence else None
-        if self._sentence_ids is not None and self._sentence_ids.shape[1] > model.config.max_position_embeddings:
+        if self._sentence_ids is not None and self._sentence_ids.shape[1] > model.config.max_length:
             self._sentence_ids = None
         self._unlogged: list[tuple[float, float]] = []  # loss and gradient norm of the steps since the last log line
         self._speed_marks: list[tuple[float, int]] = []  # seconds and tokens

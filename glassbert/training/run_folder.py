@@ -27,6 +27,7 @@ from typing import IO, TYPE_CHECKING, Any
 from glassbert.engines.machine import inspect_machine
 from glassbert.errors import TrainingError
 from glassbert.files import explain_write_errors, write_json
+from glassbert.training.workers import fingerprint
 
 if TYPE_CHECKING:
     from glassbert.training.trainer import Trainer
@@ -184,7 +185,14 @@ def run_info(trainer: Trainer) -> dict[str, Any]:
         "versions": versions(),
         "data": trainer.data.description,
         "fingerprint": trainer.data.fingerprint,
+        "teacher": teacher_fingerprint(trainer),
     }
+
+
+def teacher_fingerprint(trainer: Trainer) -> str:
+    """A hash of the weights of the teacher; "" where there is none."""
+    teacher = trainer.components.objectives.teacher
+    return fingerprint(teacher.model).hex() if teacher is not None else ""
 
 
 def machine_facts() -> dict[str, Any]:
@@ -222,6 +230,11 @@ def check_same_run(content: dict[str, Any], trainer: Trainer) -> None:
         raise TrainingError(
             f"the corpus or tokenizer of {trainer.run.path} has changed since the run started; restore it "
             f"({trainer.settings.corpus or 'the built-in texts'}), or start a new run with --start-from"
+        )
+    if content.get("teacher", "") != teacher_fingerprint(trainer):
+        raise TrainingError(
+            f"the teacher {trainer.settings.teacher} of {trainer.run.path} has changed since the run started; restore "
+            f"its weights, or start a new run with --start-from"
         )
 
 

@@ -70,6 +70,8 @@ class TrainingSettings(Settings):
     final_mask_rate: float | None = about(0.15, "Curriculum: the share at the end; it changes linearly.", "Text")
 
     objective: str = about("mlm", "The objective, a weighted sum: mlm, mlm+sop, mlm+0.5*nsp.", "Learning")
+    teacher: str = about("", "The folder of a trained model to learn from: --objective mlm+distill.", "Learning")
+    temperature: float = about(2.0, "Softens the scores of teacher and student for the objective distill.", "Learning")
     optimizer: str = about("muon", "adamw, lion, sophia, muon or sgd.", "Learning")
     learning_rate: float = about(3e-3, "The highest learning rate of the schedule.", "Learning")
     weight_decay: float = about(0.01, "Decoupled weight decay; not for norms and biases.", "Learning")
@@ -186,7 +188,9 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 CHECKS: dict[str, Check] = {
-    **dict.fromkeys(("preset", "start_from", "tokenizer", "objective", "sentence", "wandb"), (is_text, "text")),
+    **dict.fromkeys(
+        ("preset", "start_from", "tokenizer", "objective", "teacher", "sentence", "wandb"), (is_text, "text")
+    ),
     **dict.fromkeys(("tensorboard", "gradient_checkpointing"), (is_flag, "true or false")),
     **dict.fromkeys(
         ("batch", "physical_batch", "steps", "tokens", "patience", "max_skipped", "evaluate_every", "checkpoint_every",
@@ -201,6 +205,7 @@ CHECKS: dict[str, Check] = {
     "minutes": (is_between(0, math.inf), "a number above 0"),
     "size": (is_between(0.5, 100), "between 1 and 100 (3 is Mini, 6 Larger, 12 BERT-base)"),
     "learning_rate": (is_between(0, math.inf), "a number above 0"),
+    "temperature": (is_between(0, math.inf), "a number above 0"),
     "weight_decay": (lambda value: is_number(value) and value >= 0, "a number of at least 0"),
     "clip": (lambda value: is_number(value) and value >= 0, "a number of at least 0"),
     "dropout": (lambda value: is_number(value) and 0 <= value < 1, "in [0, 1)"),

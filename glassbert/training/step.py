@@ -20,7 +20,7 @@ from glassbert.engines import DropoutSource
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
 from glassbert.models.heads import Head
-from glassbert.models.inputs import check_inputs, shape_of
+from glassbert.models.inputs import check_inputs, real_tokens, shape_of
 from glassbert.models.model import Model
 from glassbert.training.curvature import target_sampler
 from glassbert.training.ema import EMA
@@ -38,6 +38,7 @@ class MicroBatch(NamedTuple):
     checked: dict[str, Any]
     targets: dict[str, dict[str, np.ndarray]]
     counts: np.ndarray  # [objectives]
+    for_teacher: dict[str, Any] | None = None  # the inputs as the teacher reads them, where there is one
 
 
 class Prepared(NamedTuple):
@@ -76,6 +77,11 @@ class TrainingStep:
         self.model = model
         self.optimizer = optimizer
         self.objectives = Objectives.of(model.head, objective)
+        if self.objectives.teacher is not None and optimizer.curvature_every:
+            raise TrainingError(
+                f"{optimizer.name} measures curvature with sampled labels, and a teacher gives none; choose another "
+                f"optimizer"
+            )
         self.head: Head = model.head  # type: ignore[assignment]
         self.physical_batch = physical_batch
         self.workers = workers or SingleWorker()
@@ -105,8 +111,13 @@ class TrainingStep:
         skip_padding: bool = False,
     ) -> Prepared:
         """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step."""
-        checked = check_inputs(self.model.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
-        return Prepared(self._cut(checked, {"labels": labels, "pair_labels": pair_labels}), skip_padding)
+        inputs = {
+            "input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids,
+            "segment_ids": segment_ids, "position_ids": position_ids,
+        }  # fmt: skip
+        checked, teacher = check_inputs(self.model.config, **inputs), self.objectives.teacher
+        given = {"labels": labels, "pair_labels": pair_labels, "real_tokens": real_tokens(checked)}
+        return Prepared(self._cut(checked, given, None if teacher is None else teacher.check(**inputs)), skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:
         """Train on a prepared batch."""
@@ -120,17 +131,23 @@ class TrainingStep:
         every = self.optimizer.curvature_every
         return bool(every) and (self.optimizer.attempts - 1) % every == 0
 
-    def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> list[MicroBatch]:
+    def _cut(
+        self, checked: Mapping[str, Any], given: Mapping[str, Any], for_teacher: Mapping[str, Any] | None
+    ) -> list[MicroBatch]:
         """The micro-batches of a batch; arrays without a row for every example are not cut."""
         count, length = shape_of(checked)
         size = self.physical_batch or count
         micro_batches = []
+
+        def cut(inputs: Mapping[str, Any], rows: slice) -> dict[str, Any]:
+            return {k: v if v is None or v.shape[0] != count else v[rows] for k, v in inputs.items()}
+
         for start in range(0, count, size):
             rows = slice(start, min(start + size, count))
-            part = {k: v if v is None or v.shape[0] != count else v[rows] for k, v in checked.items()}
+            part, taught = cut(checked, rows), None if for_teacher is None else cut(for_teacher, rows)
             labels = {k: v if v is None or size >= count else v[rows] for k, v in given.items()}
             targets = self.objectives.prepare(self.head, labels, (rows.stop - rows.start, length))
-            micro_batches.append(MicroBatch(rows, part, targets, self.objectives.counts(targets)))
+            micro_batches.append(MicroBatch(rows, part, targets, self.objectives.counts(targets), taught))
         return micro_batches
 
     # ---- NumPy ----------------------------------------------------------------------------------------------------
@@ -193,6 +210,7 @@ class TrainingStep:
             masks = dropout and dropout.from_row(first_row + one.rows.start)
             run = model.run(one.checked, dropout=masks, skip_padding=skip_padding)
             targets = {name: model.on_engine(arrays) for name, arrays in one.targets.items()}
+            targets = self.objectives.teach(targets, one.for_teacher)
             results = run.loss(self.objectives, targets, measure=self.detailed, sample=sample)
             dlosses = [model.engine.array(value) for value in weights * share]
             model.backward_into(gradients, run, dloss=dlosses, on_complete=on_complete)

@@ -214,7 +214,8 @@ class Trainer:
         )
         monitor.restore(read_log(self.run.log_file))
         monitor.status.step, monitor.status.tokens = self.state.step, self.state.tokens
-        monitor.flops_per_token = flops_per_token(self.model.config, self.settings)
+        teacher = self.components.objectives.teacher
+        monitor.flops_per_token = flops_per_token(self.model.config, self.settings, teacher and teacher.model.config)
         monitor.matmul_rate = self.components.matmul_rate()
         return monitor
 
@@ -241,7 +242,8 @@ class Trainer:
         self._read_losses(READ_DELAY if self.model.engine.compiles else 0)
         if self.leads and inspecting and result.norms is not None:
             with monitor.inspecting.spending(self.clock):
-                monitor.inspect(inputs, result.norms, result.metrics)
+                losses = {f"{name}_loss": loss for name, loss in result.losses.items()}
+                monitor.inspect(inputs, result.norms, {**result.metrics, **losses})
         if self.leads and monitor.filling_due():
             monitor.fill_sentence()
         if self.evaluations.due(state.step, before, self.progress) and self.progress < 1:

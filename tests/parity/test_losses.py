@@ -88,3 +88,27 @@ def test_contrastive_loss() -> None:
     assert ours == pytest.approx(value, rel=1e-9)
     for found, expected in zip(ops.contrastive_loss_backward(np.float64(1), cache), gradients, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_soft_targets(temperature: float) -> None:
+    """DistilBERT's loss: KLDivLoss over softened scores, times T²."""
+    z, wanted, kept = leaf(LOGITS), 2.0 * RNG.standard_normal(LOGITS.shape), TARGETS != -100
+    divergence = F.kl_div(
+        F.log_softmax(z[kept] / temperature, -1),
+        F.softmax(torch.tensor(wanted)[kept] / temperature, -1),
+        reduction="batchmean",
+    )
+    value, (gradient,) = theirs(divergence * temperature**2, z)
+    ours, state = ops.soft_target_loss(LOGITS, wanted, TARGETS, temperature=temperature)
+    assert ours == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(ops.soft_target_loss_backward(np.float64(1), state), gradient, **CLOSE)
+
+
+def test_cosine_distance() -> None:
+    x, wanted, kept = leaf(LOGITS), RNG.standard_normal(LOGITS.shape), TARGETS != -100
+    ones = torch.ones(int(kept.sum()), dtype=torch.float64)
+    value, (gradient,) = theirs(F.cosine_embedding_loss(x[kept], torch.tensor(wanted)[kept], ones), x)
+    ours, state = ops.cosine_distance_loss(LOGITS, wanted, TARGETS)
+    assert ours == pytest.approx(value, rel=1e-10)
+    np.testing.assert_allclose(ops.cosine_distance_loss_backward(np.float64(1), state), gradient, rtol=1e-9, atol=1e-11)

@@ -49,7 +49,7 @@ def word_vectors(
         raise InputError(f"pieces must be 'mean' or 'first', got {pieces!r}")
     if not sentences or not all(len(words) for words in sentences):
         raise InputError("there are no sentences" if not sentences else "a sentence has no words")
-    aligned = align_words(tokenizer, sentences, length=length or model.config.max_position_embeddings)
+    aligned = align_words(tokenizer, sentences, length=length or model.config.max_length)
     starts = np.concatenate([[0], np.cumsum(aligned.words)])
     window, word, first, end = _best_windows(aligned, starts)
     if pieces == "first":

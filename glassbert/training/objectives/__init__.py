@@ -3,12 +3,14 @@
 Importing this package enters all of them into the table `OBJECTIVES`.
 """
 
+from glassbert.training.objectives import distillation  # noqa: F401  (enters its objectives)
 from glassbert.training.objectives.base import (
     OBJECTIVES,
     HeadObjective,
     Objective,
     ObjectiveResult,
     Objectives,
+    OutputObjective,
     SampleTargets,
     right_choices,
     right_signs,
@@ -20,6 +22,7 @@ __all__ = [
     "Objective",
     "ObjectiveResult",
     "Objectives",
+    "OutputObjective",
     "SampleTargets",
     "right_choices",
     "right_signs",

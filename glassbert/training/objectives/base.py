@@ -27,7 +27,7 @@ from glassbert.layers.scope import Scope
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head, HeadPart
 from glassbert.models.inputs import as_array
-from glassbert.models.passes import head_loss, head_loss_backward
+from glassbert.models.passes import output_loss, output_loss_backward
 from glassbert.ops import IGNORED
 from glassbert.ops.losses import softplus
 
@@ -47,6 +47,11 @@ class Objective(ABC):
     name: str
     needs: tuple[str, ...] = ("labels",)
     part: str = "mlm"  # the head, or the part of a head, that a model needs for it
+    taught: str = ""  # what it compares with a teacher, "scores" or "states"; then held-out losses leave it out
+
+    def with_teacher(self, teacher: Any) -> Objective:
+        """This objective with a teacher, where it needs one."""
+        return self
 
     def check(self, head: Head) -> None:
         """Raise an error where a model with this head cannot be trained on it."""
@@ -83,8 +88,54 @@ class Objective(ABC):
         """The gradient at the hidden states."""
 
 
+class OutputObjective(Objective):
+    """A loss over the output of a head, or of a part of a head. Objectives of one part compute its output once."""
+
+    @abstractmethod
+    def output_loss(
+        self,
+        head: Head,
+        output: Array,
+        targets: Mapping[str, Array],
+        scope: Scope,
+        donate: bool = True,
+        measure: bool = False,
+        sample: SampleTargets | None = None,
+    ) -> ObjectiveResult:
+        """`head` is the part, `scope` its scope. `donate`: the loss may overwrite the output."""
+
+    @abstractmethod
+    def output_backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
+        """The gradient at the output of the part."""
+
+    def output(self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Array], scope: Scope) -> Array:
+        part = self.part_of(head)
+        return part.head.forward(hidden, batch, scope.inside(part.name), targets.get("rows"))
+
+    def loss(
+        self,
+        head: Head,
+        hidden: Array,
+        batch: Batch,
+        targets: Mapping[str, Array],
+        scope: Scope,
+        measure: bool = False,
+        sample: SampleTargets | None = None,
+    ) -> ObjectiveResult:
+        part, output = self.part_of(head), self.output(head, hidden, batch, targets, scope)
+        return self.output_loss(part.head, output, targets, scope.inside(part.name), measure=measure, sample=sample)
+
+    def backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
+        part = self.part_of(head)
+        inner = scope.inside(part.name)
+        return part.head.backward(self.output_backward(part.head, dloss, inner), inner)
+
+    def part_of(self, head: Head) -> HeadPart:
+        return head.parts[self.part]
+
+
 @dataclass(frozen=True)
-class HeadObjective(Objective):
+class HeadObjective(OutputObjective):
     """The loss of a head, or of a part of a head."""
 
     name: str
@@ -98,39 +149,33 @@ class HeadObjective(Objective):
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
         if given.get(self.need) is None:
             raise InputError(f"the objective {self.name!r} needs {self.need} in every batch")
-        return self._part(head).head.prepare_labels(as_array(self.need, given[self.need]), shape)
+        return self.part_of(head).head.prepare_labels(as_array(self.need, given[self.need]), shape)
 
     def count(self, prepared: Mapping[str, np.ndarray]) -> int:
         return int((prepared["targets"] != IGNORED).sum())
 
-    def loss(
+    def output_loss(
         self,
         head: Head,
-        hidden: Array,
-        batch: Batch,
+        output: Array,
         targets: Mapping[str, Array],
         scope: Scope,
+        donate: bool = True,
         measure: bool = False,
         sample: SampleTargets | None = None,
     ) -> ObjectiveResult:
-        part, sums = self._part(head), {}
-        loss_name = part.head.loss_name
+        sums = {}
 
         def on_output(output: Array, given: Array) -> Array:
-            if measure and loss_name in MEASURES:  # before the loss, which may overwrite the output
-                name, function = MEASURES[loss_name]
+            if measure and head.loss_name in MEASURES:  # before the loss, which may overwrite the output
+                name, function = MEASURES[head.loss_name]
                 sums[name] = function(output, given)
-            return given if sample is None else sample(loss_name, output, given)
+            return given if sample is None else sample(head.loss_name, output, given)
 
-        loss = head_loss(part.head, hidden, batch, targets, scope.inside(part.name), on_output)
-        return ObjectiveResult(loss, sums)
+        return ObjectiveResult(output_loss(head, output, targets["targets"], scope, on_output, donate), sums)
 
-    def backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
-        part = self._part(head)
-        return head_loss_backward(part.head, dloss, scope.inside(part.name))
-
-    def _part(self, head: Head) -> HeadPart:
-        return head.parts[self.part]
+    def output_backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
+        return output_loss_backward(head, dloss, scope)
 
 
 def right_choices(output: Array, targets: Array) -> Array:
@@ -168,10 +213,11 @@ DEFAULT_OBJECTIVES = {"pretraining": "mlm+nsp"}  # the default of other heads is
 
 
 class Objectives:
-    """A weighted sum of objectives over one head."""
+    """A weighted sum of objectives over one head, perhaps with a teacher (`glassbert.training.teacher`)."""
 
-    def __init__(self, terms: Sequence[tuple[Objective, float]]):
+    def __init__(self, terms: Sequence[tuple[Objective, float]], teacher: Any = None):
         self.terms = tuple(terms)
+        self.teacher = teacher
         self.names = tuple(objective.name for objective, _ in self.terms)
         self.weights = np.array([weight for _, weight in self.terms])
 
@@ -222,17 +268,65 @@ class Objectives:
         """The number of targets of each objective, [objectives]."""
         return np.array([objective.count(prepared[objective.name]) for objective, _ in self.terms], np.float64)
 
+    def with_teacher(self, teacher: Any) -> Objectives:
+        """The same sum, with a teacher for the objectives that compare with one."""
+        if not any(objective.taught for objective, _ in self.terms):
+            named = ", ".join(name for name, objective in OBJECTIVES.items() if objective.taught)
+            raise TrainingError(
+                f"the objective {str(self)!r} does not use a teacher; add one of {named}, as in 'mlm+distill'"
+            )
+        return Objectives([(objective.with_teacher(teacher), weight) for objective, weight in self.terms], teacher)
+
+    def held_out(self, head: Head) -> Objectives:
+        """What held-out rows are measured by: the terms without a teacher, so that runs can be compared."""
+        terms = [(objective, weight) for objective, weight in self.terms if not objective.taught]
+        return Objectives(terms) if terms else Objectives.of(head)
+
+    def teach(self, targets: dict[str, Any], checked: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Targets with the values of the teacher, which reads the same inputs; without a teacher, the targets."""
+        if self.teacher is None:
+            return targets
+        taught = {objective.name: objective.taught for objective, _ in self.terms if objective.taught}
+        rows = next((targets[name]["rows"] for name in taught if "rows" in targets[name]), None)
+        values = self.teacher(checked, rows, frozenset(taught.values()))
+        more = {name: {what: values[what]} for name, what in taught.items()}
+        return {name: {**one, **more.get(name, {})} for name, one in targets.items()}
+
     def loss(
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
     ) -> list[ObjectiveResult]:
         """The result of every objective, with unweighted losses."""
-        return [o.loss(head, hidden, batch, targets[o.name], scope, **options) for o, _ in self.terms]
+        outputs: dict[str, Array] = {}
+        last = {objective.part: objective for objective, _ in self.terms if isinstance(objective, OutputObjective)}
+        results = []
+        for objective, _ in self.terms:
+            own = targets[objective.name]
+            if not isinstance(objective, OutputObjective):
+                results.append(objective.loss(head, hidden, batch, own, scope, **options))
+                continue
+            name = objective.part
+            if name not in outputs:
+                outputs[name] = objective.output(head, hidden, batch, own, scope)
+            part, donate = head.parts[name], objective is last[name]
+            inner = scope.inside(part.name)
+            results.append(objective.output_loss(part.head, outputs[name], own, inner, donate=donate, **options))
+        return results
 
     def backward(self, head: Head, dlosses: Sequence[Array], scope: Scope) -> Array:
         """The gradient at the hidden states of Σ dlossesₜ · lossₜ."""
-        total = None
+        total, doutputs = None, {}  # type: Array, dict[str, Array]
         for (objective, _), dloss in zip(self.terms, dlosses, strict=True):
-            dhidden = objective.backward(head, dloss, scope)
+            if isinstance(objective, OutputObjective):
+                name = objective.part
+                part = head.parts[name]
+                doutput = objective.output_backward(part.head, dloss, scope.inside(part.name))
+                doutputs[name] = doutputs[name] + doutput if name in doutputs else doutput
+            else:
+                dhidden = objective.backward(head, dloss, scope)
+                total = dhidden if total is None else total + dhidden.reshape(total.shape)
+        for name, doutput in doutputs.items():
+            part = head.parts[name]
+            dhidden = part.head.backward(doutput, scope.inside(part.name))
             total = dhidden if total is None else total + dhidden.reshape(total.shape)
         return total
 

@@ -1,0 +1,236 @@
+"""Distillation: soft targets and hidden states of a teacher, in a step, over micro-batches, resumed; bad input."""
+
+import importlib.util
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from glassbert.errors import TrainingError
+from glassbert.models.inputs import check_inputs
+from glassbert.ops.distillation import log_softmax
+from glassbert.training.display import NoDisplay
+from glassbert.training.evaluate import evaluate
+from glassbert.training.log import read_log
+from glassbert.training.objectives import Objectives
+from glassbert.training.optimizers import AdamW, Sophia
+from glassbert.training.step import TrainingStep
+from glassbert.training.teacher import Teacher
+from glassbert.training.trainer import Trainer
+from tests.models.small import BERT, MODERN, batch, make
+from tests.training.toy import make_trainer
+
+LENGTHS = np.random.default_rng(1).integers(0, 10, 12)
+MLX = pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="MLX is not installed")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Skip the report and the speed measurement, which are tested elsewhere."""
+    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+    monkeypatch.setattr("glassbert.training.building.measure_mlx_matmul_rate", lambda *rest, **options: 100.0)
+    monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+
+
+def distilled(objective, teacher=MODERN, student=MODERN, physical_batch=None, temperature=3.0, **options):
+    """The result of one step, and the gradients."""
+    model = make(student, **options)
+    taught = Teacher(make(teacher, seed=8, **options), temperature)
+    objectives = Objectives.parse(objective)
+    objectives = objectives.with_teacher(taught) if objective != "mlm" else objectives
+    step = TrainingStep(model, AdamW(model), objective=objectives, physical_batch=physical_batch)
+    ids, mask, labels = batch(student, LENGTHS)
+    result = step(ids, labels, mask)
+    return result, None if model.engine.compiles else step._gradients.flat.copy()
+
+
+@pytest.mark.parametrize("student", [MODERN, MODERN.replace(hidden_size=12, num_attention_heads=3), BERT])
+def test_the_gradient_of_a_sum_with_a_teacher_is_the_sum_of_gradients(student):
+    """The output of the head is computed once for both, so this also checks the shared output."""
+    words, dwords = distilled("mlm", student=student)
+    soft, dsoft = distilled("distill", student=student)
+    for objective in ("2*mlm+5*distill", "5*distill+2*mlm"):
+        both, dboth = distilled(objective, student=student)
+        assert both.losses == pytest.approx({"mlm": words.loss, "distill": soft.loss}, rel=1e-12)
+        np.testing.assert_allclose(dboth, 2 * dwords + 5 * dsoft, atol=1e-12)
+
+
+def test_hidden_states_are_added_to_it():
+    (words, dwords), (soft, dsoft), (hidden, dhidden) = map(distilled, ("mlm", "distill", "hidden"))
+    every, devery = distilled("mlm+0.5*distill+3*hidden")
+    assert every.loss == pytest.approx(words.loss + 0.5 * soft.loss + 3 * hidden.loss, rel=1e-12)
+    np.testing.assert_allclose(devery, dwords + 0.5 * dsoft + 3 * dhidden, atol=1e-12)
+
+
+def test_the_losses_are_the_formulas():
+    ids, mask, labels = batch(MODERN, LENGTHS)
+    student, teacher = make(MODERN), make(MODERN, seed=8)
+    chosen = labels != -100
+    z, w = student.predict(ids, mask)[chosen] / 3.0, teacher.predict(ids, mask)[chosen] / 3.0
+    divergence = (np.exp(log_softmax(w)) * (log_softmax(w) - log_softmax(z))).sum(-1).mean() * 9.0
+    x, y = (m.run(check_inputs(MODERN, ids, mask)).encode()[mask == 1] for m in (student, teacher))
+    cosine = (x * y).sum(-1) / np.linalg.norm(x, axis=-1) / np.linalg.norm(y, axis=-1)
+    found = distilled("distill+hidden")[0].losses
+    assert found == pytest.approx({"distill": divergence, "hidden": (1 - cosine).mean()}, rel=1e-9)
+
+
+@pytest.mark.parametrize("physical_batch", [5, 1])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_micro_batches_and_threads_give_the_whole_batch(physical_batch, threads):
+    whole, expected = distilled("mlm+distill+hidden")
+    pieces, found = distilled("mlm+distill+hidden", physical_batch=physical_batch, threads=threads)
+    assert pieces.losses == pytest.approx(whole.losses, rel=1e-12)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_a_student_that_equals_its_teacher_has_nothing_to_learn():
+    model = make(MODERN)
+    objectives = Objectives.parse("distill+hidden").with_teacher(Teacher(make(MODERN)))
+    step = TrainingStep(model, AdamW(model), objective=objectives)
+    result = step(*(batch(MODERN, LENGTHS)[i] for i in (0, 2, 1)))
+    assert result.losses == pytest.approx({"distill": 0.0, "hidden": 0.0}, abs=1e-10)
+    assert result.gradient_norm < 1e-6
+
+
+@MLX
+@pytest.mark.parametrize("physical_batch", [None, 5])
+def test_mlx_equals_numpy(physical_batch):
+    options = {"dtype": "float32", "teacher": BERT.replace(hidden_size=16)}
+    expected, _ = distilled("mlm+distill+hidden", **options)
+    found, _ = distilled("mlm+distill+hidden", engine="mlx", physical_batch=physical_batch, **options)
+    assert {k: float(v) for k, v in found.losses.items()} == pytest.approx(expected.losses, rel=1e-4)
+    assert float(found.gradient_norm) == pytest.approx(expected.gradient_norm, rel=1e-4)
+
+
+@MLX
+def test_bfloat16_on_mlx_is_near():
+    expected, _ = distilled("mlm+distill", dtype="float32")
+    found, _ = distilled("mlm+distill", dtype="bfloat16", engine="mlx")
+    assert {k: float(v) for k, v in found.losses.items()} == pytest.approx(expected.losses, rel=0.05)
+
+
+def test_a_sequence_head_learns_soft_targets_too():
+    student, teacher = (make(BERT, "multiclass", 3, seed=seed) for seed in (3, 8))
+    objectives = Objectives.parse("0.1*sequence+distill").with_teacher(Teacher(teacher))
+    step = TrainingStep(student, AdamW(student, 1e-2), objective=objectives)
+    ids, mask, _ = batch()
+    labels = np.arange(len(ids)) % 3
+    losses = [float(step(ids, labels, mask).losses["distill"]) for _ in range(30)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_held_out_losses_leave_the_teacher_out():
+    model = make(MODERN)
+    ids, mask, labels = batch(MODERN, LENGTHS)
+    held_out = [{"input_ids": ids, "attention_mask": mask, "labels": labels}]
+    expected = evaluate(model, held_out)
+    for objective in ("mlm+distill", "distill"):
+        objectives = Objectives.parse(objective).with_teacher(Teacher(make(MODERN, seed=8)))
+        assert evaluate(model, held_out, objective=objectives) == expected
+
+
+# ---- runs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def teacher(corpus, tmp_path_factory):
+    """A model of other width and depth than the student, trained on the same corpus."""
+    folder = tmp_path_factory.mktemp("teacher") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+        patch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+        make_trainer(corpus, folder, steps=40, hidden_size=24, num_hidden_layers=2).train()
+    return folder
+
+
+def test_a_run_learns_from_a_teacher(corpus, teacher, tmp_path):
+    changes = {"steps": 40, "objective": "mlm+distill", "teacher": str(teacher)}
+    result = make_trainer(corpus, tmp_path / "run", **changes).train()
+    inside = [line["metrics"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "inside"]
+    assert result.stopped == "finished" and 0 < result.loss < 4.2
+    assert {"mlm_loss", "distill_loss"} <= inside[0].keys()
+
+
+@pytest.mark.parametrize("engine", ["numpy", pytest.param("mlx", marks=MLX)])
+def test_a_resumed_run_ends_with_identical_weights(corpus, teacher, tmp_path, monkeypatch, engine):
+    changes = {
+        "steps": 6, "checkpoint_every": 2, "objective": "mlm+distill", "teacher": str(teacher), "engine": engine,
+        "threads": 2 if engine == "numpy" else None,
+    }  # fmt: skip
+    make_trainer(corpus, tmp_path / "whole", **changes).train()
+    run = make_trainer(corpus, tmp_path / "killed", **changes)
+    whole = Trainer.one_step
+
+    def until(self):
+        if self.state.step == 5:
+            raise KeyboardInterrupt
+        whole(self)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "one_step", until)
+        run.train()
+    Trainer.resume(tmp_path / "killed", display=NoDisplay()).train()
+    one, two = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "killed"))
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+
+
+def test_a_changed_teacher_is_refused_on_resume(corpus, teacher, tmp_path):
+    copied = tmp_path / "teacher"
+    shutil.copytree(teacher, copied)
+    changes = {"steps": 4, "objective": "mlm+distill", "teacher": str(copied)}
+    with make_trainer(corpus, tmp_path / "run", **changes).prepared():
+        pass
+    shutil.rmtree(copied)
+    shutil.copytree(min((teacher / "checkpoints").iterdir()), copied)
+    with pytest.raises(TrainingError, match=r"the teacher .* has changed since the run started"):
+        Trainer.resume(tmp_path / "run", display=NoDisplay())
+
+
+# ---- bad input -----------------------------------------------------------------------------------------------------
+
+
+def test_objectives_and_teacher_go_together():
+    model = make(MODERN)
+    with pytest.raises(TrainingError, match="'distill' compares with a teacher; name its folder with --teacher"):
+        TrainingStep(model, AdamW(model), objective="mlm+distill")
+    with pytest.raises(TrainingError, match="'mlm' does not use a teacher; add one of distill, hidden"):
+        Objectives.parse("mlm").with_teacher(Teacher(make(MODERN)))
+    with pytest.raises(TrainingError, match="this model has none"):
+        Teacher(make(MODERN, None))
+    with pytest.raises(TrainingError, match="temperature must be a number above 0, got 0"):
+        Teacher(make(MODERN), 0)
+
+
+def test_a_teacher_that_does_not_fit():
+    def step(objective, teacher, student=None, optimizer=AdamW):
+        student = student or make(MODERN)
+        objectives = Objectives.parse(objective).with_teacher(Teacher(teacher))
+        return TrainingStep(student, optimizer(student), objective=objectives)
+
+    with pytest.raises(TrainingError, match="the teacher scores 40 classes, but the student 31"):
+        step("mlm+distill", make(MODERN.replace(vocab_size=40)))
+    with pytest.raises(TrainingError, match="the teacher has 12 and the student 16; leave it out"):
+        step("mlm+hidden", make(BERT))
+    with pytest.raises(TrainingError, match="sampled labels"):
+        step("mlm+distill", make(MODERN), optimizer=Sophia)
+    with pytest.raises(TrainingError, match=r"distributions over classes.* is binary_cross_entropy"):
+        step("sequence+distill", make(BERT, "binary"), make(BERT, "binary"))
+
+
+def test_another_vocabulary_is_refused(corpus, teacher, tmp_path):
+    from glassbert.text import FastTokenizer
+
+    words = "some other words entirely, jumping over quick lazy foxes by a vivid dozen of boxes "
+    other = FastTokenizer.train([words * 3], vocab_size=64, min_frequency=1)
+    folder = tmp_path / "teacher"
+    make(MODERN.replace(vocab_size=64)).save(folder, tokenizer=other)
+    with pytest.raises(TrainingError, match="is not that of the corpus"):
+        make_trainer(corpus, tmp_path / "run", objective="mlm+distill", teacher=str(folder))
+    make(MODERN).save(tmp_path / "small")
+    with pytest.raises(TrainingError, match="a vocabulary of 31, but that of the corpus has 64"):
+        make_trainer(corpus, tmp_path / "run", objective="mlm+distill", teacher=str(tmp_path / "small"))
+    with pytest.raises(TrainingError, match="rows of 16 tokens do not fit the 8 positions"):
+        make(BERT.replace(vocab_size=64, max_position_embeddings=8)).save(tmp_path / "short")
+        make_trainer(corpus, tmp_path / "run", objective="mlm+distill", teacher=str(tmp_path / "short"))
