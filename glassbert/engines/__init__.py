@@ -29,6 +29,9 @@ class DropoutSource(Protocol):
     def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> Array:
         """A boolean mask, true where a value is kept."""
 
+    def uniform(self, name: str, shape: tuple[int, ...]) -> Array:
+        """Numbers in [0, 1), for sampling."""
+
 
 class Engine(Protocol):
     """What models need from an engine."""

@@ -39,6 +39,10 @@ class MlxDropout:
         key = self.key + mx.array([zlib.crc32(name.encode()), row], dtype=mx.uint32)
         return mx.random.bernoulli(1.0 - rate, shape, key=key)
 
+    def uniform(self, name: str, shape: tuple[int, ...]) -> mx.array:
+        key = self.key + mx.array([zlib.crc32(name.encode()), 0], dtype=mx.uint32)
+        return mx.random.uniform(shape=shape, key=key)
+
 
 class MlxEngine:
     """Arrays, precision and kernels of MLX. A batch is never split over threads."""

@@ -67,6 +67,11 @@ class NumpyDropout:
         numbers = splitmix(np.array(starts, np.uint64)[:, None], -(-size // 4))  # [rows, size / 4] of 64 bits
         return (numbers.view(np.uint16)[:, :size] >= round(rate * 65536)).reshape(shape)
 
+    def uniform(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        starts = [_start(f"{self.seed}/{name}/{self.first_row + i}") for i in range(shape[0])]
+        numbers = splitmix(np.array(starts, np.uint64)[:, None], math.prod(shape[1:]))
+        return ((numbers >> np.uint64(11)) * 2.0**-53).reshape(shape)
+
 
 def _start(name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")

@@ -249,6 +249,20 @@ class EncoderConfig:
         """The longest sequence: tables of positions may begin later than at 0."""
         return self.max_position_embeddings - self.position_offset
 
+    def generator(self) -> Self:
+        """The config of the generator of replaced-token detection. Its heads are as wide as ours."""
+        heads = max(1, round(self.generator_width * self.num_attention_heads))
+        return self.replace(
+            hidden_size=heads * self.head_size,
+            embedding_size=self.embedding_width,
+            num_attention_heads=heads,
+            intermediate_size=max(1, round(self.generator_width * self.intermediate_size)),
+            num_hidden_layers=max(1, round(self.generator_depth * self.num_hidden_layers)),
+            layer_groups=None if self.layer_groups is None else 1,
+            tie_word_embeddings=True,
+            head_transform=True,
+        )
+
     def group_of(self, layer: int) -> int:
         """The group of layers with whose parameters this layer computes."""
         groups = self.num_hidden_layers if self.layer_groups is None else self.layer_groups

@@ -86,7 +86,7 @@ def all_cases() -> dict[str, Case]:
     for module in (
         *("op_cases", "loss_cases", "pooling_cases", "attention_cases", "relative_cases"),
         *("layer_cases", "head_cases", "model_cases", "series_cases", "low_rank_cases"),
-        "deberta_cases",
+        *("deberta_cases", "rtd_cases"),
     ):
         import_module(f"glassbert.proof.{module}")
     return dict(sorted(_CASES.items(), key=lambda item: KINDS.index(item[1].kind)))
@@ -128,6 +128,12 @@ class FrozenDropout:
         if key not in self.drawn:
             mask = NumpyDropout(self.seed, self.first_row).mask(name, tuple(shape), rate, row)
             self.drawn[key] = mask if self.engine.name == "numpy" else self.engine.xp.array(mask)
+        return self.drawn[key]
+
+    def uniform(self, name: str, shape: tuple[int, ...]) -> Array:
+        key = (name, tuple(shape), self.first_row)
+        if key not in self.drawn:
+            self.drawn[key] = self.engine.array(NumpyDropout(self.seed, self.first_row).uniform(name, tuple(shape)))
         return self.drawn[key]
 
 

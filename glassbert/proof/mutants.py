@@ -104,6 +104,7 @@ def all_mutants() -> dict[str, Mutant]:
         "layer_mutants",
         "model_mutants",
         "deberta_mutants",
+        "rtd_mutants",
         "kernel_mutants",
     ):
         import_module(f"glassbert.proof.{module}")

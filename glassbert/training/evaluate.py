@@ -18,7 +18,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
-from glassbert.models.inputs import check_inputs, shape_of
+from glassbert.models.inputs import check_inputs, real_tokens, shape_of
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
 from glassbert.training.objectives import ObjectiveResult, Objectives
@@ -79,7 +79,8 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
             given = _fields(batch)
             labels = {name: given.pop(name, None) for name in LABELS}
             checked = check_inputs(model.config, **given)
-            prepared = objectives.prepare(head, labels, shape_of(checked))
+            given = {**labels, "real_tokens": real_tokens(checked), "input_ids": checked["ids"]}
+            prepared = objectives.prepare(head, given, shape_of(checked))
             number = objectives.counts(prepared)
             counts += number
             pending.append((number, run(checked, prepared)))

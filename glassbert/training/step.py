@@ -116,7 +116,8 @@ class TrainingStep:
             "segment_ids": segment_ids, "position_ids": position_ids,
         }  # fmt: skip
         checked, teacher = check_inputs(self.model.config, **inputs), self.objectives.teacher
-        given = {"labels": labels, "pair_labels": pair_labels, "real_tokens": real_tokens(checked)}
+        given = {"labels": labels, "pair_labels": pair_labels, "real_tokens": real_tokens(checked),
+                 "input_ids": checked["ids"]}  # fmt: skip
         return Prepared(self._cut(checked, given, None if teacher is None else teacher.check(**inputs)), skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:

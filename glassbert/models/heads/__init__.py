@@ -21,6 +21,7 @@ from glassbert.models.heads.losses import LOSS_OPTIONS, LossOptions
 from glassbert.models.heads.mlm import MaskedLanguageHead
 from glassbert.models.heads.pooling import EmbeddingHead, pooler, pooler_backward, pooler_parameters, with_pooling
 from glassbert.models.heads.pretraining import PretrainingHead
+from glassbert.models.heads.rtd import ReplacedTokenHead
 from glassbert.models.heads.sequence import PairHead, SequenceHead
 from glassbert.models.heads.tokens import SpanHead, TokenHead
 
@@ -37,6 +38,7 @@ __all__ = [
     "MaskedLanguageHead",
     "PairHead",
     "PretrainingHead",
+    "ReplacedTokenHead",
     "SequenceHead",
     "SpanHead",
     "TokenHead",
@@ -53,7 +55,7 @@ __all__ = [
 HEADS: Registry[type[Head]] = Registry("head")
 for _head in (
     *(MaskedLanguageHead, TokenHead, SequenceHead, PretrainingHead, SpanHead, EmbeddingHead),
-    *(ForecastHead, DiscriminatorHead),
+    *(ForecastHead, DiscriminatorHead, ReplacedTokenHead),
 ):
     HEADS.register(_head.kind)(_head)
 

@@ -89,6 +89,26 @@ class Head(ABC):
     def backward(self, doutput: Array, scope: Scope) -> Array:
         """The gradient at the hidden states."""
 
+    # ---- heads that hold more than a head (`glassbert.models.heads.rtd`) -----------------------------------------
+
+    encoder_aliases: ClassVar[Mapping[str, str]] = {}  # names of the encoder's parameters -> those in their place
+
+    def encoder_parameters(self) -> list[Parameter]:
+        """Parameters that the head adds to the encoder."""
+        return []
+
+    def encoders(self) -> list[Any]:
+        """Encoders inside the head."""
+        return []
+
+    def computing(self, parameters: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The parameters that a pass computes with."""
+        return parameters
+
+    def finished(self, model: Any) -> dict[str, Any]:
+        """What is kept of a trained model: models by the name of their folder, "" for the main one."""
+        return {"": model}
+
     def join_pairs(self, first: Array, second: Array) -> Array:
         """The gradients of the rows, from those of the first and second rows of all pairs."""
         return namespace(first).stack([first, second], 1)
