@@ -23,7 +23,7 @@ from glassbert.proof.model_cases import MLM_LABELS, with_frozen_dropout
 from glassbert.training.objectives import Objectives, rtd
 
 TINY_ELECTRA = ElectraConfig(
-    vocab_size=11, hidden_size=8, embedding_size=4, num_hidden_layers=2, num_attention_heads=2, intermediate_size=7,
+    vocab_size=11, hidden_size=8, embedding_size=4, num_hidden_layers=1, num_attention_heads=2, intermediate_size=7,
     max_position_embeddings=8, pad_token_id=None, generator_width=0.5, **NO_DROPOUT,
 )  # fmt: skip
 SAMPLES = np.array([5, 7, 2, 5])  # of the four masked words: two are the original
@@ -48,21 +48,24 @@ def step_fixture(
     checked = check_inputs(config, IDS, **{name: value for name, value in inputs.items() if name not in skip})
     specification = Model(config, "rtd", engine=get_engine("numpy", "float64", 1), initialize=False).specification
     values = random_parameters(rng, specification)
-    models: dict[Any, Model] = {}
+    built: dict[Any, tuple[Model, dict[str, Any]]] = {}  # by engine, which it keeps alive
 
-    def function(engine: Any, parameters: Mapping[str, Array]) -> Any:
-        if engine not in models:
-            models[engine] = Model(config, "rtd", engine=with_frozen_dropout(engine), initialize=False)
-            models[engine].set_training(training)
-            models[engine].set_checkpointing(checkpointing)
-            stop_gradient(models[engine], values)
-        model = models[engine]
-        for name, value in parameters.items():
-            model.parameters[name] = value
+    def build(engine: Any) -> tuple[Model, dict[str, Any]]:
+        model = Model(config, "rtd", engine=with_frozen_dropout(engine), initialize=False)
+        model.set_training(training)
+        model.set_checkpointing(checkpointing)
+        stop_gradient(model, values)
         given = {"labels": np.array(MLM_LABELS), "real_tokens": real_tokens(checked), "input_ids": checked["ids"]}
         prepared = objectives.prepare(model.head, given, shape_of(checked))  # type: ignore[arg-type]
         pad = pad_rows if engine.compiles else dict
-        targets = {name: model.on_engine(pad(arrays)) for name, arrays in prepared.items()}
+        return model, {name: model.on_engine(pad(arrays)) for name, arrays in prepared.items()}
+
+    def function(engine: Any, parameters: Mapping[str, Array]) -> Any:
+        if engine not in built:
+            built[engine] = build(engine)
+        model, targets = built[engine]
+        for name, value in parameters.items():
+            model.parameters[name] = value
         run = model.run(checked, dropout=model.draw_dropout(), **skip)
         results = run.loss(objectives, targets)
         weights = objectives.weights.tolist()
@@ -95,10 +98,8 @@ DISENTANGLED = TINY_DEBERTA.replace(mask_decoder=True, generator_width=0.5, gene
 enter("electra, shared embeddings, ragged", TINY_ELECTRA, {"attention_mask": MASK})
 enter("electra, packed, dropout, two threads, checkpointing", TINY_ELECTRA.replace(**DROPOUT),
       {"segment_ids": SEGMENTS}, training=True, checkpointing=True, threads=2)  # fmt: skip
-enter("electra, padding skipped, two threads", TINY_ELECTRA, {"attention_mask": MASK, "skip_padding": True}, threads=2,
-      on_mlx=False)  # fmt: skip
-enter("electra, no narrow embeddings, generator as wide", TINY_ELECTRA.replace(embedding_size=8, generator_width=1.0),
-      {"attention_mask": MASK})  # fmt: skip
+enter("electra, no projections, padding skipped", TINY_ELECTRA.replace(embedding_size=8, generator_width=1.0),
+      {"attention_mask": MASK, "skip_padding": True}, on_mlx=False)  # fmt: skip
 enter("deberta, disentangled embeddings, mask decoder", DISENTANGLED, {"attention_mask": MASK})
 enter("deberta, disentangled embeddings, dropout, two threads", DISENTANGLED.replace(**DROPOUT),
       {"attention_mask": MASK}, training=True, threads=2)  # fmt: skip
