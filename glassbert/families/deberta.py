@@ -360,6 +360,7 @@ mask decoder     z = h + absolute positions;  z = layer(queries z, keys and valu
 v3               E_discriminator = stop_gradient(E_generator) + Δ""",
         mini="deberta-mini",
         objective="rtd",
+        training={"mask_rate": 0.15, "final_mask_rate": None},
         class_for=class_for,
     )
 )

@@ -193,6 +193,7 @@ discriminator    D(x̂, t) = σ(v · act(W h_t + b) + c)                 was x̂
 loss             MLM(generator) + 50 · BCE(D, x̂_t ≠ x_t)             the second over all tokens""",
         mini="electra-mini",
         objective="rtd",
+        training={"mask_rate": 0.15, "final_mask_rate": None},
         class_for=class_for,
     )
 )

@@ -53,9 +53,12 @@ def forward_flops(
         flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
     elif config.embedding_width != size:
         flops["embeddings.projection"] = 2 * tokens * config.embedding_width * size
-    if head == "discriminator":
+    if head in ("discriminator", "rtd"):
         flops["head.transform"] = 2 * tokens * size * size
         flops["head.classifier"] = 2 * tokens * size
+    if head == "rtd":
+        own = forward_flops(config.generator(), batch, length, head="mlm", scored_rows=scored_rows)
+        flops.update({f"head.generator.{name}": number for name, number in own.items()})
     if head == "forecast" and config.series is not None:
         flat = length if config.classifier_pooling == "flatten" else 1
         flops["head.output"] = 2 * batch * flat * size * num_labels

@@ -29,12 +29,16 @@ IN_FLIGHT = 4  # batches submitted to a device before the first result is read
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`loss` is the weighted sum of the objectives; `losses`, `accuracies` and `counts` are by objective."""
+    """`loss` is the weighted sum of the objectives; `losses`, `accuracies` and `counts` are by objective.
+
+    `comparable` is the sum over the objectives whose losses can be compared during a run.
+    """
 
     loss: float
     losses: Mapping[str, float]
     accuracies: Mapping[str, float]
     counts: Mapping[str, int]
+    comparable: float
 
     @property
     def accuracy(self) -> float:
@@ -45,6 +49,14 @@ class Evaluation:
     def perplexity(self) -> float:
         """exp of the loss of the first objective."""
         return math.exp(min(next(iter(self.losses.values())), 700.0))
+
+    @property
+    def parts(self) -> dict[str, dict[str, float]]:
+        """Loss and accuracy of each objective, where there are several."""
+        if len(self.losses) == 1:
+            return {}
+        return {name: {"loss": loss, "accuracy": self.accuracies.get(name, math.nan)} for name, loss in
+                self.losses.items()}  # fmt: skip
 
     def as_dict(self) -> dict[str, float]:
         each = {f"{name}_loss": loss for name, loss in self.losses.items()}
@@ -95,6 +107,7 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
         dict(zip(objectives.names, mean.tolist(), strict=True)),
         {name: count / max(of[name], 1) for name, count in right.items()},
         {name: int(count) for name, count in of.items()},
+        float(objectives.comparable @ mean),
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glassbert.files import atomic_write
+from glassbert.models.heads.rtd import GENERATOR
 from glassbert.training.history import History
 from glassbert.training.report import repeat_command
 from glassbert.training.run_folder import RunFolder
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 CARD = """---
 language: en
 library_name: glassbert
-pipeline_tag: fill-mask
-tags: [masked-language-model, bert, glassbert]
+pipeline_tag: {task}
+tags: [{tag}, {family}, glassbert]
 ---
 # {name}
 
-A masked language model of {parameters:,} parameters, trained from scratch with GlassBERT: {layers} layers of {hidden},
+{what} of {parameters:,} parameters, trained from scratch with GlassBERT: {layers} layers of {hidden},
 {heads} heads, a vocabulary of {vocabulary:,}.
 
 ```python
@@ -31,16 +32,14 @@ model = glassbert.load("{folder}")
 ```
 
 ```
-glassbert fill-mask {folder} "{sentence}"
+glassbert fill-mask {words} "{sentence}"
 ```
 
 ## Quality
 
 | held-out documents | |
 |---|---|
-| loss (nats per masked token) | {loss:.4f} |
-| perplexity | {perplexity:,.2f} |
-| masked tokens predicted correctly | {accuracy:.2%} |
+{quality}
 
 Held-out documents were not used for training. {rate:.0%} of their tokens were masked, always the same ones.
 
@@ -65,10 +64,33 @@ Settings, versions, machine and data manifest are in the run's `settings.json` a
 """
 
 
+WORDS = {"task": "fill-mask", "tag": "masked-language-model", "what": "A masked language model"}
+GENERATED = {
+    "task": "feature-extraction",
+    "tag": "replaced-token-detection",
+    "what": f"A discriminator of replaced tokens (with its generator in `{GENERATOR}/`, which fills masks)",
+}
+
+
+def quality(result: Result) -> list[tuple[str, str]]:
+    """The rows of the table of held-out numbers; with several objectives those of each."""
+    nothing: dict[str, Any] = {"loss": math.nan if result.loss is None else result.loss, "accuracy": result.accuracy}
+    rows = []
+    parts: dict[str, dict[str, Any]] = dict(result.parts) or {"": nothing}
+    for name, one in parts.items():
+        of = f"{name}: " if name else ""
+        rows.append((f"{of}loss (nats per target)" if of else "loss (nats per masked token)", f"{one['loss']:.4f}"))
+        right = math.nan if one["accuracy"] is None else one["accuracy"]
+        rows.append((f"{of}predicted correctly" if of else "masked tokens predicted correctly", f"{right:.2%}"))
+    perplexity = math.nan if result.perplexity is None else result.perplexity
+    return [*rows, ("perplexity of masked tokens", f"{perplexity:,.2f}")]
+
+
 def write_model_card(run: RunFolder, result: Result) -> None:
     """Write RUN/model/README.md."""
     history = History.read(run)
     config = history.info["model"]["config"]
+    generator = (run.model / GENERATOR).is_dir()
     sources = history.info["data"].get("sources") or [{"name": "not recorded"}]
     card = CARD.format(
         name=run.name,
@@ -79,9 +101,10 @@ def write_model_card(run: RunFolder, result: Result) -> None:
         heads=config["num_attention_heads"],
         vocabulary=config["vocab_size"],
         sentence=history.settings["sentence"] or "The [MASK] is blue.",
-        loss=result.loss if result.loss is not None else math.nan,
-        perplexity=result.perplexity if result.perplexity is not None else math.nan,
-        accuracy=result.accuracy if result.accuracy is not None else math.nan,
+        family=config["family"],
+        quality="\n".join(f"| {what} | {value} |" for what, value in quality(result)),
+        **(GENERATED if generator else WORDS),
+        words=run.model / GENERATOR if generator else run.model,
         rate=0.15,
         tokens=result.tokens,
         steps=result.steps,

@@ -47,6 +47,7 @@ class Objective(ABC):
     name: str
     needs: tuple[str, ...] = ("labels",)
     part: str = "mlm"  # the head, or the part of a head, that a model needs for it
+    fixed_targets: bool = True  # False: its targets change while a model learns, so its losses cannot be compared
     taught: str = ""  # what it compares with a teacher, "scores" or "states"; then held-out losses leave it out
 
     def with_teacher(self, teacher: Any) -> Objective:
@@ -259,6 +260,11 @@ class Objectives:
         for objective, _ in found.terms:
             objective.check(head)
         return found
+
+    @property
+    def comparable(self) -> np.ndarray:
+        """The weights of the objectives whose losses can be compared during a run; 0 for the others."""
+        return np.array([weight * objective.fixed_targets for objective, weight in self.terms])
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -130,6 +130,7 @@ class ReplacedTokens(Objective):
 
     name = "rtd"
     part = "rtd"
+    fixed_targets = False  # a better generator makes it harder
 
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
         if given.get("labels") is None:
