@@ -1,12 +1,16 @@
 """A training step on the CPU, compared with PyTorch: forward, backward, clip, AdamW.
 
     python -m benchmarks.train_step [--preset mini|larger|both] [--rounds N] [--json]
+    python -m benchmarks.train_step --family NAME|all [--rounds N] [--json]
 
 All contenders get the same batches, with word-like token frequencies and 15 % of the tokens masked, and train with the
 preset's dropout. The peers are stock `transformers.BertForMaskedLM` (it scores every token and also has token types, an
 embedding norm and a transform before the decoder), and the same model scoring the masked tokens only. Every round also
 measures the machine's float32 matrix product; `matmul_fraction` is the arithmetic of our step, divided by its time and
 by that rate.
+
+`--family` compares members of the family with the same class of transformers (`benchmarks/families.py` has the table),
+ELECTRA as a whole step of generator and discriminator.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import peers
+from benchmarks import families, peers
 from benchmarks.batches import masked_batches
 from benchmarks.common import (
     ALLOCATORS,
@@ -146,6 +150,111 @@ def measure(preset: str, rounds: int, allocator: str = "default") -> dict[str, A
     return {**summarise(workload, masked, times, memory, facts), "peer_allocator": allocator}
 
 
+class OurMember:
+    """A member of the family on NumPy, trained on what its row says."""
+
+    imports = staticmethod(Ours.imports)
+
+    def __init__(self, family: str):
+        from glassbert.models.model import Model
+        from glassbert.training.optimizers import AdamW
+        from glassbert.training.step import TrainingStep
+
+        row = families.ROWS[family]
+        self.batches = member_batches(row)
+        model = Model(row.config, row.head, engine="numpy")
+        model.set_training(True)
+        self.train = TrainingStep(model, AdamW(model, peers.LEARNING_RATE))
+        self.facts = {"first_loss": self.step(0), "parameters": model.num_parameters}
+
+    def step(self, i: int) -> float:
+        ids, labels = self.batches[i % BATCHES]
+        return float(self.train(ids, labels).loss)
+
+    def run(self, steps: int) -> float:
+        return timed(self.step, steps)
+
+    def describe(self) -> dict[str, Any]:
+        return self.facts
+
+
+class TheirMember(OurMember):
+    """The same member in transformers, on PyTorch with all threads."""
+
+    imports = staticmethod(peers.imports)
+
+    def __init__(self, family: str):
+        import torch
+
+        from glassbert.engines.machine import usable_cores
+
+        torch.set_num_threads(usable_cores())
+        row = families.ROWS[family]
+        self.trainer = families.FamilyTrainer(row)
+        self.batches = [(torch.from_numpy(ids), torch.from_numpy(labels)) for ids, labels in member_batches(row)]
+        first_loss = float(self.trainer.gradients(*self.batches[0]))
+        optimizer = self.trainer.choose_optimizer(*self.batches[0])
+        count = sum(parameter.numel() for parameter in self.trainer.parameters)
+        self.facts = {"first_loss": first_loss, "optimizer": optimizer, "parameters": count}
+
+    def step(self, i: int) -> float:
+        return float(self.trainer.step(*self.batches[i % BATCHES]))
+
+
+def member_batches(row: families.Row) -> list[Any]:
+    batches = masked_batches(row.config.vocab_size, row.batch, row.length, BATCHES)
+    return [families.labels_of(row, batch.input_ids, batch.labels) for batch in batches]
+
+
+def measure_family(family: str, rounds: int) -> dict[str, Any]:
+    row = families.ROWS[family]
+    with Contenders() as contenders:
+        for name, kind in (("ours", "OurMember"), ("theirs", "TheirMember")):
+            progress(f"{family}: building {name}")
+            contenders.add(name, Worker(f"benchmarks.train_step:{kind}", family=family))
+            contenders[name].ready()
+        turns = {name: lambda name=name: contenders[name].call("run", row.steps) for name in ("ours", "theirs")}
+        times = interleave(turns, rounds)
+        memory = {name: contenders[name].call("memory") for name in turns}
+        facts = {name: contenders[name].call("describe") for name in turns}
+    ratio = Spread.of_ratio(times["theirs"], times["ours"])
+    return {
+        "family": family,
+        "class": row.theirs,
+        "ratio": rounded(ratio.median),
+        "ratio_range": ratio.range,
+        "aim": row.aim,
+        "seconds_per_step": {name: rounded(Spread.of(times[name]).median) for name in times},
+        "peak_memory_mib": {name: rounded(value / MIB) for name, value in memory.items()},
+        "batch": row.batch,
+        "length": row.length,
+        "rounds": rounds,
+        "contenders": facts,
+    }
+
+
+def family_table(reports: list[dict[str, Any]], machine: str) -> Table:
+    table = Table(
+        "Training step of the family: forward, backward, clip, AdamW",
+        ["member", "class of transformers", "our ms", "their ms", "our speed-up", "aim", "our memory", "their memory"],
+        left=2,
+    )
+    for report in reports:
+        seconds, memory, (low, high) = report["seconds_per_step"], report["peak_memory_mib"], report["ratio_range"]
+        table.rows.append(
+            [f"{report['family']} (B {report['batch']}, T {report['length']})", report["class"],
+             f"{seconds['ours'] * 1e3:,.1f}", f"{seconds['theirs'] * 1e3:,.1f}",
+             f"{report['ratio']:.2f} ({low:.2f} – {high:.2f})", f"{report['aim']:.1f}", mib(memory["ours"] * MIB),
+             mib(memory["theirs"] * MIB)]
+        )  # fmt: skip
+    table.notes = [
+        f"Medians of {reports[0]['rounds']} rounds; speed-up: median of the ratio within a round (lowest – highest).",
+        "ELECTRA: generator and discriminator with shared embeddings, samples inside the step.",
+        machine,
+    ]
+    return table
+
+
 def summarise(
     workload: Workload,
     masked: float,
@@ -214,6 +323,9 @@ def table_of(reports: list[dict[str, Any]], machine: str) -> Table:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=[*WORKLOADS, "both"], default="both")
+    parser.add_argument(
+        "--family", choices=[*families.ROWS, "all"], help="compare a member with the same class of transformers"
+    )
     parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default 9)")
     parser.add_argument(
         "--peer-allocator",
@@ -224,6 +336,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     options = parser.parse_args(arguments)
     machine, described = describe_machine("torch", "transformers")
+    if options.family:
+        members = list(families.ROWS) if options.family == "all" else [options.family]
+        found = [measure_family(member, options.rounds) for member in members]
+        family_table(found, machine).show()
+        if options.json:
+            show_json({"families": {report["family"]: report for report in found}, "machine": described})
+        return
     presets = list(WORKLOADS) if options.preset == "both" else [options.preset]
     reports = [measure(preset, options.rounds, options.peer_allocator) for preset in presets]
     table_of(reports, machine).show()

@@ -25,6 +25,9 @@ TRAINING_ONLY = {
     "initializer",
     "initializer_range",
     "span_dropout",
+    "generator_width",
+    "generator_depth",
+    "generator_embeddings",
 }
 READ_BY_HEADS = {
     "tie_word_embeddings": ("mlm", "pretraining"),
@@ -35,6 +38,8 @@ READ_BY_HEADS = {
     "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist
     "pooler_activation": ("pretraining", "sequence"),
     "pooler_of_head": ("pretraining", "sequence"),
+    "mask_decoder": ("mlm", "rtd"),
+    "discriminator_norm": ("discriminator", "rtd"),
     "classifier_transform": ("pretraining", "sequence", "token", "span"),
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}

@@ -48,8 +48,9 @@ PRESETS = Presets()
 class Family:
     """How Hugging Face stores one family of models. Heads are "core" (no head) and the keys of `HEADS`."""
 
-    name: str  # `family` in our config, `model_type` in theirs
+    name: str  # `family` in our config
     config_class: type[EncoderConfig]
+    model_type: str = ""  # in their config, where it is not the name
     architectures: Mapping[str, str] = field(default_factory=dict)  # head -> their class; empty: saved in our layout
     also_opens: Mapping[str, str] = field(default_factory=dict)  # their other classes that have one of our heads
     core_prefix: str = ""

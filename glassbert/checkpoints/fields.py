@@ -21,6 +21,7 @@ ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "tanh": "tanh",
 }
 
 Fields = Mapping[str, Any]
@@ -56,6 +57,13 @@ def falls_back(ours: str, theirs: str, fallback: str) -> Rule:
     return Rule(ours, (theirs,), read, lambda config: {theirs: getattr(config, ours)})
 
 
+def translated(
+    ours: str, theirs: str, read: Callable[[Fields], Any], write: Callable[[Any], Any] = lambda value: value
+) -> Rule:
+    """Another value under another name: `read` takes all their fields, `write` the value of ours."""
+    return Rule(ours, (theirs,), read, lambda config: {theirs: write(getattr(config, ours))})
+
+
 def activation(theirs: str, *also_written: str) -> Rule:
     def read(fields: Fields) -> Any:
         return ACTIVATIONS[_known_activation(fields, theirs)] if theirs in fields else MISSING
@@ -65,6 +73,20 @@ def activation(theirs: str, *also_written: str) -> Rule:
         return dict.fromkeys((theirs, *also_written), names[0]) if names else {}
 
     return Rule("activation", (theirs, *also_written), read, write)
+
+
+def named_activation(ours: str, theirs: str, default: str) -> Rule:
+    """An activation of a part; `default` is theirs if the key is missing."""
+
+    def read(fields: Fields) -> Any:
+        name = _known_activation({theirs: default, **fields}, theirs)
+        return ACTIVATIONS[name]
+
+    def write(config: EncoderConfig) -> dict[str, Any]:
+        names = [name for name, known in ACTIVATIONS.items() if known == getattr(config, ours)]
+        return {theirs: names[0]} if names else {}
+
+    return Rule(ours, (theirs,), read, write)
 
 
 def _known_activation(fields: Fields, key: str) -> str:

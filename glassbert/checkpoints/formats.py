@@ -108,10 +108,10 @@ def format_of_file(fields: Mapping[str, Any]) -> Format:
     model_type = fields.get("model_type")
     if model_type == NATIVE:
         return NativeFormat()
-    known = [name for name, family in FAMILIES.items() if family.architectures]
+    known = {family.model_type or name: family for name, family in FAMILIES.items() if family.architectures}
     if not isinstance(model_type, str) or model_type not in known:
         raise CheckpointError(f"model_type is {model_type!r}; GlassBERT opens {', '.join([*known, NATIVE])}")
-    return HuggingFaceFormat(FAMILIES[model_type])
+    return HuggingFaceFormat(known[model_type])
 
 
 def format_of_model(described: Description, names: list[str]) -> tuple[Format, list[str]]:

@@ -135,7 +135,7 @@ class HuggingFaceFormat:
         for key, token in family.token_ids.items():
             fields.setdefault(key, token if token < config.vocab_size else None)
         fields.update(write_fields(family.rules, _config_to_write(described)))
-        fields["model_type"] = family.name
+        fields["model_type"] = family.model_type or family.name
         fields["architectures"] = [family.architectures[CORE if described.head == EMBEDDING else described.head]]
         if described.loss is not None and described.head != EMBEDDING:
             fields["problem_type"] = next(key for key, loss in LOSS_OF_PROBLEM.items() if loss == described.loss)

@@ -23,8 +23,14 @@ class DropoutSource(Protocol):
     def from_row(self, first_row: int) -> DropoutSource:
         """The masks of a batch that begins at this row."""
 
+    def for_all_rows(self) -> DropoutSource:
+        """The masks of what all rows of the batch share: the same for every part of it."""
+
     def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> Array:
         """A boolean mask, true where a value is kept."""
+
+    def uniform(self, name: str, shape: tuple[int, ...]) -> Array:
+        """Numbers in [0, 1), for sampling."""
 
 
 class Engine(Protocol):

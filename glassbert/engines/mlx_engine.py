@@ -32,9 +32,16 @@ class MlxDropout:
     def from_row(self, first_row: int) -> MlxDropout:
         return self
 
+    def for_all_rows(self) -> MlxDropout:
+        return self
+
     def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> mx.array:
         key = self.key + mx.array([zlib.crc32(name.encode()), row], dtype=mx.uint32)
         return mx.random.bernoulli(1.0 - rate, shape, key=key)
+
+    def uniform(self, name: str, shape: tuple[int, ...]) -> mx.array:
+        key = self.key + mx.array([zlib.crc32(name.encode()), 0], dtype=mx.uint32)
+        return mx.random.uniform(shape=shape, key=key)
 
 
 class MlxEngine:

@@ -57,12 +57,20 @@ class NumpyDropout:
     def from_row(self, first_row: int) -> NumpyDropout:
         return NumpyDropout(self.seed, self.first_row + first_row)
 
+    def for_all_rows(self) -> NumpyDropout:
+        return NumpyDropout(self.seed)
+
     def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> np.ndarray:
         size = math.prod(shape[1:])
         first = self.first_row + row
         starts = [_start(f"{self.seed}/{name}/{first + i}") for i in range(shape[0])]
         numbers = splitmix(np.array(starts, np.uint64)[:, None], -(-size // 4))  # [rows, size / 4] of 64 bits
         return (numbers.view(np.uint16)[:, :size] >= round(rate * 65536)).reshape(shape)
+
+    def uniform(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        starts = [_start(f"{self.seed}/{name}/{self.first_row + i}") for i in range(shape[0])]
+        numbers = splitmix(np.array(starts, np.uint64)[:, None], math.prod(shape[1:]))
+        return ((numbers >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
 
 def _start(name: str) -> int:

@@ -22,8 +22,9 @@ import numpy as np
 from glassbert import ops
 from glassbert.engines.kernels import plain_state, register_in
 from glassbert.engines.threads import run_together, threads_to_use
-from glassbert.ops.attention import FORBIDDEN, scale_of
+from glassbert.ops.attention import FORBIDDEN, scale_of, sum_to
 from glassbert.ops.normal import normal_cdf, odds_against
+from glassbert.ops.relative import by_distance, by_distance_backward, shift
 
 KERNELS: dict[str, Callable[..., Any]] = {}
 kernel = register_in(KERNELS)
@@ -275,9 +276,6 @@ def _masked(x, mask, rate):
 @kernel
 def attention(q, k, v, pattern, bias=None, scale=None, dropout_mask=None, dropout_rate=0.0, inference=False):
     """The plain one in tiles of rows, so that the scores are still in a cache when they are turned into weights."""
-    if bias is not None:
-        y, values = ops.attention(q, k, v, pattern, bias, scale, dropout_mask, dropout_rate)
-        return y, plain_state("attention", values)
     batch, heads, queries, size = q.shape
     keys = k.shape[2]
     tiles = list(pieces(batch, heads * queries * keys, 2 * PIECE))
@@ -287,10 +285,14 @@ def attention(q, k, v, pattern, bias=None, scale=None, dropout_mask=None, dropou
     for rows in tiles:
         w = weights[: rows.stop - rows.start] if inference else weights[rows]
         np.matmul(q[rows], _transposed(k[rows], factor), out=w)
+        if bias is not None:
+            w += bias if bias.shape[0] == 1 else bias[rows]
         _softmax(w, pattern.allowed(np, rows, slice(0, queries), slice(0, keys)))
         dropped = w if dropout_mask is None else _masked(w, dropout_mask[rows], dropout_rate)
         np.matmul(dropped, v[rows], out=context[rows])
-    return context, None if inference else (q, k, v, weights, dropout_mask, dropout_rate, factor)
+    if inference:
+        return context, None
+    return context, (q, k, v, weights, dropout_mask, dropout_rate, factor, None if bias is None else bias.shape)
 
 
 def _transposed(x, scale):
@@ -328,9 +330,11 @@ def _softmax(scores, allowed):
 
 @kernel
 def attention_backward(dcontext, state):
-    q, k, v, weights, dropout_mask, dropout_rate, factor = state
+    q, k, v, weights, dropout_mask, dropout_rate, factor, bias_shape = state
     batch, heads, queries, size = q.shape
     keys = k.shape[2]
+    one = q.dtype.type(1.0)
+    dbias = None if bias_shape is None else np.zeros(bias_shape, q.dtype)
     if queries == keys:  # side by side, as the layer needs them next
         dq, dk, dv = np.empty((batch, keys, 3, heads, size), q.dtype).transpose(2, 0, 3, 1, 4)
     else:
@@ -340,13 +344,62 @@ def attention_backward(dcontext, state):
         mask = None if dropout_mask is None else dropout_mask[rows]
         dropped = w if mask is None else _masked(w, mask, dropout_rate)
         np.matmul(dropped.swapaxes(-1, -2), dc, out=dv[rows])
-        dscores = dc @ _transposed(v[rows], q.dtype.type(1.0))
+        dscores = dc @ _transposed(v[rows], one)
         if mask is not None:
             dscores = _masked(dscores, mask, dropout_rate)
-        _softmax_backward(dscores, w, factor)
+        _softmax_backward(dscores, w, factor if dbias is None else one)
+        if dbias is not None:
+            shared = bias_shape[0] == 1
+            part = dbias if shared else dbias[rows]
+            part += sum_to(dscores, (1 if shared else dscores.shape[0], *bias_shape[1:]))
+            dscores *= factor
         np.matmul(dscores, k[rows], out=dq[rows])
         np.matmul(dscores.swapaxes(-1, -2), q[rows], out=dk[rows])
-    return dq, dk, dv, None
+    return dq, dk, dv, dbias
+
+
+@kernel
+def relative_scores(q, k, keys, queries, index, scale):
+    """The plain one in tiles of rows; a shift is a view."""
+    batch, heads, length, _ = q.shape
+    tables = [None if x is None else scale * by_distance(x, index) for x in (keys, queries)]  # [heads, 2T - 1, d]
+    if tables[0] is not None:
+        tables[0] = tables[0][:, ::-1]
+    wide = [None if table is None else np.ascontiguousarray(table.swapaxes(-1, -2)) for table in tables]
+    y = np.empty((batch, heads, length, length), q.dtype)
+    for rows in pieces(batch, heads * length * (2 * length - 1), 2 * PIECE):
+        if wide[0] is None:
+            y[rows] = shift(k[rows] @ wide[1]).swapaxes(-1, -2)
+            continue
+        y[rows] = shift(q[rows] @ wide[0])
+        if wide[1] is not None:
+            y[rows] += shift(k[rows] @ wide[1]).swapaxes(-1, -2)
+    count = len(keys if keys is not None else queries)
+    return y, (q, k, *(None if t is None else np.ascontiguousarray(t) for t in tables), index, count, scale)
+
+
+@kernel
+def relative_scores_backward(dy, state):
+    q, k, key_table, query_table, index, count, scale = state
+    length = q.shape[2]
+    contents, vectors = [], []
+    for x, table, of_keys in ((q, key_table, False), (k, query_table, True)):
+        if table is None:
+            contents.append(None)
+            vectors.append(None)
+            continue
+        dx, dtable = np.empty(x.shape, x.dtype), np.zeros(table.shape, x.dtype)
+        spread = None
+        for rows in pieces(len(x), x.shape[1] * length * (2 * length - 1), 2 * PIECE):
+            part = dy[rows]
+            if spread is None or len(spread) != len(part):
+                spread = np.zeros((*part.shape[:3], 2 * length - 1), x.dtype)  # zeros stay where a row has no distance
+            shift(spread)[...] = part.swapaxes(-1, -2) if of_keys else part
+            np.matmul(spread, table, out=dx[rows])
+            dtable += (spread.swapaxes(-1, -2) @ x[rows]).sum(0)
+        contents.append(dx)
+        vectors.append(scale * by_distance_backward(dtable if of_keys else dtable[:, ::-1], index, count))
+    return *contents, *vectors
 
 
 def _softmax_backward(dweights, weights, scale):

@@ -22,9 +22,11 @@ class AttentionContext(NamedTuple):
 
     pattern    which keys a query attends to
     rotary     cos and sin of the rotary angles, [B or 1, T, 1, d/2] each
-    bias       a term added to the scores, [B or 1, heads or 1, Tq, Tk]
+    bias       a term added to the scores, [B or 1, heads or 1, Tq, Tk], or what the attention makes it of
     bias_name  the name under which the gradient of the bias is accumulated
     memory     keys and values [B, heads, M, d] of earlier tokens; they get no gradient
+    states     what keys and values are made of, [B, T, H], where it is not what queries are made of
+    states_name  the name under which the gradient of `states` is accumulated
     """
 
     pattern: AttentionPattern
@@ -32,6 +34,8 @@ class AttentionContext(NamedTuple):
     bias: Array | None = None
     bias_name: str = ""
     memory: tuple[Array, Array] | None = None
+    states: Array | None = None
+    states_name: str = ""
 
 
 @ATTENTIONS.register("self")
@@ -50,6 +54,22 @@ class SelfAttention:
             *linear_parameters("output", size, size, bias, "output"),
         ]
 
+    def project(self, x: Array, scope: Scope, context: AttentionContext) -> tuple[Array, Array, Array]:
+        """Queries, keys and values, [B, T, heads, d] each."""
+        if context.states is None:
+            return split_heads(scope.linear(x, "qkv"), self.heads)
+        q, _, _ = split_heads(scope.linear(x, "qkv"), self.heads)
+        _, k, v = split_heads(scope.linear(context.states, "qkv_of_states", "qkv"), self.heads)
+        return q, k, v
+
+    def project_backward(self, dq: Array, dk: Array, dv: Array, scope: Scope, context: AttentionContext) -> Array:
+        if context.states is None:
+            return scope.linear_backward(join_qkv(dq, dk, dv), "qkv")
+        nothing = namespace(dq).zeros_like(dq)
+        dstates = scope.linear_backward(join_qkv(nothing, dk, dv), "qkv_of_states", "qkv")
+        scope.cache.accumulate(context.states_name, dstates)
+        return scope.linear_backward(join_qkv(dq, nothing, nothing), "qkv")
+
     def score_bias(self, q: Array, k: Array, scope: Scope, context: AttentionContext) -> Array | None:
         """The term that is added to the scores; here that of the position scheme, if it has one."""
         return context.bias
@@ -63,7 +83,7 @@ class SelfAttention:
 
     def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
         scope.record("input", x)
-        q, k, v = split_heads(scope.linear(x, "qkv"), self.heads)
+        q, k, v = self.project(x, scope, context)
         if context.rotary is not None:
             q, k = (
                 scope.run("rotary", "q_rotary", q, *context.rotary),
@@ -120,7 +140,7 @@ class SelfAttention:
         dq, dk, dv = heads_first(dq), heads_first(dk), heads_first(dv)
         if context.rotary is not None:
             dq, dk = scope.run_backward("q_rotary", dq), scope.run_backward("k_rotary", dk)
-        return scope.record("d_input", scope.linear_backward(join_qkv(dq, dk, dv), "qkv"))
+        return scope.record("d_input", self.project_backward(dq, dk, dv, scope, context))
 
 
 def split_heads(qkv: Array, heads: int) -> tuple[Array, Array, Array]:

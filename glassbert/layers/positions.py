@@ -26,6 +26,7 @@ class Positions:
     """No positions; the base of all schemes."""
 
     uses_table = False  # whether there is a table with a row for each position, which limits the length
+    packs = False  # whether leaving out padding changes nothing, although there is a bias
 
     def __init__(self, config: Any):
         self.config = config

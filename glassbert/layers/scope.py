@@ -156,6 +156,8 @@ class Scope:
     ops        the operations as the engine of this pass runs them
     dropout    where dropout masks come from; None: nothing is dropped
     gradients  where gradients of parameters go; None in a forward
+    root       the prefix of the model inside another one, such as a generator
+    aliases    full names of parameters -> those of other parameters that take their place
     """
 
     def __init__(
@@ -167,6 +169,8 @@ class Scope:
         dropout: DropoutSource | None = None,
         prefix: str = "",
         parameter_prefix: str | None = None,
+        root: str = "",
+        aliases: Mapping[str, str] | None = None,
     ):
         self.ops = ops
         self.parameters = parameters
@@ -175,6 +179,8 @@ class Scope:
         self.dropout_source = dropout
         self.prefix = prefix
         self.parameter_prefix = prefix if parameter_prefix is None else parameter_prefix
+        self.root = root
+        self.aliases = aliases or {}
 
     def inside(self, name: str, parameters: str | None = None) -> Scope:
         """The scope of a part; "" is the scope itself.
@@ -185,18 +191,22 @@ class Scope:
             return self
         return Scope(
             self.ops, self.parameters, self.cache, self._gradients, self.dropout_source, f"{self.prefix}{name}.",
-            f"{self.parameter_prefix}{name if parameters is None else parameters}.",
+            f"{self.parameter_prefix}{name if parameters is None else parameters}.", self.root, self.aliases,
         )  # fmt: skip
 
     def without_prefix(self) -> Scope:
         """The scope of the whole model."""
-        return Scope(self.ops, self.parameters, self.cache, self._gradients, self.dropout_source)
+        return Scope(
+            self.ops, self.parameters, self.cache, self._gradients, self.dropout_source, self.root, None, self.root,
+            self.aliases,
+        )  # fmt: skip
 
     def with_cache(self, cache: Cache) -> Scope:
         """The same scope over another cache."""
         return Scope(
-            self.ops, self.parameters, cache, self._gradients, self.dropout_source, self.prefix, self.parameter_prefix
-        )
+            self.ops, self.parameters, cache, self._gradients, self.dropout_source, self.prefix, self.parameter_prefix,
+            self.root, self.aliases,
+        )  # fmt: skip
 
     # ---- parameters and gradients ----------------------------------------------------------------------------------
 
@@ -206,24 +216,29 @@ class Scope:
             raise ValueError("this scope belongs to a forward pass and collects no gradients")
         return self._gradients
 
+    def full_name(self, name: str) -> str:
+        """The name of a parameter in the whole model."""
+        full = self.parameter_prefix + name
+        return self.aliases.get(full, full)
+
     def parameter(self, name: str) -> Array:
-        return self.parameters[self.parameter_prefix + name]
+        return self.parameters[self.full_name(name)]
 
     def optional(self, name: str) -> Array | None:
-        return self.parameters.get(self.parameter_prefix + name)
+        return self.parameters.get(self.full_name(name))
 
     def needs(self, name: str) -> bool:
         """Whether the gradient of this parameter is collected; that of a frozen one is not computed."""
-        return self.gradients.needs(self.parameter_prefix + name)
+        return self.gradients.needs(self.full_name(name))
 
     def add(self, name: str, value: Array | None) -> None:
         """Add to the gradient of a parameter."""
         if value is not None:
-            self.gradients.add(self.parameter_prefix + name, value)
+            self.gradients.add(self.full_name(name), value)
 
     def add_rows(self, name: str, index: Array, rows: Array) -> None:
         """Add to rows of the gradient of a table."""
-        self.gradients.add_rows(self.parameter_prefix + name, index, rows)
+        self.gradients.add_rows(self.full_name(name), index, rows)
 
     # ---- values ----------------------------------------------------------------------------------------------------
 
@@ -267,21 +282,23 @@ class Scope:
             hints.pop("donate", None)
         return state.backward(dy, state.values, **{k: v for k, v in hints.items() if k in state.hints})
 
-    def linear(self, x: Array, name: str) -> Array:
-        """x Wᵀ + b with the parameters `name.weight` and `name.bias`."""
+    def linear(self, x: Array, name: str, parameters: str | None = None) -> Array:
+        """x Wᵀ + b with the parameters `name.weight` and `name.bias`, or those of `parameters` used once more."""
+        of = name if parameters is None else parameters
         self.save(f"{name}.x", x)
-        return self.run("linear", name, x, self.parameter(f"{name}.weight"), self.optional(f"{name}.bias"))
+        return self.run("linear", name, x, self.parameter(f"{of}.weight"), self.optional(f"{of}.bias"))
 
-    def linear_backward(self, dy: Array, name: str) -> Array:
-        weight, bias = f"{name}.weight", f"{name}.bias"
+    def linear_backward(self, dy: Array, name: str, parameters: str | None = None) -> Array:
+        of = name if parameters is None else parameters
+        weight, bias = f"{of}.weight", f"{of}.bias"
         has_bias = self.optional(bias) is not None and self.needs(bias)
         x = self.saved(f"{name}.x")
-        taken = self.gradients.add_factors(self.parameter_prefix + weight, dy, x, self.parameters)
+        taken = self.gradients.add_factors(self.full_name(weight), dy, x, self.parameters)
         if taken or not (has_bias or self.needs(weight)):
             return self.ops.linear(dy, self.parameter(weight).T)[0]  # only dx = dy W remains
         buffers = (
-            self.gradients.buffer_for(self.parameter_prefix + weight),
-            self.gradients.buffer_for(self.parameter_prefix + bias) if has_bias else None,
+            self.gradients.buffer_for(self.full_name(weight)),
+            self.gradients.buffer_for(self.full_name(bias)) if has_bias else None,
         )
         dx, dweight, dbias = self.run_backward(name, dy, out=buffers)
         self.add(weight, dweight)
@@ -300,11 +317,12 @@ class Scope:
         self.add(f"{name}.bias", dbeta)
         return dx
 
-    def dropout(self, x: Array, name: str, rate: float) -> Array:
-        """Dropout in training; without a source of masks or a rate, x itself."""
+    def dropout(self, x: Array, name: str, rate: float, for_all_rows: bool = False) -> Array:
+        """Dropout in training; without a source of masks or a rate, x itself. `for_all_rows`: x has no axis of rows."""
         if self.dropout_source is None or rate == 0.0:
             return x
-        return self.run("dropout", name, x, self.dropout_source.mask(self.prefix + name, x.shape, rate), rate)
+        source = self.dropout_source.for_all_rows() if for_all_rows else self.dropout_source
+        return self.run("dropout", name, x, source.mask(self.prefix + name, x.shape, rate), rate)
 
     def dropout_backward(self, dy: Array, name: str) -> Array:
         return dy if self.saved(name) is None else self.run_backward(name, dy)

@@ -24,6 +24,7 @@ from glassbert.ops.registry import OPERATIONS, SUFFIX
 CHOICES = {
     "initializer": ("normal", "truncated", "depth_scaled"),
     "classifier_pooling": ("cls", "mean", "max", "attention", "flatten"),
+    "generator_embeddings": ("shared", "disentangled"),
 }
 PARTS = {
     "embeddings": EMBEDDINGS,
@@ -86,6 +87,7 @@ class EncoderConfig:
     attention_scale: float | None = None  # of the scores; None: 1/√d
     feed_forward: str = "dense"
     layer_groups: int | None = None  # so many sets of parameters, shared by runs of layers; None: one for each layer
+    mask_decoder: bool = False  # in masked language models the last layer runs twice and sees absolute positions
     norm_position: str = "post"
     embedding_norm: bool = True
     skip_first_norm: bool = False
@@ -120,6 +122,11 @@ class EncoderConfig:
     classifier_transform: bool = False  # dense, activation and norm before the classifier
     span_dropout: bool = False  # whether a head for spans drops out
 
+    generator_width: float = 0.25  # the generator of replaced-token detection, as shares of this encoder
+    generator_depth: float = 1.0
+    generator_embeddings: str = "shared"  # with the generator; "disentangled": no gradient of ours reaches its words
+    discriminator_norm: bool = False  # a norm before the score of a discriminator
+
     def __post_init__(self) -> None:
         for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings",
                      "global_attention_every"):  # fmt: skip
@@ -133,6 +140,8 @@ class EncoderConfig:
         for name in ("embedding_dropout", "attention_dropout", "hidden_dropout", "ffn_dropout", "pooler_dropout",
                      "classifier_dropout"):  # fmt: skip
             self._require(_is_number(getattr(self, name)) and 0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)")
+        for name in ("generator_width", "generator_depth"):
+            self._require(_is_number(getattr(self, name)) and 0.0 < getattr(self, name) <= 1.0, name, "in (0, 1]")
         for name in ("layer_norm_eps", "initializer_range", "global_rope_theta", "local_rope_theta"):
             self._require(_is_number(getattr(self, name)) and getattr(self, name) > 0, name, "a number above 0")
         choices: dict[str, Any] = {
@@ -147,6 +156,9 @@ class EncoderConfig:
                     "" if name in CHOICES else "; a part of your own is loaded with --with FILE.py, or by importing it"
                 )
                 raise ConfigError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{own}")
+        for name, table in PARTS.items():  # a part may need other fields
+            if hasattr(table[getattr(self, name)], "check_config"):
+                table[getattr(self, name)].check_config(self)
         for field in dataclasses.fields(self):
             if field.type == "bool":
                 self._require(isinstance(getattr(self, field.name), bool), field.name, "true or false")
@@ -183,6 +195,8 @@ class EncoderConfig:
             )  # fmt: skip
             if self.skip_first_norm and self.layer_groups < self.num_hidden_layers:
                 raise ConfigError("skip_first_norm gives the first layer other parameters, so no layer can share them")
+        if self.mask_decoder and (self.num_hidden_layers == 0 or self.layer_groups is not None):
+            raise ConfigError("mask_decoder runs the last layer twice, so it needs a layer that shares no parameters")
         if self.local_window is not None:
             self._require(
                 _is_integer(self.local_window) and self.local_window >= 1, "local_window", "at least 1, or None"
@@ -234,6 +248,20 @@ class EncoderConfig:
     def max_length(self) -> int:
         """The longest sequence: tables of positions may begin later than at 0."""
         return self.max_position_embeddings - self.position_offset
+
+    def generator(self) -> Self:
+        """The config of the generator of replaced-token detection. Its heads are as wide as ours."""
+        heads = max(1, round(self.generator_width * self.num_attention_heads))
+        return self.replace(
+            hidden_size=heads * self.head_size,
+            embedding_size=self.embedding_width,
+            num_attention_heads=heads,
+            intermediate_size=max(1, round(self.generator_width * self.intermediate_size)),
+            num_hidden_layers=max(1, round(self.generator_depth * self.num_hidden_layers)),
+            layer_groups=None if self.layer_groups is None else 1,
+            tie_word_embeddings=True,
+            head_transform=True,
+        )
 
     def group_of(self, layer: int) -> int:
         """The group of layers with whose parameters this layer computes."""

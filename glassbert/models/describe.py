@@ -105,7 +105,7 @@ def _memory_table(model: Any, length: int) -> Table:
 def _arithmetic_table(model: Any, batch: int, length: int) -> Table:
     head = model.head.kind if model.head else None
     labels = model.head.outputs if model.head else 0
-    rows = round(batch * length * MASKED_SHARE) if head in ("mlm", "pretraining") else None
+    rows = round(batch * length * MASKED_SHARE) if head in ("mlm", "pretraining", "rtd") else None
     flops = forward_flops(model.config, batch, length, head=head, num_labels=labels, scored_rows=rows)
     total = sum(flops.values())
     scored = f", {rows:,} masked tokens scored" if rows else ""

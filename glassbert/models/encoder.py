@@ -7,7 +7,7 @@ are functions of a scope and a batch, so that threads run them on parts of a bat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from glassbert.arrays import Array, Gradients
 from glassbert.layers.attention import AttentionContext
+from glassbert.layers.positions import sum_over_first
 from glassbert.layers.registry import BLOCKS, EMBEDDINGS, POSITIONS
 from glassbert.layers.scope import Cache, NullCache, Parameter, Scope, norm_parameters, with_prefix
 from glassbert.models.config import EncoderConfig
@@ -71,15 +72,28 @@ class Batch:
 class Encoder:
     """The parts that a config names, put together."""
 
-    def __init__(self, config: EncoderConfig, prefix: str = ""):
+    def __init__(
+        self,
+        config: EncoderConfig,
+        prefix: str = "",
+        aliases: Mapping[str, str] | None = None,
+        decodes: bool = False,
+    ):
         self.config, self.prefix = config, prefix
+        self.aliases = dict(aliases or {})  # full names of parameters -> those that take their place
+        layers = list(range(config.num_hidden_layers))
+        self.decoding = len(layers)  # the first layer of the mask decoder
+        if decodes and config.mask_decoder:
+            self.decoding = layers[-1]
+            layers.append(layers[-1])  # the last layer computes twice
         self.positions = POSITIONS[config.positions](config)
         self.embeddings = EMBEDDINGS[config.embeddings](config, self.positions)
-        layers = range(config.num_hidden_layers)
         self.blocks = [BLOCKS[config.norm_position](config, i) for i in layers]
         self.windows = [config.window_of(i) for i in layers]
         self.groups = [config.group_of(i) for i in layers]
         self.first_of_group = [config.first_of_group(i) for i in layers]
+        if len(layers) > config.num_hidden_layers:
+            self.first_of_group[-1] = False
         self.levels = {parameter.name: self._level(parameter.name) for parameter in self.parameters()}
 
     def parameters(self) -> list[Parameter]:
@@ -88,6 +102,9 @@ class Encoder:
         for i, block in enumerate(self.blocks):
             if self.first_of_group[i]:  # layers that share parameters have one set
                 parameters += with_prefix(f"layers.{self.groups[i]}", block.parameters())
+        if self.decoding < len(self.blocks):
+            shape = self.config.max_position_embeddings, self.config.hidden_size
+            parameters.append(Parameter("decoder.position", shape, "embedding"))
         if self.config.final_norm:
             parameters += norm_parameters("final_norm", self.config.hidden_size, self.config.norm_bias)
         return [parameter._replace(name=self.prefix + parameter.name) for parameter in parameters]
@@ -100,6 +117,10 @@ class Encoder:
         x = self.embeddings.forward(batch, scope.inside("embeddings"))
         for i, block in enumerate(self.blocks):
             inner = self.layer_scope(i, scope)
+            if i == self.decoding:
+                for later in range(i, len(self.blocks)):
+                    contexts[later] = contexts[later]._replace(states=x, states_name=scope.name("decoder.d_states"))
+                x = self.begin_decoding(x, batch, scope.inside("decoder"))
             if checkpointing:
                 scope.cache.store(inner.name("input"), x)
                 without_cache = scope.with_cache(NullCache())  # a reference to the cache would keep both alive
@@ -122,8 +143,9 @@ class Encoder:
         """`forward` from its last line to its first. It ends at the lowest layer with a trained parameter."""
         scope.record("d_output", dx)
         lowest, contexts = self.lowest_trained(scope.gradients), scope.saved("contexts")
-        d_bias = scope.name("positions.d_bias")
-        scope.cache.stored.pop(d_bias, None)  # of an earlier backward over this cache
+        d_bias, d_states = scope.name("positions.d_bias"), scope.name("decoder.d_states")
+        for name in (d_bias, d_states):
+            scope.cache.stored.pop(name, None)  # of an earlier backward over this cache
         if self.config.final_norm and lowest <= len(self.blocks):
             dx = scope.norm_backward(dx, "final_norm")
             on_complete(f"{self.prefix}final_norm")
@@ -132,8 +154,12 @@ class Encoder:
             if checkpointing:  # the forward kept only the input of the block
                 inner = inner.with_cache(self.recompute(i, contexts[i], scope, scope.cache))
             dx = self.blocks[i].backward(dx, inner, contexts[i])
-            if checkpointing and d_bias in inner.cache.stored:
-                scope.cache.accumulate(d_bias, inner.cache.stored[d_bias])
+            for name in (d_bias, d_states):
+                if checkpointing and name in inner.cache.stored:
+                    scope.cache.accumulate(name, inner.cache.stored[name])
+            if i == self.decoding:
+                dx = self.begin_decoding_backward(dx, scope.inside("decoder")) + scope.cache.stored[d_states]
+                on_complete(f"{self.prefix}decoder")
             if self.first_of_group[i]:
                 on_complete(f"{self.prefix}layers.{self.groups[i]}")
         if lowest >= 0:
@@ -143,6 +169,21 @@ class Encoder:
             self.positions.backward(scope.cache.stored[d_bias], batch, scope.inside("positions"))
         on_complete(f"{self.prefix}embeddings")
         on_complete(f"{self.prefix}positions")
+
+    def begin_decoding(self, x: Array, batch: Batch, scope: Scope) -> Array:
+        """The first queries of the mask decoder: hidden states with the absolute positions, which are new to them.
+
+        Then the last layer computes twice, with these queries and with its own output; keys and values are made of the
+        states before it both times.
+        """
+        scope.save("rows", batch.positions.shape[0])  # 1 where all sequences share their positions
+        table = scope.parameter("position")
+        return scope.record("input", x + scope.run("embedding", "position", table, batch.positions))
+
+    def begin_decoding_backward(self, dx: Array, scope: Scope) -> Array:
+        dposition = dx if scope.saved("rows") == dx.shape[0] else sum_over_first(dx)[None]
+        scope.add_rows("position", *scope.run_backward("position", dposition))
+        return dx
 
     def layer_scope(self, i: int, scope: Scope) -> Scope:
         """Activations have the name of the layer, parameters that of the group that shares them."""
@@ -170,20 +211,31 @@ class Encoder:
 
         -1 stands for embeddings and positions, the number of layers for the last norm, one more for nothing at all.
         """
-        trained = (level for name, level in self.levels.items() if gradients.needs(name))
+        trained = (level for name, level in self.levels.items() if gradients.needs(self.aliases.get(name, name)))
         return min(trained, default=len(self.blocks) + 1)
 
     def _level(self, name: str) -> int:
         part, _, rest = name.removeprefix(self.prefix).partition(".")
         if part == "layers":
             return self.config.layer_of_group(int(rest.partition(".")[0]))
+        if part == "decoder":
+            return self.decoding
         return len(self.blocks) if part == "final_norm" else -1
 
-    def backward_order(self) -> list[str]:
-        """The groups of parameters in the order in which their gradients become complete."""
+    def backward_order(self) -> dict[str, tuple[str, ...]]:
+        """The groups of parameters in the order in which their gradients become complete.
+
+        Each has the prefixes of the names of its parameters: its own, and the aliases among them.
+        """
         groups = [f"layers.{group}" for group, first in zip(self.groups, self.first_of_group, strict=True) if first]
         order = [*(["final_norm"] if self.config.final_norm else []), *reversed(groups), "embeddings", "positions"]
-        return [self.prefix + group for group in order]
+        if self.decoding < len(self.blocks):
+            order.insert(order.index(groups[-1]), "decoder")
+        prefixes = [f"{self.prefix}{group}." for group in order]
+        return {
+            prefix[:-1]: (prefix, *(alias for name, alias in self.aliases.items() if name.startswith(prefix)))
+            for prefix in prefixes
+        }
 
 
 def host_terms(positions: np.ndarray, encoder: Encoder, engine: Any) -> Any:

@@ -35,8 +35,8 @@ def forward_flops(
 ) -> dict[str, int]:
     """Operations of one forward pass over `batch` rows of `length` tokens, by component, summed over the layers.
 
-    `head` is None, "mlm", "token", "span", "sequence", "embedding", "forecast" or "pretraining". `scored_rows` is the
-    number of tokens that the MLM head scores: in training the masked ones; None means all.
+    `head` is None or the kind of a head. `scored_rows` is the number of tokens that the MLM head scores: in training
+    the masked ones; None means all.
     """
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
@@ -53,6 +53,12 @@ def forward_flops(
         flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
     elif config.embedding_width != size:
         flops["embeddings.projection"] = 2 * tokens * config.embedding_width * size
+    if head in ("discriminator", "rtd"):
+        flops["head.transform"] = 2 * tokens * size * size
+        flops["head.classifier"] = 2 * tokens * size
+    if head == "rtd":
+        own = forward_flops(config.generator(), batch, length, head="mlm", scored_rows=scored_rows)
+        flops.update({f"head.generator.{name}": number for name, number in own.items()})
     if head == "forecast" and config.series is not None:
         flat = length if config.classifier_pooling == "flatten" else 1
         flops["head.output"] = 2 * batch * flat * size * num_labels

@@ -47,6 +47,11 @@ def activation_numbers(
     embedding = (size + 1 if config.embedding_norm else 0) + (size / 4 if config.embedding_dropout else 0)
     result = {"embeddings": tokens * embedding, "layers": tokens * blocks}
     result["final norm"] = tokens * (size + 1) if config.final_norm else 0.0
+    if head == "rtd":
+        generator = config.generator()
+        result["head"] = sum(activation_numbers(generator, batch, length, "mlm", checkpointing).values())
+    if head in ("discriminator", "rtd"):
+        result["head"] = result.get("head", 0.0) + tokens * 4 * size
     if head in ("mlm", "pretraining"):
         rows = tokens * MASKED_SHARE
         transform = 4 * size if config.head_transform else 0

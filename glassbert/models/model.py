@@ -29,7 +29,8 @@ from glassbert.models.passes import HeadLoss, Network, Pass, batch_of, on_engine
 from glassbert.models.passes import shape_of as output_shape
 
 KEPT_BY_FORWARD = 2 * 2**30  # bytes; a longer pass keeps the inputs of its blocks and computes the rest on demand
-TABLES_WITH_FEW_ROWS = ("embeddings.token", "embeddings.position")  # threads collect rows of these, not whole tables
+# Threads collect rows of these tables, not whole tables.
+TABLES_WITH_FEW_ROWS = ("embeddings.token", "embeddings.position", "embeddings.difference", "decoder.position")
 
 
 class Layer:
@@ -78,7 +79,8 @@ class Model:
         self.config = config
         self.engine = get_engine(engine, dtype, threads, kernels)
         self.head: Head | None = None if head is None else make_head(head, config, num_labels, loss, loss_options)
-        self.encoder = Encoder(config)
+        aliases = {} if self.head is None else self.head.encoder_aliases
+        self.encoder = Encoder(config, "", aliases, self.head is not None and self.head.uses_mask_decoder)
         self.training = False
         self.checkpointing = False
         self.dropout_seed = seed
@@ -96,6 +98,7 @@ class Model:
         if self.config.pooler and (not self.config.pooler_of_head if self.head is None else self.head.pools):
             parameters += pooler_parameters(self.config)
         if self.head is not None:
+            parameters += self.head.encoder_parameters()
             parameters += with_prefix("head", self.head.parameters())
         return parameters
 
@@ -268,11 +271,12 @@ class Model:
 
         def lend(count: int) -> Sequence[ThreadGradients]:
             with self._lock:
-                borrowed.extend(self._thread_gradients.pop() for _ in range(min(count, len(self._thread_gradients))))
+                missing = max(0, count - len(borrowed))
+                borrowed.extend(self._thread_gradients.pop() for _ in range(min(missing, len(self._thread_gradients))))
             borrowed.extend(self.new_thread_gradients() for _ in range(count - len(borrowed)))
-            for one in borrowed:
+            for one in borrowed[:count]:
                 one.clear()
-            return borrowed
+            return borrowed[:count]
 
         if cache.objective is not None:
             dloss = options.pop("dloss", 1.0 if d_output is None else self.engine.array(d_output))
@@ -289,7 +293,9 @@ class Model:
 
     def new_thread_gradients(self) -> ThreadGradients:
         """Gradient buffers for one thread besides the first."""
-        names = [p.name for p in self.encoder.parameters() if p.name not in TABLES_WITH_FEW_ROWS]
+        encoders = [self.encoder, *([] if self.head is None else self.head.encoders())]
+        names = [e.aliases.get(p.name, p.name) for e in encoders for p in e.parameters()]
+        names = [name for name in dict.fromkeys(names) if not name.endswith(TABLES_WITH_FEW_ROWS)]
         return ThreadGradients(Layout({name: self.layout.shapes[name] for name in names}), self.engine.dtype)
 
     # ---- everything else --------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ threads, and a part may leave out its padding; on MLX it is the body of a compil
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -30,6 +31,7 @@ from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch, Encoder, OnComplete, host_terms, ignore
 from glassbert.models.heads.head import Head
 
+ThreadBuffers = Callable[[int], Sequence[ThreadGradients]]
 OnOutput = Callable[[Array, Array], Array]  # (output, targets) -> the targets that the loss is computed with
 
 
@@ -46,7 +48,12 @@ class Network(NamedTuple):
 
 
 class Objective(Protocol):
-    """What a pass needs from an objective: a loss over the hidden states, and its gradient at them."""
+    """What a pass needs from an objective: a loss over the hidden states, and its gradient at them.
+
+    `begin` is called before there are hidden states, and may replace the tokens that the encoder reads.
+    """
+
+    def begin(self, run: Pass, targets: Mapping[str, Any], **options: Any) -> None: ...
 
     def loss(
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
@@ -99,8 +106,11 @@ class Pass(Mapping[str, Any]):
     ):
         self.network = network.with_kernels("plain" if trace and kernels is None else kernels)
         self.engine, self.encoder = self.network.engine, self.network.encoder
-        self.parameters = parameters
+        self.parameters = parameters if network.head is None else network.head.computing(parameters)
         self.dropout = dropout
+        self.inputs, self.skip_padding = inputs, skip_padding
+        self.inner: list[Pass] = []  # passes of other encoders that this one depends on, such as a generator's
+        self.thread_gradients: ThreadBuffers | None = None  # of the pass that this one is inside
         self.checkpointing = checkpointing
         self.head_cache = NullCache(frozenset(keep)) if inference else Cache(trace)
         self.batch = inputs if isinstance(inputs, Batch) else batch_of(inputs, self.network)
@@ -136,7 +146,8 @@ class Pass(Mapping[str, Any]):
         mask, config = inputs["mask"], self.network.config
         if mask is None or self.dropout is not None or inputs.get("pairs") is not None or inputs.get("memory"):
             return False
-        if type(self.encoder.positions).begin is not Positions.begin:
+        scheme = self.encoder.positions
+        if type(scheme).begin is not Positions.begin and not scheme.packs:
             return False
         return (config.local_window is None and config.attention == "self") or _contiguous(mask)
 
@@ -172,11 +183,31 @@ class Pass(Mapping[str, Any]):
 
     def loss(self, objective: Objective, targets: Mapping[str, Any], **options: Any) -> Any:
         """What the objective makes of the hidden states; `backward` then begins at it."""
+        objective.begin(self, targets, **options)
         hidden = self.encode()
         self.objective = objective
         with self._threads():
             head: Any = self.network.head
             return objective.loss(head, hidden, self.batch, targets, self.head_scope(), **options)
+
+    def with_network(self, network: Network) -> Pass:
+        """A pass of another encoder over the same inputs, whose values can be read from this one."""
+        cache = self.head_cache
+        keep = tuple(cache.keep) if isinstance(cache, NullCache) else ()
+        inner = Pass(
+            network, self.inputs, self.parameters, dropout=self.dropout, trace=cache.trace, inference=cache.inference,
+            keep=keep, kernels=self.engine.kernels, skip_padding=self.skip_padding, checkpointing=self.checkpointing,
+        )  # fmt: skip
+        self.inner.append(inner)
+        return inner
+
+    def replace_ids(self, ids: Array) -> None:
+        """Read other tokens [B, T] than the inputs have; padding stays where it is."""
+        self.batch = dataclasses.replace(self.batch, ids=ids)
+        for part in self.parts:
+            own = ids[part.rows]
+            own = own if part.index is None else own.reshape(-1)[part.index][None]
+            part.batch = dataclasses.replace(part.batch, ids=own)
 
     # ---- backward --------------------------------------------------------------------------------------------------
 
@@ -186,7 +217,7 @@ class Pass(Mapping[str, Any]):
         dloss: Any = 1.0,
         *,
         d_output: Any = None,
-        thread_gradients: Callable[[int], Sequence[ThreadGradients]] | None = None,
+        thread_gradients: ThreadBuffers | None = None,
         on_complete: OnComplete = ignore,
     ) -> None:
         """Add the gradient of dloss · loss, or of d_output · output, to `gradients`.
@@ -195,6 +226,8 @@ class Pass(Mapping[str, Any]):
         group of parameters ("layers.3") whose gradients are complete, while the backward continues.
         """
         scope, head = self.head_scope(gradients), self.network.head
+        for inner in self.inner:
+            inner.thread_gradients = thread_gradients
         with self._threads():
             if self.objective is not None:
                 dhidden = self.objective.backward(head, dloss, scope)  # type: ignore[arg-type]
@@ -207,7 +240,7 @@ class Pass(Mapping[str, Any]):
         self,
         dhidden: Array,
         gradients: Gradients,
-        thread_gradients: Callable[[int], Sequence[ThreadGradients]] | None = None,
+        thread_gradients: ThreadBuffers | None = None,
         on_complete: OnComplete = ignore,
     ) -> None:
         """From the gradient of the hidden states to those of the encoder's parameters."""
@@ -233,17 +266,25 @@ class Pass(Mapping[str, Any]):
     # ---- scopes and values -----------------------------------------------------------------------------------------
 
     def _scope(self, part: Part, gradients: Gradients | None = None) -> Scope:
-        prefix = self.encoder.prefix
-        return Scope(self.engine.ops, self.parameters, part.cache, gradients, part.dropout, prefix)
+        prefix, aliases = self.encoder.prefix, self.encoder.aliases
+        return Scope(
+            self.engine.ops, self.parameters, part.cache, gradients, part.dropout, prefix, None, prefix, aliases
+        )
 
     def head_scope(self, gradients: Gradients | None = None) -> Scope:
         """The scope of the head: its values and parameters are named `head...`."""
+        root, aliases = self.encoder.prefix, self.encoder.aliases
         dropout = self.parts[0].dropout
-        return Scope(self.engine.ops, self.parameters, self.head_cache, gradients, dropout, "head.")
+        return Scope(
+            self.engine.ops, self.parameters, self.head_cache, gradients, dropout, f"{root}head.", None, root, aliases
+        )
 
     def __getitem__(self, name: str) -> Any:
         if name in self.head_cache:
             return self.head_cache[name]
+        for inner in self.inner:
+            if name.startswith(inner.encoder.prefix):
+                return inner[name]
         values = [part.cache[name] for part in self.parts]
         if not hasattr(values[0], "ndim") or not values[0].ndim:
             return values[0]
@@ -257,11 +298,13 @@ class Pass(Mapping[str, Any]):
         return np.concatenate(values)
 
     def __iter__(self) -> Iterator[str]:
+        for inner in self.inner:
+            yield from inner
         yield from self.parts[0].cache
         yield from self.head_cache
 
     def __len__(self) -> int:
-        return len(self.parts[0].cache) + len(self.head_cache)
+        return len(self.parts[0].cache) + len(self.head_cache) + sum(map(len, self.inner))
 
 
 class GradientReduction:
@@ -276,10 +319,11 @@ class GradientReduction:
         self,
         gradients: FlatGradients,
         others: Sequence[ThreadGradients],
-        groups: Sequence[str],
+        groups: Mapping[str, tuple[str, ...]],
         on_complete: OnComplete,
     ):
         self.gradients, self.others, self.on_complete = gradients, others, on_complete
+        self.groups = groups
         self._missing = dict.fromkeys(groups, 1 + len(others))
         self._lock = threading.Lock()
 
@@ -288,16 +332,20 @@ class GradientReduction:
             self._missing[group] -= 1
             if self._missing[group]:
                 return
+        prefixes = self.groups[group]
         for other in self.others:
-            other.add_to(self.gradients, [name for name in other if name.startswith(f"{group}.")])
+            other.add_to(self.gradients, [name for name in other if name.startswith(prefixes)])
             for name, index, rows in other.rows:
-                if name.startswith(f"{group}."):
+                if name.startswith(prefixes):
                     self.gradients.add_rows(name, index, rows)
         self.on_complete(group)
 
 
 class HeadLoss:
     """The objective of `model.loss`: the sum of the losses of the head's parts."""
+
+    def begin(self, run: Pass, targets: Mapping[str, Any], **options: Any) -> None:
+        """Nothing is needed before the hidden states."""
 
     def loss(
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any

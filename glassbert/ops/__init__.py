@@ -13,6 +13,7 @@ from glassbert.ops.activations import (
     tanh_backward,
 )
 from glassbert.ops.attention import AttentionPattern, attention, attention_backward, softmax, softmax_backward
+from glassbert.ops.convolution import convolution, convolution_backward
 from glassbert.ops.distillation import (
     cosine_distance_loss,
     cosine_distance_loss_backward,
@@ -49,6 +50,7 @@ from glassbert.ops.pooling import (
     mean_pool_backward,
 )
 from glassbert.ops.registry import OPERATIONS, operation, operation_names
+from glassbert.ops.relative import relative_scores, relative_scores_backward
 from glassbert.ops.rotary import rotary, rotary_angles, rotary_backward
 from glassbert.ops.similarity import (
     contrastive_loss,
@@ -76,6 +78,8 @@ __all__ = [
     "cls_pool_backward",
     "contrastive_loss",
     "contrastive_loss_backward",
+    "convolution",
+    "convolution_backward",
     "cosine_distance_loss",
     "cosine_distance_loss_backward",
     "cosine_loss",
@@ -112,6 +116,8 @@ __all__ = [
     "operation_names",
     "ordinal_loss",
     "ordinal_loss_backward",
+    "relative_scores",
+    "relative_scores_backward",
     "relu",
     "relu_backward",
     "rotary",

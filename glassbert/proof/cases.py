@@ -84,9 +84,10 @@ def case(
 def all_cases() -> dict[str, Case]:
     """Every case by name: operations first, then layers, then models."""
     for module in (
-        *("op_cases", "loss_cases", "pooling_cases", "attention_cases"),
+        *("op_cases", "loss_cases", "pooling_cases", "attention_cases", "relative_cases"),
         *("layer_cases", "head_cases", "model_cases", "series_cases", "low_rank_cases"),
         "family_cases",
+        *("deberta_cases", "rtd_cases"),
     ):
         import_module(f"glassbert.proof.{module}")
     return dict(sorted(_CASES.items(), key=lambda item: KINDS.index(item[1].kind)))
@@ -120,11 +121,20 @@ class FrozenDropout:
     def from_row(self, first_row: int) -> FrozenDropout:
         return FrozenDropout(self.engine, self.seed, self.first_row + first_row, self.drawn)
 
+    def for_all_rows(self) -> FrozenDropout:
+        return FrozenDropout(self.engine, self.seed, 0, self.drawn)
+
     def mask(self, name: str, shape: tuple[int, ...], rate: float, row: int = 0) -> Array:
         key = (name, tuple(shape), rate, self.first_row + row)
         if key not in self.drawn:
             mask = NumpyDropout(self.seed, self.first_row).mask(name, tuple(shape), rate, row)
             self.drawn[key] = mask if self.engine.name == "numpy" else self.engine.xp.array(mask)
+        return self.drawn[key]
+
+    def uniform(self, name: str, shape: tuple[int, ...]) -> Array:
+        key = (name, tuple(shape), self.first_row)
+        if key not in self.drawn:
+            self.drawn[key] = self.engine.array(NumpyDropout(self.seed, self.first_row).uniform(name, tuple(shape)))
         return self.drawn[key]
 
 

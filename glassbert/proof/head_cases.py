@@ -16,6 +16,8 @@ from glassbert.models.passes import head_loss, head_loss_backward
 from glassbert.proof.cases import Fixture, case
 from glassbert.proof.layer_cases import DROPOUT, MASK, TINY_BERT, TINY_MODERN, UNTIED, Rng, layer_fixture
 
+GELU_POOLER = TINY_BERT.replace(pooler_activation="gelu", pooler_dropout=0.3)
+
 
 def head_fixture(
     rng: Rng, config: EncoderConfig, kind: str, labels: int = 0, rows: Any = None, mask: Any = None, **options: Any
@@ -96,6 +98,20 @@ case("layer", "span", "scores, ragged and all-padding rows")(
 case("layer", "mlm", "tied, narrow embeddings")(
     lambda rng: head_fixture(rng, TINY_BERT.replace(embedding_size=4), "mlm", rows=[1, 4, 11])
 )
+case("layer", "discriminator", "gelu")(lambda rng: head_fixture(rng, TINY_BERT, "discriminator"))
+case("layer", "discriminator", "norm, without its bias")(
+    lambda rng: head_fixture(rng, TINY_BERT.replace(discriminator_norm=True, norm_bias=False), "discriminator")
+)
+case("layer", "pooler", "dropout before it, gelu")(
+    lambda rng: layer_fixture(
+        rng,
+        pooler_parameters(TINY_BERT),
+        lambda engine, x, scope: pooler(x, scope, GELU_POOLER),
+        lambda engine, dy, scope: pooler_backward(dy, scope),
+        (3, 6),
+        dropout=True,
+    )
+)
 case("layer", "pooler", "tanh")(
     lambda rng: layer_fixture(
         rng,
@@ -172,5 +188,7 @@ for name, options in TOKEN_LOSSES.items():
     enter("token", name, make_head("token", TINY_BERT, 3, None, options), TOKENS)
 enter("sequence", "ordinal, attention, modernbert",
       make_head("sequence", with_pooling(TINY_MODERN, "attention"), 4, "ordinal"), RANKS)  # fmt: skip
+REPLACED = [[0, 1, -100, 1, 0], [-100] * 5, [1, 0, 0, -100, -100]]
+enter("discriminator", "loss of real tokens", make_head("discriminator", TINY_BERT), REPLACED)
 enter("span", "bert", make_head("span", TINY_BERT), [[1, 3], [-100, -100], [0, 2]])
 enter("span", "modernbert, one end unknown", make_head("span", TINY_MODERN), [[1, 3], [4, -100], [0, 0]])

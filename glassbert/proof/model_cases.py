@@ -68,6 +68,7 @@ class ModelSetup:
     training: bool = False
     checkpointing: bool = False
     frozen_row: int | None = None
+    constant: str = ""  # parameters whose names end so are not checked: their gradient is 0 in exact arithmetic
 
     def model(self, engine: Any) -> Model:
         engine = with_frozen_dropout(engine)
@@ -92,13 +93,14 @@ def model_fixture(rng: Rng, setup: ModelSetup, **options: Any) -> Fixture:
     specification = setup.model(get_engine("numpy", "float64", 1)).specification
     models: dict[Any, Model] = {}  # by engine, which it keeps alive
     frozen: dict[str, np.ndarray] = {}
+    constants: dict[str, np.ndarray] = {}
 
     def function(engine: Any, parameters: Mapping[str, Array]) -> tuple[Array, Callable[[Array], Mapping[str, Array]]]:
         if engine not in models:
             models[engine] = setup.model(engine)
         model = models[engine]
-        for name, value in parameters.items():
-            model.parameters[name] = value
+        for name, value in {**constants, **parameters}.items():
+            model.parameters[name] = engine.array(value)
         if setup.frozen_row is not None:  # the padding row is a constant, so it must not change
             table = model.parameters["embeddings.token"]
             table[setup.frozen_row] = engine.array(frozen["row"])
@@ -115,6 +117,8 @@ def model_fixture(rng: Rng, setup: ModelSetup, **options: Any) -> Fixture:
             frozen["row"] = inputs["embeddings.token"][setup.frozen_row].copy()
         if setup.config.activation != "relu" or _distance_to_kink(setup, inputs, get_engine) > KINK_MARGIN:
             break
+    if setup.constant:
+        constants.update({name: inputs.pop(name) for name in list(inputs) if name.endswith(setup.constant)})
     return Fixture(inputs, function, entries=ENTRIES, **options)
 
 

@@ -100,8 +100,11 @@ def all_mutants() -> dict[str, Mutant]:
     for module in (
         "op_mutants",
         "loss_mutants",
+        "relative_mutants",
         "layer_mutants",
         "model_mutants",
+        "deberta_mutants",
+        "rtd_mutants",
         "kernel_mutants",
         "family_mutants",
     ):

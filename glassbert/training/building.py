@@ -151,7 +151,8 @@ def flops_per_token(config: EncoderConfig, settings: TrainingSettings, teacher: 
     """Floating-point operations of training per token, with rows of the full length, and those of a teacher."""
     tokens = settings.batch * settings.length
     scored = round(tokens * settings.mask_rate_at(0.5))  # the mean rate of the run
-    flops = training_flops(config, settings.batch, settings.length, scored_rows=scored)
+    head = Objectives.parse(settings.objective).head_type
+    flops = training_flops(config, settings.batch, settings.length, head=head, scored_rows=scored)
     if teacher is not None:
         flops += sum(forward_flops(teacher, settings.batch, settings.length, head="mlm", scored_rows=scored).values())
     return flops / tokens

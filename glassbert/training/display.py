@@ -38,6 +38,7 @@ class Status:
     smoothed: float | None = None
     curve: list[float] = field(default_factory=list)
     held_out: list[tuple[float, float]] = field(default_factory=list)  # loss and accuracy of every evaluation
+    parts: dict[str, tuple[float, float]] = field(default_factory=dict)  # the same by objective, of the last one
     tokens_per_second: float | None = None
     matmul_share: float | None = None
     gradient_norm: float | None = None
@@ -135,6 +136,7 @@ def plain_line(status: Status) -> str:
         words.append(f"loss {status.smoothed:.3f}")
     if status.held_out:
         words.append(f"held-out {status.held_out[-1][0]:.3f}, accuracy {status.held_out[-1][1]:.1%}")
+    words += [f"{name} {loss:.3f} ({accuracy:.1%})" for name, (loss, accuracy) in status.parts.items()]
     if status.tokens_per_second:
         words.append(f"{status.tokens_per_second:,.0f} tokens/s")
     if status.answers:
@@ -174,6 +176,8 @@ def picture(status: Status) -> Panel:
     if status.curve:
         rows.add_row("", Text(sparkline(status.curve, CURVE), style="cyan"))
     rows.add_row("held-out", _held_out(status))
+    for name, (loss, accuracy) in status.parts.items():
+        rows.add_row("", f"{name} {loss:.3f}   accuracy {accuracy:.1%}")
     if status.forecast is not None:
         low, high = status.forecast.low, status.forecast.high
         rows.add_row("forecast", f"{status.forecast.loss:.2f} at the end, between {low:.2f} and {high:.2f}")

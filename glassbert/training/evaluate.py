@@ -18,7 +18,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
-from glassbert.models.inputs import check_inputs, shape_of
+from glassbert.models.inputs import check_inputs, real_tokens, shape_of
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
 from glassbert.training.objectives import ObjectiveResult, Objectives
@@ -29,12 +29,16 @@ IN_FLIGHT = 4  # batches submitted to a device before the first result is read
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`loss` is the weighted sum of the objectives; `losses`, `accuracies` and `counts` are by objective."""
+    """`loss` is the weighted sum of the objectives; `losses`, `accuracies` and `counts` are by objective.
+
+    `comparable` is the sum over the objectives whose losses can be compared during a run.
+    """
 
     loss: float
     losses: Mapping[str, float]
     accuracies: Mapping[str, float]
     counts: Mapping[str, int]
+    comparable: float
 
     @property
     def accuracy(self) -> float:
@@ -45,6 +49,14 @@ class Evaluation:
     def perplexity(self) -> float:
         """exp of the loss of the first objective."""
         return math.exp(min(next(iter(self.losses.values())), 700.0))
+
+    @property
+    def parts(self) -> dict[str, dict[str, float]]:
+        """Loss and accuracy of each objective, where there are several."""
+        if len(self.losses) == 1:
+            return {}
+        return {name: {"loss": loss, "accuracy": self.accuracies.get(name, math.nan)} for name, loss in
+                self.losses.items()}  # fmt: skip
 
     def as_dict(self) -> dict[str, float]:
         each = {f"{name}_loss": loss for name, loss in self.losses.items()}
@@ -79,7 +91,8 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
             given = _fields(batch)
             labels = {name: given.pop(name, None) for name in LABELS}
             checked = check_inputs(model.config, **given)
-            prepared = objectives.prepare(head, labels, shape_of(checked))
+            given = {**labels, "real_tokens": real_tokens(checked), "input_ids": checked["ids"]}
+            prepared = objectives.prepare(head, given, shape_of(checked))
             number = objectives.counts(prepared)
             counts += number
             pending.append((number, run(checked, prepared)))
@@ -94,6 +107,7 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
         dict(zip(objectives.names, mean.tolist(), strict=True)),
         {name: count / max(of[name], 1) for name, count in right.items()},
         {name: int(count) for name, count in of.items()},
+        float(objectives.comparable @ mean),
     )
 
 

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassbert.checkpoints.formats import format_of_file
+from glassbert.checkpoints.locate import CONFIG, open_checkpoint
 from glassbert.errors import InputError
+from glassbert.models.heads import DiscriminatorHead, ReplacedTokenHead
+from glassbert.models.heads.rtd import GENERATOR
 from glassbert.models.model import Model
 from glassbert.training.evaluate import evaluation_mode
 
@@ -60,13 +64,36 @@ def fill_ids(model: Model, tokenizer: Any, ids: np.ndarray, top: int = 5) -> lis
     return found
 
 
+def word_model(model: Model) -> Model:
+    """The masked language model in a model that is trained: itself, or its generator."""
+    kept = model.head.finished(model).values() if model.head is not None else ()
+    return next((one for one in kept if one.head is not None and "mlm" in one.head.parts), model)
+
+
 def readable(token: str | None) -> str:
     """A token without the markers that stand for a space."""
     return "?" if token is None else token.replace("Ġ", "").replace("▁", "")
 
 
 def load_masked_model(path: str | Path, engine: str = "auto") -> tuple[Model, Any]:
-    """A masked language model and its tokenizer: of a run (finished or not), or of any folder that holds both."""
+    """A masked language model and its tokenizer: of a run (finished or not), or of any folder that holds both.
+
+    Where the model is a discriminator, it is the generator that was saved with it.
+    """
     from glassbert.text.loading import load_with_tokenizer
 
+    checkpoint = open_checkpoint(path)
+    folder = checkpoint.config_path.parent
+    beside = folder / GENERATOR
+    if (beside / CONFIG).exists():
+        return load_with_tokenizer(beside, engine=engine, head="mlm")
+    head = format_of_file(checkpoint.fields).saved_head(checkpoint.fields, checkpoint.tensors, None)
+    if head == ReplacedTokenHead.kind:  # a checkpoint of an unfinished run
+        model, tokenizer = load_with_tokenizer(path, engine=engine)
+        return word_model(model), tokenizer
+    if head == DiscriminatorHead.kind:
+        raise InputError(
+            f"{path} is a discriminator: it says which tokens were replaced and predicts no words. Give the generator "
+            f"that it was trained with, or another masked language model"
+        )
     return load_with_tokenizer(path, engine=engine, head="mlm")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +40,8 @@ class Result:
     accuracy: float | None = None
     weights: str = ""  # "last", "best" or "average"
     skipped: int = 0
-
-    @property
-    def perplexity(self) -> float | None:
-        return None if self.loss is None else math.exp(min(self.loss, 100.0))
+    perplexity: float | None = None  # of the first objective
+    parts: dict[str, dict[str, float]] = field(default_factory=dict)  # loss and accuracy by objective, of several
 
     @property
     def model(self) -> Path:
@@ -103,7 +101,7 @@ def finish(trainer: Trainer) -> Result:
     least = min(costs.evaluation_rows(settings), settings.final_evaluation_rows) // trainer.data.validation_rows
     batches = until_deadline(held_out, trainer.clock, costs.evaluation_deadline(settings), least)
     found = trainer.components.evaluate(batches)
-    trainer.monitor.final(found.loss, found.accuracy, weights, by_source)
+    trainer.monitor.final(found, weights, by_source)
     _write_model(trainer)
     result = Result(
         stopped=trainer.stopped or "finished",
@@ -111,11 +109,13 @@ def finish(trainer: Trainer) -> Result:
         loss=found.loss,
         accuracy=found.accuracy,
         weights=weights,
+        perplexity=found.perplexity,
+        parts=found.parts,
         **counts,  # type: ignore[arg-type]
     )
     trainer.log.sync()
     write_model_card(run, result)
-    content = {**asdict(result), "perplexity": result.perplexity}
+    content = asdict(result)
     write_report(run, content)
     write_json(run.path / RESULT, content)  # last: a run with this file is finished
     return result
@@ -151,12 +151,13 @@ def _choose_weights(trainer: Trainer, loss: float) -> str:
 
 
 def _write_model(trainer: Trainer) -> None:
-    """Write model and tokenizer under a temporary name, then rename."""
-    run = trainer.run
+    """Write model and tokenizer under a temporary name, then rename. A model may have another one beside it."""
+    run, head = trainer.run, trainer.model.head
     temporary = run.path / ".model"
     shutil.rmtree(temporary, ignore_errors=True)
-    trainer.model.save(temporary)
-    trainer.data.tokenizer.save(temporary)
+    for folder, model in head.finished(trainer.model).items():  # type: ignore[union-attr]
+        model.save(temporary / folder)
+        trainer.data.tokenizer.save(temporary / folder)
     if run.model.exists():
         shutil.rmtree(run.model)
     temporary.replace(run.model)

@@ -70,6 +70,12 @@ class History:
         return (last[-1]["loss"], last[-1]["accuracy"]) if last else None
 
     @property
+    def parts(self) -> dict[str, dict[str, float]]:
+        """The same by objective, where there are several."""
+        lines = [*self.kind("evaluation")[-1:], *self.kind("final")[-1:]]
+        return (self.result or {}).get("parts") or (lines[-1].get("parts", {}) if lines else {})
+
+    @property
     def last(self) -> dict[str, Any]:
         """The last log line that has step and tokens."""
         return max((self.kind(kind)[-1] for kind in ("train", "evaluation") if self.kind(kind)),

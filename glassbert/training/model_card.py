@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassbert.files import atomic_write
+from glassbert.models.heads.rtd import GENERATOR
 from glassbert.training.history import History
 from glassbert.training.report import repeat_command
 from glassbert.training.run_folder import RunFolder
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 CARD = """---
 language: en
 library_name: glassbert
-pipeline_tag: fill-mask
-tags: [masked-language-model, bert, glassbert]
+pipeline_tag: {task}
+tags: [{tag}, {family}, glassbert]
 ---
 # {name}
 
-A masked language model of {parameters:,} parameters, trained from scratch with GlassBERT: {layers} layers of {hidden},
+{what} of {parameters:,} parameters, trained from scratch with GlassBERT: {layers} layers of {hidden},
 {heads} heads, a vocabulary of {vocabulary:,}.
 
 ```python
@@ -34,16 +35,14 @@ model = glassbert.load("{folder}")
 ```
 
 ```
-glassbert fill-mask {folder} "{sentence}"
+glassbert fill-mask {words} "{sentence}"
 ```
 
 ## Quality
 
 | held-out documents | |
 |---|---|
-| loss (nats per masked token) | {loss:.4f} |
-| perplexity | {perplexity:,.2f} |
-| masked tokens predicted correctly | {accuracy:.2%} |
+{quality}
 
 Held-out documents were not used for training. {rate:.0%} of their tokens were masked, always the same ones.
 
@@ -68,15 +67,37 @@ Settings, versions, machine and data manifest are in the run's `settings.json` a
 """
 
 
+WORDS = {"task": "fill-mask", "tag": "masked-language-model", "what": "A masked language model"}
+GENERATED = {
+    "task": "feature-extraction",
+    "tag": "replaced-token-detection",
+    "what": f"A discriminator of replaced tokens (with its generator in `{GENERATOR}/`, which fills masks)",
+}
+
+
+def quality(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The rows of the table of held-out numbers; with several objectives those of each."""
+    whole = {"loss": result.get("loss"), "accuracy": result.get("accuracy")}
+    rows = []
+    parts: dict[str, dict[str, Any]] = dict(result.get("parts") or {}) or {"": whole}
+    for name, one in parts.items():
+        of = f"{name}: " if name else ""
+        loss, right = _number(one["loss"]), _number(one["accuracy"])
+        rows.append((f"{of}loss (nats per target)" if of else "loss (nats per masked token)", f"{loss:.4f}"))
+        rows.append((f"{of}predicted correctly" if of else "masked tokens predicted correctly", f"{right:.2%}"))
+    return [*rows, ("perplexity of masked tokens", f"{_number(result.get('perplexity')):,.2f}")]
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
 def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str, notes: str = "") -> str:
     """The card of the model of a run, as Markdown; `folder` is what `glassbert.load` is given."""
     history = History.read(run)
     config = history.info["model"]["config"]
+    generator = (run.model / GENERATOR).is_dir()
     sources = history.info["data"].get("sources") or [{"name": "not recorded"}]
-
-    def number(key: str) -> float:
-        return math.nan if result.get(key) is None else result[key]
-
     card = CARD.format(
         name=name,
         folder=folder,
@@ -86,9 +107,10 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
         heads=config["num_attention_heads"],
         vocabulary=config["vocab_size"],
         sentence=history.settings["sentence"] or "The [MASK] is blue.",
-        loss=number("loss"),
-        perplexity=number("perplexity"),
-        accuracy=number("accuracy"),
+        family=config["family"],
+        quality="\n".join(f"| {what} | {value} |" for what, value in quality(result)),
+        **(GENERATED if generator else WORDS),
+        words=f"{folder}/{GENERATOR}" if generator else folder,
         rate=0.15,
         tokens=result["tokens"],
         steps=result["steps"],

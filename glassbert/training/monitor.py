@@ -14,8 +14,8 @@ from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.training.budget import Allowance, Clock, Interval
 from glassbert.training.display import Display, Status
-from glassbert.training.evaluate import evaluation_mode
-from glassbert.training.fill_mask import encode_masked, fill_ids
+from glassbert.training.evaluate import Evaluation, evaluation_mode
+from glassbert.training.fill_mask import encode_masked, fill_ids, word_model
 from glassbert.training.history import FORECAST_FROM, forecast_final_loss
 from glassbert.training.log import RunLog
 from glassbert.training.step_results import ParameterNorms
@@ -57,6 +57,7 @@ class Monitor:
                 self._smooth(line["loss"])
             elif line["kind"] == "evaluation":
                 status.held_out.append((line["loss"], line["accuracy"]))
+                status.parts = {name: (o["loss"], o["accuracy"]) for name, o in line.get("parts", {}).items()}
                 self._evaluations.append(line)
             elif line["kind"] == "sample":
                 status.history.append((line["progress"], line["answers"][0][0]))
@@ -100,7 +101,7 @@ class Monitor:
         if self._sentence_ids is None:
             return
         with self.filling.spending(self.clock):
-            found = fill_ids(self.model, self.tokenizer, self._sentence_ids)[0]
+            found = fill_ids(word_model(self.model), self.tokenizer, self._sentence_ids)[0]
         self.status.answers = [(answer.word, answer.chance) for answer in found]
         self.status.history.append((self.status.progress, found[0].word))
         self.log.write(
@@ -120,22 +121,28 @@ class Monitor:
             metrics={name: float(value) for name, value in metrics.items()},
         )  # fmt: skip
 
-    def evaluation(self, loss: float, accuracy: float, length: int) -> None:
-        """Record held-out loss and accuracy, measured on rows of this length, and update the forecast."""
-        self.status.held_out.append((loss, accuracy))
-        line = {"progress": self.status.progress, "loss": loss, "accuracy": accuracy, "length": length}
+    def evaluation(self, found: Evaluation, length: int) -> None:
+        """Record held-out losses and accuracies, measured on rows of this length, and update the forecast."""
+        self._held_out(found)
+        line = {"progress": self.status.progress, "loss": found.loss, "accuracy": found.accuracy, "length": length}
+        parts = {"parts": found.parts} if found.parts else {}
         self._evaluations.append(line)
-        self.log.write("evaluation", self.status.step, self.clock.elapsed, tokens=self.status.tokens, **line)
-        self._forecast()
+        self.log.write("evaluation", self.status.step, self.clock.elapsed, tokens=self.status.tokens, **line, **parts)
+        if found.comparable == found.loss:
+            self._forecast()
 
-    def final(self, loss: float, accuracy: float, weights: str, by_source: dict[str, Any]) -> None:
+    def _held_out(self, found: Evaluation) -> None:
+        self.status.held_out.append((found.loss, found.accuracy))
+        self.status.parts = {name: (one["loss"], one["accuracy"]) for name, one in found.parts.items()}
+
+    def final(self, found: Evaluation, weights: str, by_source: dict[str, Any]) -> None:
         """Record the last evaluation, that of the chosen weights on more rows."""
-        self.status.held_out.append((loss, accuracy))
+        self._held_out(found)
         self.status.left = None
         self.fill_sentence()
         self.log.write(
-            "final", self.status.step, self.clock.elapsed, loss=loss, accuracy=accuracy, weights=weights,
-            by_source=by_source,
+            "final", self.status.step, self.clock.elapsed, loss=found.loss, accuracy=found.accuracy, weights=weights,
+            by_source=by_source, **({"parts": found.parts} if found.parts else {}),
         )  # fmt: skip
         self.display.update(self.status, last=True)
 

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import math
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,13 @@ def _facts(page: Page, history: History) -> None:
     facts: list[tuple[str, Any, str]] = []
     if history.held_out is not None:
         loss, accuracy = history.held_out
-        facts.append(("Held-out loss", f"{loss:.3f}", f"perplexity {math.exp(min(loss, 50)):,.1f}"))
-        facts.append(("Accuracy on masked words", share(accuracy), "of held-out text"))
+        parts = history.parts
+        perplexity = math.exp(min(next(iter(parts.values()))["loss"] if parts else loss, 50))
+        facts.append(("Held-out loss", f"{loss:.3f}", f"perplexity {perplexity:,.1f}"))
+        if not parts:
+            facts.append(("Accuracy on masked words", share(accuracy), "of held-out text"))
+        for name, one in parts.items():
+            facts.append((f"Accuracy: {name}", share(one["accuracy"]), f"loss {one['loss']:.3f}"))
     seconds = result.get("seconds", last["seconds"])
     facts.append(("Steps", f"{result.get('steps', last['step']):,}", f"{duration(seconds)} of training"))
     facts.append(("Tokens", short(result.get("tokens", last["tokens"])), _epochs(history)))
@@ -108,6 +114,7 @@ def _curves(page: Page, history: History) -> None:
                 ),
                 f"Largest learning rate {max(rates[1]):.2g}, largest mean gradient norm {max(norms[1]):.2g}.",
             )  # fmt: skip
+    _parts(page, history)
     forecasts = history.kind("forecast")
     if forecasts and history.held_out:
         first = forecasts[0]
@@ -124,6 +131,21 @@ def _curves(page: Page, history: History) -> None:
         rows = [(e["step"], f"{e['progress']:.0%}", f"{e['loss']:.4f}", share(e['accuracy'], 2)) for e in
                 history.kind("evaluation")]  # fmt: skip
         section.table(["step", "progress", "held-out loss", "accuracy"], rows)
+
+
+def _parts(page: Page, history: History) -> None:
+    """Loss and accuracy of each objective, where there are several."""
+    lines = [line for line in history.kind("evaluation") if line.get("parts")]
+    if len(lines) < 2:
+        return
+    steps = [line["step"] for line in lines]
+    with page.columns(2) as columns:
+        for section, what in zip(columns, ("loss", "accuracy"), strict=True):
+            curves = {name: (steps, [float(line["parts"][name][what]) for line in lines]) for name in lines[0]["parts"]}
+            section.figure(
+                partial(figures.lines, curves, xlabel="step", ylabel=what, width=4.6),
+                f"The held-out {what} of each objective.",
+            )
 
 
 def _predictions(page: Page, history: History) -> None:

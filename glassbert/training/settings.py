@@ -82,7 +82,7 @@ class TrainingSettings(Settings):
     mask_rate: float = about(0.3, "The share of masked tokens at the start; for the whole run if given alone.", "Text")
     final_mask_rate: float | None = about(0.15, "Curriculum: the share at the end; it changes linearly.", "Text")
 
-    objective: str = about("mlm", "The objective, a weighted sum: mlm, mlm+sop, mlm+0.5*nsp.", "Learning")
+    objective: str = about("mlm", "The objective, a weighted sum: mlm, rtd, mlm+sop, mlm+0.5*nsp.", "Learning")
     teacher: str = about("", "The folder of a trained model to learn from: --objective mlm+distill.", "Learning")
     temperature: float = about(2.0, "Softens the scores of teacher and student for the objective distill.", "Learning")
     optimizer: str = about("muon", "adamw, lion, sophia, muon or sgd.", "Learning")

@@ -10,18 +10,21 @@ A step whose loss or gradient is not finite updates nothing; its result has `ski
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from glassbert.arrays import Gradients
 from glassbert.engines import DropoutSource
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
-from glassbert.models.heads import Head
+from glassbert.models.heads import Head, pad_rows
 from glassbert.models.inputs import check_inputs, real_tokens, shape_of
 from glassbert.models.model import Model
+from glassbert.models.passes import Pass
 from glassbert.training.curvature import target_sampler
 from glassbert.training.ema import EMA
 from glassbert.training.objectives import Objectives, SampleTargets
@@ -116,7 +119,8 @@ class TrainingStep:
             "segment_ids": segment_ids, "position_ids": position_ids,
         }  # fmt: skip
         checked, teacher = check_inputs(self.model.config, **inputs), self.objectives.teacher
-        given = {"labels": labels, "pair_labels": pair_labels, "real_tokens": real_tokens(checked)}
+        given = {"labels": labels, "pair_labels": pair_labels, "real_tokens": real_tokens(checked),
+                 "input_ids": checked["ids"]}  # fmt: skip
         return Prepared(self._cut(checked, given, None if teacher is None else teacher.check(**inputs)), skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:
@@ -149,6 +153,27 @@ class TrainingStep:
             targets = self.objectives.prepare(self.head, labels, (rows.stop - rows.start, length))
             micro_batches.append(MicroBatch(rows, part, targets, self.objectives.counts(targets), taught))
         return micro_batches
+
+    def trace(self, inputs: Mapping[str, Any]) -> tuple[Any, Pass]:
+        """The loss of a whole batch, and the pass with every value. Nothing is trained."""
+        step = copy.copy(self)
+        step.physical_batch = None
+        (one,) = step.prepare(**inputs).micro_batches
+        model = self.model
+        run = model.run(one.checked, dropout=model.draw_dropout(), trace=True)
+        pad = pad_rows if model.engine.compiles else dict
+        targets = {name: model.on_engine(pad(arrays)) for name, arrays in one.targets.items()}
+        results = run.loss(self.objectives, self.objectives.teach(targets, one.for_teacher))
+        weighted = zip(self.objectives.weights.tolist(), results, strict=True)
+        return sum(weight * result.loss for weight, result in weighted), run
+
+    def backward(self, run: Pass) -> Gradients:
+        """The gradients of what `trace` returned."""
+        gradients = self.model.new_gradients()
+        dlosses = [self.model.engine.array(weight) for weight in self.objectives.weights]
+        self.model.backward_into(gradients, run, dloss=dlosses)
+        gradients.fill_missing()
+        return gradients
 
     # ---- NumPy ----------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from glassbert.training.monitor import Monitor
     from glassbert.training.run_folder import RunFolder
     from glassbert.training.settings import TrainingSettings
+    from glassbert.training.step import TrainingStep
 
 MAX_SKIPPED_IN_A_ROW = 10
 EXPLAINED = 3  # skipped steps of a run whose cause is searched; later ones are only counted
@@ -79,7 +80,7 @@ class StepResult:
 
 
 def count_bad_step(
-    step: int, loss: float, norm: float, inputs: dict[str, Any], model: Model, state: RunState, monitor: Monitor
+    step: int, loss: float, norm: float, inputs: dict[str, Any], by: TrainingStep, state: RunState, monitor: Monitor
 ) -> None:
     """Count a skipped step and log it; for the first ones, with the first value that is not finite."""
     state.skipped += 1
@@ -87,7 +88,7 @@ def count_bad_step(
     monitor.status.skipped = state.skipped
     cause = ""
     if state.skipped <= EXPLAINED:
-        cause = f"; the first number that was not finite: {explain_bad_step(model, inputs)}"
+        cause = f"; the first number that was not finite: {explain_bad_step(by.model, inputs, by)}"
     monitor.event(f"Step {step:,} was skipped: loss {loss}, gradient norm {norm}{cause}.")
 
 
@@ -104,8 +105,8 @@ def stop_if_too_many(state: RunState, settings: TrainingSettings, run: RunFolder
     )
 
 
-def explain_bad_step(model: Model, inputs: Mapping[str, Any]) -> str:
-    """Name the first value of a batch that is not finite. The model is left unchanged.
+def explain_bad_step(model: Model, inputs: Mapping[str, Any], step: TrainingStep | None = None) -> str:
+    """Name the first value of a batch that is not finite, with the loss of a step or of the head. Nothing changes.
 
     The batch is computed again with all intermediate values kept. They are checked in the order of computation:
     parameters, activations from the embeddings to the loss, gradients from the loss back to the embeddings.
@@ -118,13 +119,13 @@ def explain_bad_step(model: Model, inputs: Mapping[str, Any]) -> str:
         model.dropout_seed -= 1  # a pass in training advances the seed: use the masks of the bad step again
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # np.errstate does not apply to other threads
-            loss, cache = model.loss(**inputs, trace=True)
+            loss, cache = model.loss(**inputs, trace=True) if step is None else step.trace(inputs)
             name = _first_not_finite(model, ((name, cache[name]) for name in cache))
             if name:
                 return f"the activation {name}{_largest_before(model, cache, name)}"
             if not np.isfinite(float(loss)):
                 return "the loss, though every activation is finite"
-            gradients = model.backward(cache)
+            gradients = model.backward(cache) if step is None else step.backward(cache)
             name = _first_not_finite(model, ((n, gradients[n]) for n in reversed(list(gradients))))
     finally:
         model.training, model.dropout_seed = training, seed

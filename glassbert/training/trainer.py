@@ -315,13 +315,13 @@ class Trainer:
             if math.isfinite(loss) and math.isfinite(norm):
                 self.state.skipped_in_a_row = 0
             else:
-                count_bad_step(done.step, loss, norm, done.inputs, self.model, self.state, self.monitor)
+                count_bad_step(done.step, loss, norm, done.inputs, self.components.step, self.state, self.monitor)
                 stop_if_too_many(self.state, self.settings, self.run)
             self.monitor.step(done.step, done.tokens, done.before, done.after, loss, norm, done.learning_rate)
             self.monitor.status.left = self.budget.seconds_left(done.after, self.clock.elapsed)
 
     def evaluate(self) -> float:
-        """Measure and log the held-out loss; save a checkpoint if it is the lowest so far.
+        """Measure and log the held-out losses; save a checkpoint if what can be compared is the lowest so far.
 
         Held-out rows have the length of the last step, since a curriculum has not trained longer rows yet.
         """
@@ -331,14 +331,14 @@ class Trainer:
         length = state.length or self.data.length_at(0.0)
         with costs.measuring("row", rows):
             found = self.components.evaluate(self.data.held_out(rows, length=length))
-        self.monitor.evaluation(found.loss, found.accuracy, length)
-        if state.best_loss is None or found.loss < state.best_loss:
-            state.best_loss, state.best_step, state.evaluations_without_gain = found.loss, state.step, 0
+        self.monitor.evaluation(found, length)
+        if state.best_loss is None or found.comparable < state.best_loss:
+            state.best_loss, state.best_step, state.evaluations_without_gain = found.comparable, state.step, 0
             if state.step > 0 and self.progress < 1:
                 self.save()
         else:
             state.evaluations_without_gain += 1
-        return found.loss
+        return found.comparable
 
     def save(self) -> None:
         """Write a checkpoint, unless this step has one or the last step was skipped."""

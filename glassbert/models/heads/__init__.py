@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 from glassbert.errors import ConfigError
 from glassbert.layers.registry import Registry, unknown
 from glassbert.models.config import EncoderConfig
+from glassbert.models.heads.discriminator import DiscriminatorHead
 from glassbert.models.heads.forecast import ForecastHead
 from glassbert.models.heads.head import Head, HeadPart, pad_rows
 from glassbert.models.heads.losses import LOSS_OPTIONS, LossOptions
 from glassbert.models.heads.mlm import MaskedLanguageHead
 from glassbert.models.heads.pooling import EmbeddingHead, pooler, pooler_backward, pooler_parameters, with_pooling
 from glassbert.models.heads.pretraining import PretrainingHead
+from glassbert.models.heads.rtd import ReplacedTokenHead
 from glassbert.models.heads.sequence import PairHead, SequenceHead
 from glassbert.models.heads.tokens import SpanHead, TokenHead
 
@@ -27,6 +29,7 @@ __all__ = [
     "HEADS",
     "LOSS_OPTIONS",
     "SHORT_NAMES",
+    "DiscriminatorHead",
     "EmbeddingHead",
     "ForecastHead",
     "Head",
@@ -35,6 +38,7 @@ __all__ = [
     "MaskedLanguageHead",
     "PairHead",
     "PretrainingHead",
+    "ReplacedTokenHead",
     "SequenceHead",
     "SpanHead",
     "TokenHead",
@@ -51,7 +55,7 @@ __all__ = [
 HEADS: Registry[type[Head]] = Registry("head")
 for _head in (
     *(MaskedLanguageHead, TokenHead, SequenceHead, PretrainingHead, SpanHead, EmbeddingHead),
-    ForecastHead,
+    *(ForecastHead, DiscriminatorHead, ReplacedTokenHead),
 ):
     HEADS.register(_head.kind)(_head)
 

@@ -35,6 +35,7 @@ class Head(ABC):
     takes_loss_options: ClassVar[bool] = False
     flattens: ClassVar[bool] = False  # whether it may use all tokens concatenated instead of pooling
     default_pooling: ClassVar[str | None] = None  # pooling of a new head; None: no pooling, or that of the config
+    uses_mask_decoder: ClassVar[bool] = False  # whether a mask decoder computes the hidden states, where there is one
     pairs: ClassVar[bool] = False  # whether the loss treats consecutive rows as pairs
     task: ClassVar[str] = ""  # the kind of prediction of a head of an extension: "multiclass", "regression", ...
     donates_output: ClassVar[bool] = False  # whether the loss may overwrite the output
@@ -87,6 +88,26 @@ class Head(ABC):
     @abstractmethod
     def backward(self, doutput: Array, scope: Scope) -> Array:
         """The gradient at the hidden states."""
+
+    # ---- heads that hold more than a head (`glassbert.models.heads.rtd`) -----------------------------------------
+
+    encoder_aliases: ClassVar[Mapping[str, str]] = {}  # names of the encoder's parameters -> those in their place
+
+    def encoder_parameters(self) -> list[Parameter]:
+        """Parameters that the head adds to the encoder."""
+        return []
+
+    def encoders(self) -> list[Any]:
+        """Encoders inside the head."""
+        return []
+
+    def computing(self, parameters: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The parameters that a pass computes with."""
+        return parameters
+
+    def finished(self, model: Any) -> dict[str, Any]:
+        """What is kept of a trained model: models by the name of their folder, "" for the main one."""
+        return {"": model}
 
     def join_pairs(self, first: Array, second: Array) -> Array:
         """The gradients of the rows, from those of the first and second rows of all pairs."""

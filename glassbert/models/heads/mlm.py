@@ -16,6 +16,7 @@ class MaskedLanguageHead(TransformedHead):
     """Scores for the whole vocabulary; the decoder weight may be tied to the token embeddings."""
 
     kind = "mlm"
+    uses_mask_decoder = True
     donates_output = True
 
     @property
@@ -28,6 +29,7 @@ class MaskedLanguageHead(TransformedHead):
 
     @property
     def table(self) -> str:
+        """The name of the decoder weight in the model."""
         return "embeddings.token" if self.config.tie_word_embeddings else "head.decoder.weight"
 
     def parameters(self) -> list[Parameter]:
@@ -50,17 +52,17 @@ class MaskedLanguageHead(TransformedHead):
         scope.save("all_rows", rows is None)
         if self.transformed:
             x = self.transform(x, scope)
-        bias = scope.optional("decoder.bias")
-        return scope.record("logits", scope.run("linear", "decoder", x, scope.parameters[self.table], bias))
+        weight, bias = scope.without_prefix().parameter(self.table), scope.optional("decoder.bias")
+        return scope.record("logits", scope.run("linear", "decoder", x, weight, bias))
 
     def backward(self, doutput: Array, scope: Scope) -> Array:
         scope.record("d_logits", doutput)
-        bias = scope.parameter_prefix + "decoder.bias"
-        buffers = (scope.gradients.buffer_for(self.table), None)
+        table, bias = scope.without_prefix().full_name(self.table), scope.full_name("decoder.bias")
+        buffers = (scope.gradients.buffer_for(table), None)
         if scope.optional("decoder.bias") is not None:
             buffers = (buffers[0], scope.gradients.buffer_for(bias))
         dx, dtable, dbias = scope.run_backward("decoder", doutput, out=buffers)
-        scope.gradients.add(self.table, dtable)
+        scope.gradients.add(table, dtable)
         scope.add("decoder.bias", dbias)
         if self.transformed:
             dx = self.transform_backward(dx, scope)

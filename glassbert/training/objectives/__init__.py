@@ -3,7 +3,7 @@
 Importing this package enters all of them into the table `OBJECTIVES`.
 """
 
-from glassbert.training.objectives import distillation  # noqa: F401  (enters its objectives)
+from glassbert.training.objectives import distillation, rtd  # noqa: F401  (enter their objectives)
 from glassbert.training.objectives.base import (
     OBJECTIVES,
     HeadObjective,

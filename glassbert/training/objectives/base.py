@@ -27,7 +27,7 @@ from glassbert.layers.scope import Scope
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head, HeadPart
 from glassbert.models.inputs import as_array
-from glassbert.models.passes import output_loss, output_loss_backward
+from glassbert.models.passes import Pass, output_loss, output_loss_backward
 from glassbert.ops import IGNORED
 from glassbert.ops.losses import softplus
 
@@ -47,6 +47,7 @@ class Objective(ABC):
     name: str
     needs: tuple[str, ...] = ("labels",)
     part: str = "mlm"  # the head, or the part of a head, that a model needs for it
+    fixed_targets: bool = True  # False: its targets change while a model learns, so its losses cannot be compared
     taught: str = ""  # what it compares with a teacher, "scores" or "states"; then held-out losses leave it out
 
     def with_teacher(self, teacher: Any) -> Objective:
@@ -64,11 +65,19 @@ class Objective(ABC):
 
     @abstractmethod
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        """The checked targets of a batch of this shape, [rows, length]."""
+        """The checked targets of a batch of this shape, [rows, length].
+
+        `given` has the fields of `needs`, "input_ids" and "real_tokens" (None: no token is padding).
+        """
 
     @abstractmethod
     def count(self, prepared: Mapping[str, np.ndarray]) -> int:
         """The number of targets that the mean loss is over."""
+
+    def begin(  # noqa: B027 (most objectives have nothing to begin with)
+        self, run: Pass, targets: Mapping[str, Array], measure: bool = False, sample: SampleTargets | None = None
+    ) -> None:
+        """Called before the encoder: an objective may run another encoder, and replace the tokens that ours reads."""
 
     @abstractmethod
     def loss(
@@ -84,8 +93,8 @@ class Objective(ABC):
         """`measure` computes the sums as well; `sample` replaces the targets by sampled ones."""
 
     @abstractmethod
-    def backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
-        """The gradient at the hidden states."""
+    def backward(self, head: Head, dloss: Array, scope: Scope) -> Array | None:
+        """The gradient at the hidden states; None: the loss does not depend on them."""
 
 
 class OutputObjective(Objective):
@@ -209,6 +218,7 @@ for _objective in (
     *(HeadObjective(name, name, "labels") for name in ("sequence", "token", "span", "embedding", "forecast")),
 ):
     OBJECTIVES.register(_objective.name)(_objective)
+SHORT_SUMS: dict[str, str] = {}  # names of whole sums
 DEFAULT_OBJECTIVES = {"pretraining": "mlm+nsp"}  # the default of other heads is the objective of the same name
 
 
@@ -225,7 +235,7 @@ class Objectives:
     def parse(cls, text: str) -> Objectives:
         """ "mlm", "mlm+sop", "mlm + 0.5*nsp"."""
         terms = []
-        for term in text.split("+"):
+        for term in SHORT_SUMS.get(text.strip(), text).split("+"):
             found = re.fullmatch(r"\s*(?:([0-9.eE-]+)\s*\*)?\s*([a-z_]+)\s*", term)
             if found is None or found[2] not in OBJECTIVES:
                 raise TrainingError(
@@ -250,6 +260,11 @@ class Objectives:
         for objective, _ in found.terms:
             objective.check(head)
         return found
+
+    @property
+    def comparable(self) -> np.ndarray:
+        """The weights of the objectives whose losses can be compared during a run; 0 for the others."""
+        return np.array([weight * objective.fixed_targets for objective, weight in self.terms])
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -292,6 +307,10 @@ class Objectives:
         more = {name: {what: values[what]} for name, what in taught.items()}
         return {name: {**one, **more.get(name, {})} for name, one in targets.items()}
 
+    def begin(self, run: Pass, targets: Mapping[str, Any], **options: Any) -> None:
+        for objective, _ in self.terms:
+            objective.begin(run, targets[objective.name], **options)
+
     def loss(
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
     ) -> list[ObjectiveResult]:
@@ -323,6 +342,8 @@ class Objectives:
                 doutputs[name] = doutputs[name] + doutput if name in doutputs else doutput
             else:
                 dhidden = objective.backward(head, dloss, scope)
+                if dhidden is None:
+                    continue
                 total = dhidden if total is None else total + dhidden.reshape(total.shape)
         for name, doutput in doutputs.items():
             part = head.parts[name]

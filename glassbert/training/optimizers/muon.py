@@ -172,7 +172,7 @@ class Muon(AdamW):
 
 
 def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    return name.startswith("layers.") and len(shape) == 2
+    return (name.startswith("layers.") or ".layers." in name) and len(shape) == 2
 
 
 def _stacked(name: str, config: Any) -> int:
