@@ -20,19 +20,24 @@ TRAINING_ONLY = {
     "attention_dropout",
     "hidden_dropout",
     "ffn_dropout",
+    "pooler_dropout",
     "classifier_dropout",
     "initializer",
     "initializer_range",
+    "frozen_padding",
     "span_dropout",
 }
+DECODING = ("mlm", "causal", "pretraining")
 READ_BY_HEADS = {
-    "tie_word_embeddings": ("mlm", "pretraining"),
-    "head_transform": ("mlm", "pretraining"),
-    "decoder_bias": ("mlm", "pretraining"),
-    "head_bias": ("mlm", "pretraining", "sequence", "token", "span"),
+    "tie_word_embeddings": DECODING,
+    "head_transform": DECODING,
+    "decoder_bias": DECODING,
+    "head_bias": (*DECODING, "sequence", "token", "span"),
+    "sequence_bias": ("pretraining", "sequence"),
     "classifier_pooling": ("sequence", "embedding", "forecast"),
     "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist
     "pooler_activation": ("pretraining", "sequence"),
+    "pooler_of_head": ("pretraining", "sequence"),
     "classifier_transform": ("pretraining", "sequence", "token", "span"),
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
@@ -67,10 +72,11 @@ def has_choice_of_loss(head: str) -> bool:
 
 def differences(one: EncoderConfig, other: EncoderConfig) -> Iterator[tuple[str, Any, Any]]:
     """The name and both values of every field that differs."""
-    for item in dataclasses.fields(EncoderConfig):
-        values = getattr(one, item.name), getattr(other, item.name)
+    names = dict.fromkeys(item.name for config in (one, other) for item in dataclasses.fields(config))
+    for name in names:
+        values = getattr(one, name, None), getattr(other, name, None)
         if values[0] != values[1]:
-            yield item.name, *values
+            yield name, *values
 
 
 def has_no_effect(name: str, config: EncoderConfig, head: str) -> bool:

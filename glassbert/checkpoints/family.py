@@ -58,6 +58,7 @@ class Family:
     rules: tuple[Rule, ...] = ()
     # Keys that change what a model computes, and the values that GlassBERT supports.
     supported_values: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    head_values: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)  # the same, by head
     # For each head: groups of keys that must be equal, and the default of a missing key.
     equal_keys: Mapping[str, tuple[tuple[tuple[str, ...], Any], ...]] = field(default_factory=dict)
     at_least: Mapping[str, int] = field(default_factory=dict)  # minimum of a field in transformers

@@ -7,6 +7,7 @@ which transformers ignores.
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -47,7 +48,6 @@ ALWAYS_WRITTEN = {
     "problem_type",
     "glassbert",
 }
-DECODING_HEADS = ("mlm", "pretraining")  # heads with a decoder that may be tied to the embeddings
 EMBEDDING = "embedding"
 EXTRA_KEYS = ("loss_options", "loss", "head_type")  # under "glassbert", in addition to fields of our config
 CLASSIFIER_WEIGHT, CLASSIFIER_BIAS = "head.classifier.weight", "head.classifier.bias"
@@ -95,7 +95,7 @@ class HuggingFaceFormat:
 
     def read(self, fields: Mapping[str, Any], head: str, tensors: Mapping[str, Any]) -> Description:
         family = self.family
-        for key, allowed in family.supported_values.items():
+        for key, allowed in self._supported_values(head).items():
             if fields.get(key) not in allowed:
                 only = " or ".join(repr(value) for value in allowed if value is not None)
                 raise CheckpointError(f"{key} is {fields[key]!r}; GlassBERT supports only {only}")
@@ -125,6 +125,9 @@ class HuggingFaceFormat:
         carried = {key: value for key, value in fields.items() if key not in ours}
         config = family.config_class.from_dict(values)
         return Description(config, head, _count_labels(fields), loss, loss_options or {}, carried)
+
+    def _supported_values(self, head: str) -> Mapping[str, tuple[Any, ...]]:
+        return {**self.family.supported_values, **self.family.head_values.get(head, {})}
 
     def write(self, described: Description) -> dict[str, Any]:
         family, config = self.family, described.config
@@ -163,7 +166,7 @@ class HuggingFaceFormat:
             found.append(f"there is no class with the head {head!r}")
         config = _config_to_write(described)
         written = write_fields(family.rules, config)
-        for key, allowed in family.supported_values.items():
+        for key, allowed in self._supported_values(head).items():
             if key in written and written[key] not in allowed:
                 found.append(f"{key} cannot be {written[key]!r} there")
         for name, value, theirs in differences(config, self._read_back(written)):
@@ -181,7 +184,7 @@ class HuggingFaceFormat:
 
     def entries(self, config: EncoderConfig, head: str, names: Iterable[str], prefix: str = "") -> dict[str, Entry]:
         """Our names -> theirs, those of the encoder with `prefix`."""
-        key = f"{head}_untied" if head in DECODING_HEADS and not config.tie_word_embeddings else head
+        key = f"{head}_untied" if head in HEADS and HEADS[head].decodes and not config.tie_word_embeddings else head
         table = fill_table({**self.family.core, **self.family.heads.get(key, {})}, config.num_hidden_layers, prefix)
         return {name: table[name] for name in names if name in table}
 
@@ -264,7 +267,10 @@ def _extra(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 def _config_to_write(described: Description) -> EncoderConfig:
     """The config without the pooling of an embedding head, which is stored in 1_Pooling/config.json."""
     config = described.config
-    return config.replace(classifier_pooling="cls") if described.head == EMBEDDING else config
+    if described.head != EMBEDDING:
+        return config
+    default = next(field.default for field in dataclasses.fields(config) if field.name == "classifier_pooling")
+    return config.replace(classifier_pooling=default)
 
 
 def _target_scaling(options: Mapping[str, Any]) -> list[np.ndarray | None]:

@@ -96,7 +96,7 @@ def states_of_all(
     lengths = np.array([len(ids) for ids in token_ids], np.int64)
     done = 0
     for rows in batches_by_length(lengths, max(batch_tokens, int(lengths.max(initial=1)))):
-        ids = np.full((len(rows), int(lengths[rows].max())), model.config.pad_token_id, np.int64)
+        ids = np.full((len(rows), int(lengths[rows].max())), model.config.pad_token_id or 0, np.int64)
         for number, row in enumerate(rows):
             ids[number, : lengths[row]] = token_ids[row]
         yield rows, layer_states(model, ids, np.arange(ids.shape[1]) < lengths[rows][:, None])

@@ -91,9 +91,14 @@ class TokenEmbeddings(Embeddings):
         token = Parameter("token", (config.vocab_size, width), "embedding")
         return [token, *self.positions.embedding_parameters(), *types]
 
+    @property
+    def frozen_id(self) -> int | None:
+        """The id whose lookups give no gradient."""
+        return self.config.pad_token_id if self.config.frozen_padding else None
+
     def forward(self, batch: Any, scope: Scope) -> Array:
         """ids [B, T] -> [B, T, H]"""
-        x = scope.run("embedding", "token", scope.parameter("token"), batch.ids, self.config.pad_token_id)
+        x = scope.run("embedding", "token", scope.parameter("token"), batch.ids, self.frozen_id)
         scope.record("tokens", x)  # [B, T, H]
         x = self.positions.embed(x, batch.positions, scope)
         if self.config.type_vocab_size:

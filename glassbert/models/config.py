@@ -23,7 +23,7 @@ from glassbert.ops.registry import OPERATIONS, SUFFIX
 
 CHOICES = {
     "initializer": ("normal", "truncated", "depth_scaled"),
-    "classifier_pooling": ("cls", "mean", "max", "attention", "flatten"),
+    "classifier_pooling": ("cls", "mean", "max", "attention", "last", "flatten"),
 }
 PARTS = {
     "embeddings": EMBEDDINGS,
@@ -74,6 +74,7 @@ class EncoderConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 0
     pad_token_id: int | None = 0
+    frozen_padding: bool = True  # lookups of pad_token_id give its embedding no gradient
     series: SeriesConfig | None = None  # windows of values take the place of token ids
 
     embeddings: str = "tokens"
@@ -103,6 +104,7 @@ class EncoderConfig:
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0
     ffn_dropout: float = 0.0
+    pooler_dropout: float = 0.0  # before the pooler
     classifier_dropout: float = 0.0
 
     initializer: str = "normal"
@@ -114,8 +116,10 @@ class EncoderConfig:
     decoder_bias: bool = True
     pooler: bool = False
     pooler_activation: str = "tanh"
+    pooler_of_head: bool = False  # the pooler belongs to heads: an encoder without a head has none
     classifier_pooling: str = "cls"
     classifier_transform: bool = False  # dense, activation and norm before the classifier
+    sequence_bias: bool = True  # of the classifier of sequences
     span_dropout: bool = False  # whether a head for spans drops out
 
     def __post_init__(self) -> None:
@@ -128,7 +132,8 @@ class EncoderConfig:
             self._require(
                 _is_integer(getattr(self, name)) and getattr(self, name) >= 0, name, "an integer of at least 0"
             )
-        for name in ("embedding_dropout", "attention_dropout", "hidden_dropout", "ffn_dropout", "classifier_dropout"):
+        for name in ("embedding_dropout", "attention_dropout", "hidden_dropout", "ffn_dropout", "pooler_dropout",
+                     "classifier_dropout"):  # fmt: skip
             self._require(_is_number(getattr(self, name)) and 0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)")
         for name in ("layer_norm_eps", "initializer_range", "global_rope_theta", "local_rope_theta"):
             self._require(_is_number(getattr(self, name)) and getattr(self, name) > 0, name, "a number above 0")

@@ -12,6 +12,7 @@ comparable with those of other libraries.
 from __future__ import annotations
 
 from glassbert.models.config import EncoderConfig
+from glassbert.models.heads import HEADS
 
 TRAINING_FACTOR = 3  # forward, the gradient of the input, the gradient of the weight
 
@@ -35,8 +36,8 @@ def forward_flops(
 ) -> dict[str, int]:
     """Operations of one forward pass over `batch` rows of `length` tokens, by component, summed over the layers.
 
-    `head` is None, "mlm", "token", "span", "sequence", "embedding", "forecast" or "pretraining". `scored_rows` is the
-    number of tokens that the MLM head scores: in training the masked ones; None means all.
+    `head` is None or a kind of `HEADS`. `scored_rows` is the number of tokens that a decoder scores: in training the
+    masked ones; None means all.
     """
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
@@ -55,7 +56,7 @@ def forward_flops(
         flat = length if config.classifier_pooling == "flatten" else 1
         flops["head.output"] = 2 * batch * flat * size * num_labels
         flops["head.shortcut"] = 2 * batch * config.series.window * num_labels if config.series.shortcut else 0
-    if head in ("mlm", "pretraining"):
+    if head is not None and HEADS[head].decodes:
         rows = tokens if scored_rows is None else scored_rows
         decoded = config.embedding_width if config.tie_word_embeddings else size
         if config.head_transform:

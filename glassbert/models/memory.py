@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from glassbert.layers.attention import DENSE_LENGTH
 from glassbert.models.config import EncoderConfig
-
-MASKED_SHARE = 0.15  # of the tokens, scored by a masked language model in training
+from glassbert.models.heads import HEADS
 
 
 def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool = True) -> dict[str, float]:
@@ -19,7 +18,7 @@ def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool
     dense = length <= DENSE_LENGTH
     kept: dict[str, float] = {
         "attention.x": size,
-        "attention.qkv": 3 * size if config.positions == "learned" else 5 * size,  # rotated q and k are new arrays
+        "attention.qkv": 5 * size if config.positions == "rotary" else 3 * size,  # rotated q and k are new arrays
         "attention.context": size,
         "attention.weights": heads * (length + 1) if dense else heads,
         "attention.norm": 0 if layer == 0 and config.skip_first_norm else size + 1,
@@ -47,8 +46,8 @@ def activation_numbers(
     embedding = (size + 1 if config.embedding_norm else 0) + (size / 4 if config.embedding_dropout else 0)
     result = {"embeddings": tokens * embedding, "layers": tokens * blocks}
     result["final norm"] = tokens * (size + 1) if config.final_norm else 0.0
-    if head in ("mlm", "pretraining"):
-        rows = tokens * MASKED_SHARE
+    if head is not None and HEADS[head].decodes:
+        rows = tokens * HEADS[head].scored_share
         transform = 4 * size if config.head_transform else 0
         result["head"] = rows * (2 * config.vocab_size + size + transform)  # the scores, and their gradient
     return result

@@ -93,7 +93,7 @@ class Model:
 
     def _specification(self) -> list[Parameter]:
         parameters = self.encoder.parameters()
-        if self.config.pooler and (self.head is None or self.head.pools):
+        if self.config.pooler and (not self.config.pooler_of_head if self.head is None else self.head.pools):
             parameters += pooler_parameters(self.config)
         if self.head is not None:
             parameters += with_prefix("head", self.head.parameters())
@@ -172,7 +172,7 @@ class Model:
             checkpointing=self._too_much_to_keep(checked, trace),
         )  # fmt: skip
         output = cache.output()
-        if self.head is None and self.config.pooler:
+        if self.head is None and self.config.pooler and not self.config.pooler_of_head:
             scope, hidden = cache.head_scope().with_cache(NullCache()), cache.hidden
             cache.head_cache.compute_later("pooler.output", lambda: pooler(hidden[:, 0], scope, self.config))
         return output, cache

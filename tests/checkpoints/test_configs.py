@@ -171,7 +171,7 @@ def test_activations(theirs: str, ours: str, tmp_path: Path) -> None:
         ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "rope_type 'yarn'"),
         ("modernbert", {"rope_parameters": {"rope_theta": 5}}, "rope_parameters must have the entries"),
         ("modernbert", {"rope_parameters": {"full_attention": 3}}, "rope_parameters.*must be an object"),
-        ("bert", {"model_type": "t5"}, "model_type is 't5'; GlassBERT opens bert, modernbert, glassbert"),
+        ("bert", {"model_type": "t5"}, "model_type is 't5'; GlassBERT opens bert, .*modernbert, .*glassbert"),
         ("bert", {"model_type": ...}, "model_type is None"),
         ("bert", {"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice.*head='core'"),
         ("bert", {"architectures": ...}, "names no architecture"),

@@ -17,7 +17,7 @@ from glassbert.models.config import EncoderConfig
 from glassbert.models.heads.forecast import ForecastHead
 from glassbert.models.heads.head import Head, HeadPart, pad_rows
 from glassbert.models.heads.losses import LOSS_OPTIONS, LossOptions
-from glassbert.models.heads.mlm import MaskedLanguageHead
+from glassbert.models.heads.mlm import CausalLanguageHead, MaskedLanguageHead
 from glassbert.models.heads.pooling import EmbeddingHead, pooler, pooler_backward, pooler_parameters, with_pooling
 from glassbert.models.heads.pretraining import PretrainingHead
 from glassbert.models.heads.sequence import PairHead, SequenceHead
@@ -27,6 +27,7 @@ __all__ = [
     "HEADS",
     "LOSS_OPTIONS",
     "SHORT_NAMES",
+    "CausalLanguageHead",
     "EmbeddingHead",
     "ForecastHead",
     "Head",
@@ -51,7 +52,7 @@ __all__ = [
 HEADS: Registry[type[Head]] = Registry("head")
 for _head in (
     *(MaskedLanguageHead, TokenHead, SequenceHead, PretrainingHead, SpanHead, EmbeddingHead),
-    ForecastHead,
+    *(ForecastHead, CausalLanguageHead),
 ):
     HEADS.register(_head.kind)(_head)
 

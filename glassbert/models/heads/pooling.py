@@ -13,17 +13,23 @@ from glassbert.models.config import CHOICES, EncoderConfig
 from glassbert.models.heads.head import Head, number_labels
 from glassbert.ops import IGNORED
 
-POOLINGS = {"cls": "cls_pool", "mean": "mean_pool", "max": "max_pool", "attention": "attention_pool"}
+POOLINGS = {
+    "cls": "cls_pool",
+    "mean": "mean_pool",
+    "max": "max_pool",
+    "attention": "attention_pool",
+    "last": "last_pool",
+}
 
 
 def with_pooling(config: EncoderConfig, pooling: str) -> EncoderConfig:
-    """The config with another pooling. BERT's tanh pooler was trained on [CLS], so only "cls" goes through it.
+    """The config with another pooling. A pooler was trained on one token, so only that pooling goes through it.
 
-    For [CLS] without the pooler, give a config with `pooler=False`.
+    For [CLS] without BERT's pooler, give a config with `pooler=False`.
     """
     if pooling not in CHOICES["classifier_pooling"]:
         raise ConfigError(f"unknown pooling {pooling!r}; choose one of {', '.join(CHOICES['classifier_pooling'])}")
-    return config.replace(classifier_pooling=pooling, pooler=config.pooler and pooling == "cls")
+    return config.replace(classifier_pooling=pooling, pooler=config.pooler and pooling == config.classifier_pooling)
 
 
 def pool_parameters(config: EncoderConfig, pooling: str) -> list[Parameter]:
@@ -49,14 +55,15 @@ def pool_backward(dy: Array, scope: Scope, pooling: str) -> Array:
 def pooler(x: Array, scope: Scope, config: EncoderConfig) -> Array:
     """BERT's dense layer before a classifier: tanh(x Wᵀ + b)."""
     outer = scope.without_prefix()  # the pooler belongs to the encoder
-    hidden = outer.linear(x, "pooler")
+    hidden = outer.linear(outer.dropout(x, "pooler.dropout", config.pooler_dropout), "pooler")
     return outer.record("pooler.output", outer.run(config.pooler_activation, "pooler.activation", hidden))
 
 
 def pooler_backward(dy: Array, scope: Scope) -> Array:
     outer = scope.without_prefix()  # the pooler belongs to the encoder
     outer.record("pooler.d_output", dy)
-    return outer.linear_backward(outer.run_backward("pooler.activation", dy), "pooler")
+    dx = outer.linear_backward(outer.run_backward("pooler.activation", dy), "pooler")
+    return outer.dropout_backward(dx, "pooler.dropout")
 
 
 def pooler_parameters(config: EncoderConfig) -> list[Parameter]:
