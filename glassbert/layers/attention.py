@@ -24,19 +24,25 @@ class AttentionContext(NamedTuple):
     rotary     cos and sin of the rotary angles, [B or 1, T, 1, d/2] each
     bias       a term added to the scores, [B or 1, heads or 1, Tq, Tk]
     bias_name  the name under which the gradient of the bias is accumulated
-    memory     keys and values [B, heads, M, d] of earlier tokens; they get no gradient
+    memory     what the attention keeps of earlier tokens, keys and values [B, heads, M, d]; it gets no gradient
     """
 
     pattern: AttentionPattern
     rotary: tuple[Array, Array] | None = None
     bias: Array | None = None
     bias_name: str = ""
-    memory: tuple[Array, Array] | None = None
+    memory: tuple[Array, ...] | None = None
 
 
 @ATTENTIONS.register("self")
 class SelfAttention:
-    """Multi-head self-attention. A variant overrides `score_bias` and `score_bias_backward`, or all of it."""
+    """Multi-head self-attention. A variant overrides `score_bias` and `score_bias_backward`, or all of it.
+
+    memory_names   the values that make up the memory of a next pass, in which tokens are on the axis `memory_axis`
+    """
+
+    memory_names: tuple[str, ...] = ("k", "v")
+    memory_axis = 2
 
     def __init__(self, config: Any):
         self.config = config
@@ -49,6 +55,11 @@ class SelfAttention:
             *linear_parameters("qkv", size, 3 * size, bias),
             *linear_parameters("output", size, size, bias, "output"),
         ]
+
+    @classmethod
+    def memory_shape(cls, config: Any, rows: int, length: Any) -> tuple[Any, ...]:
+        """The shape of each array of a memory of `length` tokens."""
+        return (rows, config.num_attention_heads, length, config.head_size)
 
     def score_bias(self, q: Array, k: Array, scope: Scope, context: AttentionContext) -> Array | None:
         """The term that is added to the scores; here that of the position scheme, if it has one."""

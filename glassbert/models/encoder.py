@@ -22,7 +22,7 @@ from glassbert.models.config import EncoderConfig
 from glassbert.ops import AttentionPattern
 
 OnComplete = Callable[[str], object]  # called with a group of parameters whose gradients are complete ("layers.3")
-Memory = tuple[tuple[Array, Array], ...]  # for each layer keys and values [B, heads, M, d]
+Memory = tuple[tuple[Array, ...], ...]  # for each layer what its attention keeps: keys and values [B, heads, M, d]
 
 
 def ignore(group: str) -> None:
@@ -41,7 +41,7 @@ class Batch:
     pairs: Array | None = None  # [B, T, T], which token attends to which
     position_terms: Any = None  # what the position scheme computed on the host, such as rotary angles
     windows: Array | None = None  # [B, W], values of a series in place of ids
-    memory: Memory | None = None  # keys and values of earlier tokens, for each layer
+    memory: Memory | None = None  # of earlier tokens, for each layer
 
     @property
     def size(self) -> int:
@@ -152,11 +152,18 @@ class Encoder:
         memory = None if batch.memory is None else batch.memory[i]
         pattern = AttentionPattern(
             batch.mask, batch.segments, self.windows[i], self.config.causal, batch.pairs,
-            0 if memory is None else memory[0].shape[2],
+            0 if memory is None else memory[0].shape[self.blocks[i].attention.memory_axis],
         )  # fmt: skip
         return AttentionContext(
             pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory
         )
+
+    def memory_names(self) -> list[list[str]]:
+        """For each layer the names of the values that make up the memory of a next pass."""
+        return [
+            [f"{self.prefix}layers.{i}.attention.{name}" for name in block.attention.memory_names]
+            for i, block in enumerate(self.blocks)
+        ]
 
     def recompute(self, i: int, context: AttentionContext, scope: Scope, cache: Cache) -> Cache:
         """Run block i again from its input, this time with a cache."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.series import SeriesConfig
 
@@ -106,20 +107,21 @@ def default_positions(config: EncoderConfig, ids: np.ndarray, past: int = 0) -> 
 
 def _check_memory(config: EncoderConfig, memory: Any, rows: int) -> int:
     """The number of earlier tokens in a memory; a wrong shape raises `InputError`."""
-    wanted = f"{config.num_hidden_layers} pairs (keys, values) of the shape [{rows}, {config.num_attention_heads}, M, "
-    wanted += f"{config.head_size}]"
-    pairs = memory if isinstance(memory, (list, tuple)) else ()
-    if len(pairs) != config.num_hidden_layers or any(not isinstance(p, (list, tuple)) or len(p) != 2 for p in pairs):
-        raise InputError(f"memory must be {wanted}")
-    shapes = {tuple(np.shape(array)) for pair in pairs for array in pair}
-    shape = shapes.pop() if shapes else ()
-    if (
-        shapes
-        or len(shape) != 4
-        or (shape[0], shape[1], shape[3]) != (rows, config.num_attention_heads, config.head_size)
+    kind = ATTENTIONS[config.attention]
+    names, axis = kind.memory_names, kind.memory_axis
+    sizes = ", ".join(str(size) for size in kind.memory_shape(config, rows, "M"))
+    wanted = f"for each of {config.num_hidden_layers} layers {' and '.join(names)} of the shape [{sizes}]"
+    layers = memory if isinstance(memory, (list, tuple)) else ()
+    if len(layers) != config.num_hidden_layers or any(
+        not isinstance(arrays, (list, tuple)) or len(arrays) != len(names) for arrays in layers
     ):
-        raise InputError(f"memory must be {wanted}, got an array of {list(shape)}")
-    return int(shape[2])
+        raise InputError(f"memory must have {wanted}")
+    shapes = list(dict.fromkeys(tuple(np.shape(array)) for arrays in layers for array in arrays))
+    length = shapes[0][axis] if shapes and len(shapes[0]) > axis else 0
+    for shape in shapes:
+        if shape != kind.memory_shape(config, rows, length):
+            raise InputError(f"memory must have {wanted}, got an array of {list(shape)}")
+    return int(length)
 
 
 def check_windows(series: SeriesConfig, values: Any) -> np.ndarray:

@@ -27,7 +27,7 @@ from glassbert.engines.threads import run_together, using_threads
 from glassbert.layers.positions import Positions
 from glassbert.layers.scope import Cache, NullCache, Scope
 from glassbert.models.config import EncoderConfig
-from glassbert.models.encoder import Batch, Encoder, OnComplete, host_terms, ignore
+from glassbert.models.encoder import Batch, Encoder, Memory, OnComplete, host_terms, ignore
 from glassbert.models.heads.head import Head
 
 OnOutput = Callable[[Array, Array], Array]  # (output, targets) -> the targets that the loss is computed with
@@ -230,6 +230,10 @@ class Pass(Mapping[str, Any]):
             dx = dx.reshape(-1, dx.shape[-1])[part.index][None]
         self.encoder.backward(dx, part.batch, self._scope(part, gradients), self.checkpointing, on_complete)
 
+    def memory(self) -> Memory:
+        """What the layers keep of this pass and of its memory, as the memory of a next pass."""
+        return tuple(tuple(self[name] for name in names) for names in self.encoder.memory_names())
+
     # ---- scopes and values -----------------------------------------------------------------------------------------
 
     def _scope(self, part: Part, gradients: Gradients | None = None) -> Scope:
@@ -363,7 +367,7 @@ def batch_of(checked: Mapping[str, Any], network: Network) -> Batch:
     given = on_engine({k: v for k, v in checked.items() if v is not None and k != "memory"}, network.engine)
     memory = checked.get("memory")
     if memory is not None:
-        memory = tuple((network.engine.array(k), network.engine.array(v)) for k, v in memory)
+        memory = tuple(tuple(network.engine.array(array) for array in arrays) for arrays in memory)
     terms = host_terms(checked["positions"], network.encoder, network.engine)
     return Batch(**given, position_terms=terms, memory=memory)
 

@@ -13,6 +13,7 @@ from glassbert.errors import TrainingError
 from glassbert.families.bert import BertWithHead
 from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
+from glassbert.models.heads import HEADS
 from glassbert.models.model import Model
 from glassbert.training.budget import Costs
 from glassbert.training.data import TrainingData
@@ -146,8 +147,10 @@ class TrainingComponents:
 def flops_per_token(config: EncoderConfig, settings: TrainingSettings) -> float:
     """Floating-point operations of training per token, with rows of the full length."""
     tokens = settings.batch * settings.length
-    scored = round(tokens * settings.mask_rate_at(0.5))  # the mean rate of the run
-    return training_flops(config, settings.batch, settings.length, scored_rows=scored) / tokens
+    head = Objectives.parse(settings.objective).head_type
+    share = settings.mask_rate_at(0.5) if HEADS[head].scored_share < 1 else 1.0  # the mean rate of the run
+    flops = training_flops(config, settings.batch, settings.length, head=head, scored_rows=round(tokens * share))
+    return flops / tokens
 
 
 def build_model(

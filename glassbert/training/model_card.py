@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 CARD = """---
 language: en
 library_name: glassbert
-pipeline_tag: fill-mask
-tags: [masked-language-model, bert, glassbert]
+pipeline_tag: {pipeline}
+tags: [{tag}, {family}, glassbert]
 ---
 # {name}
 
-A masked language model of {parameters:,} parameters, trained from scratch with GlassBERT: {layers} layers of {hidden},
+A {what} of {parameters:,} parameters, trained from scratch with GlassBERT: {layers} layers of {hidden},
 {heads} heads, a vocabulary of {vocabulary:,}.
 
 ```python
@@ -31,18 +31,18 @@ model = glassbert.load("{folder}")
 ```
 
 ```
-glassbert fill-mask {folder} "{sentence}"
+{use}
 ```
 
 ## Quality
 
 | held-out documents | |
 |---|---|
-| loss (nats per masked token) | {loss:.4f} |
+| loss (nats per {unit}) | {loss:.4f} |
 | perplexity | {perplexity:,.2f} |
-| masked tokens predicted correctly | {accuracy:.2%} |
+| {unit}s predicted correctly | {accuracy:.2%} |
 
-Held-out documents were not used for training. {rate:.0%} of their tokens were masked, always the same ones.
+Held-out documents were not used for training. {targets}
 
 ## Training data
 
@@ -65,12 +65,40 @@ Settings, versions, machine and data manifest are in the run's `settings.json` a
 """
 
 
+# What a card says, by whether the model is causal.
+WORDS = {
+    False: {
+        "pipeline": "fill-mask",
+        "tag": "masked-language-model",
+        "what": "masked language model",
+        "unit": "masked token",
+        "use": 'glassbert fill-mask {folder} "{sentence}"',
+        "targets": "15% of their tokens were masked, always the same ones.",
+    },
+    True: {
+        "pipeline": "text-generation",
+        "tag": "causal-language-model",
+        "what": "causal language model",
+        "unit": "token",
+        "use": 'glassbert generate {folder} "{beginning}"',
+        "targets": "Every token is predicted from those before it in its document.",
+    },
+}
+
+
 def write_model_card(run: RunFolder, result: Result) -> None:
     """Write RUN/model/README.md."""
     history = History.read(run)
     config = history.info["model"]["config"]
     sources = history.info["data"].get("sources") or [{"name": "not recorded"}]
+    sentence = history.settings["sentence"] or "The [MASK] is blue."
+    words = dict(WORDS[config.get("causal", False)])
+    words["use"] = words["use"].format(
+        folder=run.model, sentence=sentence, beginning=sentence.partition("[MASK]")[0].strip()
+    )
     card = CARD.format(
+        **words,
+        family=config.get("family", "bert"),
         name=run.name,
         folder=run.model,
         parameters=history.info["model"]["parameters"],
@@ -78,11 +106,9 @@ def write_model_card(run: RunFolder, result: Result) -> None:
         hidden=config["hidden_size"],
         heads=config["num_attention_heads"],
         vocabulary=config["vocab_size"],
-        sentence=history.settings["sentence"] or "The [MASK] is blue.",
         loss=result.loss if result.loss is not None else math.nan,
         perplexity=result.perplexity if result.perplexity is not None else math.nan,
         accuracy=result.accuracy if result.accuracy is not None else math.nan,
-        rate=0.15,
         tokens=result.tokens,
         steps=result.steps,
         minutes=result.seconds / 60,

@@ -15,7 +15,7 @@ from glassbert.models.model import Model
 from glassbert.training.budget import Allowance, Clock, Interval
 from glassbert.training.display import Display, Status
 from glassbert.training.evaluate import evaluation_mode
-from glassbert.training.fill_mask import encode_masked, fill_ids
+from glassbert.training.fill_mask import answer, ask
 from glassbert.training.history import FORECAST_FROM, forecast_final_loss
 from glassbert.training.log import RunLog
 from glassbert.training.step_results import ParameterNorms
@@ -41,9 +41,9 @@ class Monitor:
         self.inspecting = Allowance(0.005, least=5.0)
         self.flops_per_token = 0.0
         self.matmul_rate = 0.0  # operations per second
-        self._sentence_ids = encode_masked(tokenizer, sentence) if sentence else None
-        if self._sentence_ids is not None and self._sentence_ids.shape[1] > model.config.max_position_embeddings:
-            self._sentence_ids = None
+        self._question = ask(model, tokenizer, sentence) if sentence else None
+        if self._question is not None and self._question.ids.shape[1] > model.config.max_length:
+            self._question = None
         self._unlogged: list[tuple[float, float]] = []  # loss and gradient norm of the steps since the last log line
         self._speed_marks: list[tuple[float, int]] = []  # seconds and tokens
         self._evaluations: list[Mapping[str, Any]] = []  # as in the log
@@ -93,19 +93,19 @@ class Monitor:
         )  # fmt: skip
 
     def filling_due(self) -> bool:
-        return self._sentence_ids is not None and self.filling.permits(self.clock.elapsed)
+        return self._question is not None and self.filling.permits(self.clock.elapsed)
 
     def fill_sentence(self) -> None:
         """Predict the [MASK] of the sentence with the current weights; show and log the best words."""
-        if self._sentence_ids is None:
+        if self._question is None:
             return
         with self.filling.spending(self.clock):
-            found = fill_ids(self.model, self.tokenizer, self._sentence_ids)[0]
-        self.status.answers = [(answer.word, answer.chance) for answer in found]
+            found = answer(self.model, self.tokenizer, self._question)[0]
+        self.status.answers = [(one.word, one.chance) for one in found]
         self.status.history.append((self.status.progress, found[0].word))
         self.log.write(
             "sample", self.status.step, self.clock.elapsed, progress=self.status.progress,
-            answers=[[answer.word, answer.chance] for answer in found],
+            answers=[[one.word, one.chance] for one in found],
         )  # fmt: skip
 
     def inspection_due(self) -> bool:

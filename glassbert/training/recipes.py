@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassbert.checkpoints.family import PRESETS
+from glassbert.checkpoints.family import FAMILIES, PRESETS
 from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
 from glassbert.training.settings_base import unknown_name
@@ -36,9 +36,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 def defaults_for(preset: str, size: float | None = None) -> dict[str, Any]:
     """The default settings of a preset; for a size, those of the nearest of Mini, Larger and base."""
     _check_preset(preset)
+    family = next(family for family in FAMILIES.values() if preset in family.presets)
+    if preset == family.mini:
+        preset = "mini"
     if size is not None:
         preset = "mini" if size < 5 else "larger" if size < 9 else "base"
-    return dict(DEFAULTS.get(preset, DEFAULTS["base"]))
+    return {**DEFAULTS.get(preset, DEFAULTS["base"]), "objective": family.objective, **family.training}
 
 
 def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int) -> EncoderConfig:

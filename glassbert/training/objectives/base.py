@@ -47,6 +47,7 @@ class Objective(ABC):
     name: str
     needs: tuple[str, ...] = ("labels",)
     part: str = "mlm"  # the head, or the part of a head, that a model needs for it
+    rows: str = "masked"  # the kind of rows that have its targets (`glassbert.training.data.ROWS`)
 
     def check(self, head: Head) -> None:
         """Raise an error where a model with this head cannot be trained on it."""
@@ -90,6 +91,7 @@ class HeadObjective(Objective):
     name: str
     part: str
     need: str = "labels"
+    rows: str = "masked"
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -159,12 +161,13 @@ MEASURES = {
 OBJECTIVES: Registry[Objective] = Registry("objective", holds_objects=True)
 for _objective in (
     HeadObjective("mlm", "mlm", "labels"),
-    HeadObjective("nsp", "pair", "pair_labels"),  # whether the second sentence follows the first
-    HeadObjective("sop", "pair", "pair_labels"),  # whether the two are in order; same head as nsp, other data
+    HeadObjective("nsp", "pair", "pair_labels", "next_sentence"),  # whether the second sentence follows the first
+    HeadObjective("sop", "pair", "pair_labels", "sentence_order"),  # whether the two are in order
     *(HeadObjective(name, name, "labels") for name in ("sequence", "token", "span", "embedding", "forecast")),
 ):
     OBJECTIVES.register(_objective.name)(_objective)
-DEFAULT_OBJECTIVES = {"pretraining": "mlm+nsp"}  # the default of other heads is the objective of the same name
+# The default of other heads is the objective of the same name.
+DEFAULT_OBJECTIVES = {"pretraining": "mlm+nsp", "causal": "clm"}
 
 
 class Objectives:

@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 
+from glassbert.generation.continuation import next_scores
 from tests.parity.families.comparison import (
     close,
     compare_gradients,
@@ -129,3 +130,19 @@ def test_the_engines_agree(head: str | None, tmp_path: Path) -> None:
     batch = batch_for(theirs.config)
     labels = None if head is None else labels_for(head, batch, 4)
     engines_agree(ours, batch["input_ids"], labels, tmp_path / "ours", attention_mask=batch["attention_mask"])
+
+
+def test_the_most_probable_continuation_is_theirs(tmp_path: Path) -> None:
+    """With our cache and with theirs, token by token."""
+    theirs = reference("causal", eos_token_id=None)
+    ours = opened(theirs, tmp_path, "float32")
+    prompt = np.random.default_rng(2).integers(8, 61, (2, 6))
+    wanted = theirs.generate(
+        torch.from_numpy(prompt), attention_mask=torch.ones(2, 6), max_new_tokens=30, do_sample=False, pad_token_id=0
+    ).numpy()
+    ids, memory, unread = prompt, None, prompt
+    for _ in range(30):
+        scores, memory = next_scores(ours, unread, np.zeros(2, np.int64), memory)
+        unread = scores.argmax(-1)[:, None]
+        ids = np.concatenate([ids, unread], 1)
+    assert np.array_equal(ids, wanted)
