@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from glassbert.errors import CheckpointError
+from glassbert.layers.registry import POSITIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS
 from glassbert.models.model import Model
@@ -42,7 +43,8 @@ READ_BY_HEADS = {
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
 ONLY_FOR_LOCAL_LAYERS = {"local_rope_theta", "local_window", "global_attention_every"}
-MAY_DIFFER = TRAINING_ONLY | set(READ_BY_HEADS) | ONLY_FOR_ROTARY | ONLY_FOR_LOCAL_LAYERS
+ONLY_FOR_LIMITED = {"max_position_embeddings"}
+MAY_DIFFER = ONLY_FOR_LIMITED | TRAINING_ONLY | set(READ_BY_HEADS) | ONLY_FOR_ROTARY | ONLY_FOR_LOCAL_LAYERS
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ def has_no_effect(name: str, config: EncoderConfig, head: str) -> bool:
         return True
     if name in READ_BY_HEADS:
         return head not in READ_BY_HEADS[name]
+    if name in ONLY_FOR_LIMITED and not POSITIONS[config.positions].limited:
+        return True
     if name in ONLY_FOR_ROTARY and config.positions != "rotary":
         return True
     no_local_layer = all(config.window_of(i) is None for i in range(config.num_hidden_layers))

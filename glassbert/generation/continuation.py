@@ -18,7 +18,6 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.generation.sampling import Sampling
 from glassbert.models.encoder import Memory
-from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.text.tokenizer import Tokenizer, check_text
 
@@ -162,7 +161,7 @@ def next_scores(
         real = place >= pad[:, None]  # [B, M + T]
         pairs = np.broadcast_to(real[:, None], (len(ids), length, past + length))
         positions = np.maximum(place - pad[:, None], 0)[:, past:]
-    checked = check_inputs(model.config, ids, pairs, position_ids=positions, memory=memory or None)
+    checked = model.check(ids, pairs, position_ids=positions, memory=memory or None)
     keep = [name for names in model.encoder.memory_names() for name in names]
     run = model.run(checked, inference=True, keep=keep)
     head: Any = model.head

@@ -57,6 +57,13 @@ class Embeddings(ABC):
     def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
         """Add the gradients of the parameters."""
 
+    def finish(self, x: Array, batch: Any, scope: Scope) -> Array:
+        """The hidden states of the last block as those of the encoder; here they are."""
+        return x
+
+    def finish_backward(self, dx: Array, batch: Any, scope: Scope) -> Array:
+        return dx
+
     def after_sum(self, x: Array, scope: Scope) -> Array:
         scope.record("sum", x)
         if self.config.embedding_norm:

@@ -25,7 +25,9 @@ from glassbert.ops import rotary_angles
 class Positions:
     """No positions; the base of all schemes."""
 
-    uses_table = False  # whether there is a table with a row for each position, which limits the length
+    uses_table = False  # whether there is a table with a row for each position
+    relative = False  # whether only distances matter: positions may count through a packed row
+    limited = True  # whether a sequence may have no more tokens than max_position_embeddings
 
     def __init__(self, config: Any):
         self.config = config
@@ -82,6 +84,8 @@ class LearnedPositions(Positions):
 @POSITIONS.register("rotary")
 class RotaryPositions(Positions):
     """Queries and keys are rotated; local layers may have another base than global ones."""
+
+    relative = True
 
     def on_host(self, positions: np.ndarray, dtype: np.dtype) -> Any:
         config = self.config

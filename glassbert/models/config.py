@@ -99,6 +99,7 @@ class EncoderConfig:
     local_window: int | None = None
     global_attention_every: int = 1
     causal: bool = False
+    memory_length: int | None = None  # tokens that a pass keeps for the next one; None: all
 
     embedding_dropout: float = 0.0
     attention_dropout: float = 0.0
@@ -176,6 +177,10 @@ class EncoderConfig:
             )
             if self.series is not None and self.embedding_size != self.hidden_size:
                 raise ConfigError("a series is projected to hidden_size directly; leave embedding_size out")
+        if self.memory_length is not None:
+            self._require(
+                _is_integer(self.memory_length) and self.memory_length >= 0, "memory_length", "at least 0, or None"
+            )
         if self.attention_scale is not None:
             self._require(_is_number(self.attention_scale), "attention_scale", "a number, or None")
         if self.layer_groups is not None:

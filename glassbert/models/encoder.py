@@ -8,7 +8,7 @@ are functions of a scope and a batch, so that threads run them on parts of a bat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from glassbert.layers.attention import AttentionContext
 from glassbert.layers.registry import BLOCKS, EMBEDDINGS, POSITIONS
 from glassbert.layers.scope import Cache, NullCache, Parameter, Scope, norm_parameters, with_prefix
 from glassbert.models.config import EncoderConfig
+from glassbert.models.inputs import QUERIES
 from glassbert.ops import AttentionPattern
 
 OnComplete = Callable[[str], object]  # called with a group of parameters whose gradients are complete ("layers.3")
@@ -42,12 +43,19 @@ class Batch:
     position_terms: Any = None  # what the position scheme computed on the host, such as rotary angles
     windows: Array | None = None  # [B, W], values of a series in place of ids
     memory: Memory | None = None  # of earlier tokens, for each layer
+    more: dict[str, Array] = field(default_factory=dict)  # inputs that only the attention of a family reads
 
     @property
     def size(self) -> int:
         """The number of rows."""
         rows: Array = self.windows if self.ids is None else self.ids
         return rows.shape[0]
+
+    @property
+    def outputs(self) -> int:
+        """The number of hidden states of a row: its tokens, or those that a query stream predicts."""
+        queries = self.more.get(QUERIES)
+        return (self.positions if queries is None else queries).shape[1]
 
     @property
     def real_tokens(self) -> Array | None:
@@ -63,6 +71,8 @@ class Batch:
         def cut(x: Any) -> Any:
             if isinstance(x, tuple):
                 return tuple(cut(one) for one in x)
+            if isinstance(x, dict):
+                return {name: cut(one) for name, one in x.items()}
             return x if x is None or x.shape[0] == 1 else x[part]
 
         return Batch(**{name: cut(value) for name, value in vars(self).items()})
@@ -109,7 +119,7 @@ class Encoder:
                 x = block.forward(x, inner, contexts[i])
         if self.config.final_norm:
             x = scope.norm(x, "final_norm", self.config.layer_norm_eps)
-        return scope.record("output", x)
+        return scope.record("output", self.embeddings.finish(x, batch, scope.inside("embeddings")))
 
     def backward(
         self,
@@ -121,6 +131,7 @@ class Encoder:
     ) -> None:
         """`forward` from its last line to its first. It ends at the lowest layer with a trained parameter."""
         scope.record("d_output", dx)
+        dx = self.embeddings.finish_backward(dx, batch, scope.inside("embeddings"))
         lowest, contexts = self.lowest_trained(scope.gradients), scope.saved("contexts")
         d_bias = scope.name("positions.d_bias")
         scope.cache.stored.pop(d_bias, None)  # of an earlier backward over this cache
@@ -155,7 +166,7 @@ class Encoder:
             0 if memory is None else memory[0].shape[self.blocks[i].attention.memory_axis],
         )  # fmt: skip
         return AttentionContext(
-            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory
+            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch
         )
 
     def memory_names(self) -> list[list[str]]:

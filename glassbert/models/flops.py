@@ -11,6 +11,7 @@ comparable with those of other libraries.
 
 from __future__ import annotations
 
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS
 
@@ -50,6 +51,7 @@ def forward_flops(
         "ffn.up": layers * 2 * tokens * size * (2 * wide if config.gated else wide),
         "ffn.down": layers * 2 * tokens * wide * size,
     }
+    flops |= ATTENTIONS[config.attention].more_flops(config, batch, length)
     if config.series is not None:
         flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
     if head == "forecast" and config.series is not None:

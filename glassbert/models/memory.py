@@ -8,6 +8,7 @@ memory of a process.
 from __future__ import annotations
 
 from glassbert.layers.attention import DENSE_LENGTH
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS
 
@@ -28,6 +29,7 @@ def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool
         "ffn.activated": 2 * wide if config.gated else wide,
         "ffn.norm": size + 1,
     }
+    kept["attention.more"] = ATTENTIONS[config.attention].more_numbers(config, length)
     if training:
         masks = size * 2 if config.hidden_dropout else 0
         masks += wide if config.ffn_dropout else 0

@@ -45,6 +45,7 @@ from glassbert.ops.pooling import (
     mean_pool_backward,
 )
 from glassbert.ops.registry import OPERATIONS, operation, operation_names
+from glassbert.ops.relative_shift import relative_shift, relative_shift_backward
 from glassbert.ops.rotary import rotary, rotary_angles, rotary_backward
 from glassbert.ops.similarity import (
     contrastive_loss,
@@ -108,6 +109,8 @@ __all__ = [
     "operation_names",
     "ordinal_loss",
     "ordinal_loss_backward",
+    "relative_shift",
+    "relative_shift_backward",
     "relu",
     "relu_backward",
     "rotary",

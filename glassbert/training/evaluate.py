@@ -18,7 +18,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
-from glassbert.models.inputs import check_inputs, shape_of
+from glassbert.models.inputs import shape_of
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
 from glassbert.training.objectives import ObjectiveResult, Objectives
@@ -77,7 +77,7 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
         for batch in batches:
             given = _fields(batch)
             labels = {name: given.pop(name, None) for name in LABELS}
-            checked = check_inputs(model.config, **given)
+            checked = model.check(**given)
             prepared = objectives.prepare(head, labels, shape_of(checked))
             number = objectives.counts(prepared)
             counts += number

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.training.budget import Allowance, Clock, Interval
 from glassbert.training.display import Display, Status
@@ -179,7 +178,7 @@ def attention_entropies(model: Model, inputs: Mapping[str, Any]) -> dict[str, fl
     """
     few = {name: value[:ENTROPY_ROWS] for name, value in inputs.items() if value is not None and name not in NOT_INPUTS}
     with evaluation_mode(model):
-        cache = model.run(check_inputs(model.config, **few))
+        cache = model.run(model.check(**few))
         cache.encode()
         names = [f"layers.{i}" for i in range(model.config.num_hidden_layers)]
         weights = (model.engine.to_numpy(cache[f"{name}.attention.weights"]) for name in names)

@@ -20,7 +20,7 @@ from glassbert.engines import DropoutSource
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
 from glassbert.models.heads import Head
-from glassbert.models.inputs import check_inputs, shape_of
+from glassbert.models.inputs import shape_of
 from glassbert.models.model import Model
 from glassbert.training.curvature import target_sampler
 from glassbert.training.ema import EMA
@@ -105,7 +105,7 @@ class TrainingStep:
         skip_padding: bool = False,
     ) -> Prepared:
         """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step."""
-        checked = check_inputs(self.model.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
+        checked = self.model.check(input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
         return Prepared(self._cut(checked, {"labels": labels, "pair_labels": pair_labels}), skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:

@@ -32,5 +32,5 @@ def test_a_tokenizer_with_one_special_token(tmp_path):
     tokenizer = load_tokenizer(tmp_path)
     assert tokenizer.sep_id == tokenizer.cls_id == tokenizer.pad_id == tokenizer.token_to_id("<|endoftext|>")
     assert tokenizer.decode(tokenizer.encode("the old bird", special_tokens=False)).strip() == "the old bird"
-    with pytest.raises(TextError, match="this tokenizer has no mask token, only '<|endoftext|>'"):
+    with pytest.raises(TextError, match="this tokenizer has no mask token"):
         _ = tokenizer.mask_id
