@@ -153,8 +153,20 @@ class TwoStreamAttention(SelfAttention):
                 )
             found = {ORDER: order.astype(np.int64), QUERIES: predicted_positions(order)}
         if given.get(MEMORY_SEGMENTS) is not None:
-            found[MEMORY_SEGMENTS] = np.asarray(given[MEMORY_SEGMENTS]).astype(np.int64)
+            wanted = (len(checked["ids"]), int(checked["positions"][0, 0]))
+            documents = np.asarray(given[MEMORY_SEGMENTS])
+            if documents.shape != wanted or documents.dtype.kind not in "iu":
+                raise InputError(
+                    f"{MEMORY_SEGMENTS} must be whole numbers in the shape of the memory, {list(wanted)}, "
+                    f"got {documents.dtype} {list(documents.shape)}"
+                )
+            found[MEMORY_SEGMENTS] = documents.astype(np.int64)
         return found
+
+    @classmethod
+    def inputs_for_missing(cls, missing: np.ndarray) -> dict[str, np.ndarray]:
+        """They are predicted by the query stream, each from the given tokens alone."""
+        return {ORDER: missing.astype(np.int64)}
 
     def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
         xp, batch = namespace(x), context.batch

@@ -83,6 +83,12 @@ class SelfAttention:
         return {}
 
     @classmethod
+    def inputs_for_missing(cls, missing: np.ndarray) -> dict[str, np.ndarray]:
+        """Inputs with which the model predicts the tokens where `missing` [B, T] is true; by default a mask token
+        in their place is enough."""
+        return {}
+
+    @classmethod
     def more_flops(cls, config: Any, batch: int, length: int) -> dict[str, int]:
         """Operations of all layers besides queries, keys, values, scores, context and output, by name."""
         return {}

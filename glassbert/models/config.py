@@ -99,7 +99,7 @@ class EncoderConfig:
     local_window: int | None = None
     global_attention_every: int = 1
     causal: bool = False
-    memory_length: int | None = None  # tokens that a pass keeps for the next one; None: all
+    memory_length: int | None = None  # tokens that a pass keeps for the next one; None or 0: all
 
     embedding_dropout: float = 0.0
     attention_dropout: float = 0.0

@@ -159,6 +159,15 @@ def shape_of(checked: Mapping[str, Any]) -> tuple[int, int]:
     return len(given), checked.get(QUERIES, checked["positions"]).shape[1]
 
 
+def output_rows(positions: np.ndarray, checked: Mapping[str, Any]) -> np.ndarray:
+    """Flat positions (row · T + token) as flat rows of the hidden states."""
+    queries = checked.get(QUERIES)
+    if queries is None:
+        return positions
+    row, token = np.divmod(positions, checked["ids"].shape[1])
+    return row * queries.shape[1] + (queries[row] == token[:, None]).argmax(1)
+
+
 def labels_at_outputs(labels: Any, checked: Mapping[str, Any]) -> Any:
     """Labels that are given where their tokens are, [B, T], at the hidden states of a query stream [B, P]."""
     queries = checked.get(QUERIES)

@@ -18,6 +18,7 @@ import numpy as np
 from glassbert.arrays import Array, Gradients, Layout, ThreadGradients
 from glassbert.engines import DropoutSource, get_engine
 from glassbert.errors import InputError
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.layers.scope import NullCache, Parameter, with_prefix
 from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch, Encoder
@@ -142,6 +143,10 @@ class Model:
     def check(self, *inputs: Any, **more: Any) -> dict[str, Any]:
         """Checked inputs of this model; the arguments are those of `check_inputs`."""
         return check_inputs(self.config, *inputs, head=None if self.head is None else self.head.kind, **more)
+
+    def check_missing(self, input_ids: np.ndarray, missing: np.ndarray) -> dict[str, Any]:
+        """Checked inputs with which the tokens where `missing` [B, T] is true are predicted."""
+        return self.check(input_ids, **ATTENTIONS[self.config.attention].inputs_for_missing(missing))
 
     def forward(
         self,

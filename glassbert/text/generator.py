@@ -31,9 +31,10 @@ from glassbert.text.corpus.reader import Corpus
 from glassbert.text.corpus.storage import TRAIN, VALIDATION
 from glassbert.text.masking import IGNORED, Masker, Masking
 from glassbert.text.plan_cache import cached_plan
-from glassbert.text.random_numbers import permutation, row_seeds
+from glassbert.text.random_numbers import permutation, random_bits, row_seeds
 from glassbert.text.tokenizer import Tokenizer
 
+LAST_KEY = np.uint64(2**64 - 1)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -187,6 +188,20 @@ class NextTokenGenerator(PackedRows):
 
     def targets(self, ids, segments, positions, epoch, indices, mask_rate):  # type: ignore[no-untyped-def]
         return ids, np.where((segments != 0) & (positions > 0), ids, np.int32(IGNORED)), {}
+
+
+class PermutedGenerator(PackedRows):
+    """Rows as they are, with some tokens to be predicted in a random order. Both depend on (seed, epoch, row) alone."""
+
+    def targets(self, ids, segments, positions, epoch, indices, mask_rate):  # type: ignore[no-untyped-def]
+        seeds = row_seeds(self.seed, "masks", epoch, indices)
+        rate = self.masking.rate if mask_rate is None else mask_rate
+        chosen = self._masker.choose(ids, random_bits(seeds, ids.shape[1]), seeds, rate)
+        keys = random_bits(row_seeds(self.seed, "order", epoch, indices), ids.shape[1]) >> np.uint64(1)
+        keys[~chosen] = LAST_KEY
+        ranks = np.argsort(np.argsort(keys, axis=1, kind="stable"), axis=1, kind="stable")
+        order = np.where(chosen, ranks + 1, 0).astype(np.int32)
+        return ids, np.where(chosen, ids, np.int32(IGNORED)), {"prediction_order": order}
 
 
 def source_numbers(corpus: Corpus, sources: Sequence[str | int]) -> list[int]:

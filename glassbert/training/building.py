@@ -11,6 +11,7 @@ import numpy as np
 from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_rate
 from glassbert.errors import TrainingError
 from glassbert.families.bert import BertWithHead
+from glassbert.layers.registry import POSITIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
 from glassbert.models.heads import HEADS
@@ -49,6 +50,7 @@ class TrainingComponents:
             self.optimizer,
             objective=self.objectives,
             physical_batch=settings.physical_batch,
+            segments=settings.segments,
             workers=workers,
             ema=self.average,
         )
@@ -57,7 +59,7 @@ class TrainingComponents:
     def inputs(self, batch: Any) -> dict[str, Any]:
         """The arguments of the training step for a batch."""
         inputs = batch.as_inputs()
-        if self.model.config.positions == "rotary":  # depends on distances only, not on the start of each piece
+        if POSITIONS[self.model.config.positions].relative:  # depends on distances only
             inputs.pop("position_ids", None)
         if "pair_labels" in self.objectives.needs:
             inputs["pair_labels"] = batch.pair_labels
@@ -88,7 +90,7 @@ class TrainingComponents:
         """Held-out loss and accuracy, of the moving average if there is one."""
         inputs = (self.inputs(batch) for batch in batches)
         with nullcontext() if self.average is None else self.average.swapped(self.model):
-            return evaluate(self.model, inputs, objective=self.objectives)
+            return evaluate(self.model, inputs, objective=self.objectives, segments=self.settings.segments)
 
     def use_average(self) -> None:
         """Replace the weights of the model by the moving average, permanently."""

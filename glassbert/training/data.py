@@ -141,6 +141,12 @@ def next_token_rows(settings: TrainingSettings) -> Callable[..., Source]:
     return partial(NextTokenGenerator, packing=settings.packing)
 
 
+def permuted_rows(settings: TrainingSettings) -> Callable[..., Source]:
+    from glassbert.text.generator import PermutedGenerator
+
+    return partial(PermutedGenerator, packing=settings.packing)
+
+
 def pair_rows(task: str, settings: TrainingSettings) -> Callable[..., Source]:
     from glassbert.text.pairs import PairDataGenerator
 
@@ -153,6 +159,7 @@ ROWS: dict[tuple[str, ...], Callable[[TrainingSettings], Callable[..., Source]]]
     ("masked", "next_sentence"): partial(pair_rows, "next"),
     ("masked", "sentence_order"): partial(pair_rows, "order"),
     ("next_token",): next_token_rows,
+    ("permuted",): permuted_rows,
 }
 
 

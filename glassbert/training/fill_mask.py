@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.models.inputs import output_rows
 from glassbert.models.model import Model
 from glassbert.training.evaluate import evaluation_mode
 
@@ -66,12 +67,14 @@ def encode_masked(tokenizer: Any, sentence: str) -> np.ndarray:
 
 def answer(model: Model, tokenizer: Any, question: Question, top: int = 5) -> list[list[Answer]]:
     """The most probable words at every position of a question. Special tokens are never predicted."""
+    missing = np.isin(np.arange(question.ids.shape[1]), question.positions)[None]
+    checked = model.check_missing(question.ids, missing)
     with evaluation_mode(model):
-        output = model.predict(question.ids)
+        output = model.run(checked, inference=True).output()
         words = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head has two outputs
         logits = model.engine.to_numpy(words)[0].astype(np.float64)  # [T, V]
     found = []
-    for position in question.positions:
+    for position in output_rows(question.positions, checked):
         scores = logits[position]
         scores[list(tokenizer.special_ids)] = -np.inf
         chances = np.exp(scores - scores.max())

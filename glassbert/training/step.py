@@ -20,24 +20,29 @@ from glassbert.engines import DropoutSource
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
 from glassbert.models.heads import Head
-from glassbert.models.inputs import shape_of
+from glassbert.models.inputs import labels_at_outputs, shape_of
 from glassbert.models.model import Model
 from glassbert.training.curvature import target_sampler
 from glassbert.training.ema import EMA
 from glassbert.training.objectives import Objectives, SampleTargets
 from glassbert.training.optimizers import AdamW
 from glassbert.training.optimizers.base import Optimizer
+from glassbert.training.segments import cut_rows
 from glassbert.training.step_results import ParameterNorms, StepResult
 from glassbert.training.workers import SingleWorker, Workers
 
 
 class MicroBatch(NamedTuple):
-    """Some rows of a logical batch: checked inputs, targets by objective, and the number of targets of each."""
+    """Some rows of a logical batch: checked inputs, targets by objective, and the number of targets of each.
+
+    Where rows are read in segments, `segment` counts from 0; a later one follows the one before it in the list.
+    """
 
     rows: slice
     checked: dict[str, Any]
     targets: dict[str, dict[str, np.ndarray]]
     counts: np.ndarray  # [objectives]
+    segment: int = 0
 
 
 class Prepared(NamedTuple):
@@ -55,6 +60,7 @@ class TrainingStep:
 
     objective       a weighted sum such as "mlm+0.5*nsp"; by default that of the head
     physical_batch  rows computed at a time; by default the whole batch
+    segments        rows are read in so many segments, each with the memory of those before it
     workers         the processes that train this model
     ema             a moving average of the weights, which the step updates
     """
@@ -66,6 +72,7 @@ class TrainingStep:
         *,
         objective: str | Objectives | None = None,
         physical_batch: int | None = None,
+        segments: int = 1,
         workers: Workers | None = None,
         ema: EMA | None = None,
     ):
@@ -78,6 +85,7 @@ class TrainingStep:
         self.objectives = Objectives.of(model.head, objective)
         self.head: Head = model.head  # type: ignore[assignment]
         self.physical_batch = physical_batch
+        self.segments = segments
         self.workers = workers or SingleWorker()
         self.ema = ema
         self.detailed = False  # whether steps also report metrics and norms by parameter
@@ -103,10 +111,19 @@ class TrainingStep:
         position_ids: Any = None,
         pair_labels: Any = None,
         skip_padding: bool = False,
+        **more: Any,
     ) -> Prepared:
         """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step."""
-        checked = self.model.check(input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
-        return Prepared(self._cut(checked, {"labels": labels, "pair_labels": pair_labels}), skip_padding)
+        inputs = {
+            "input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids,
+            "segment_ids": segment_ids, "position_ids": position_ids, **more,
+        }  # fmt: skip
+        parts = cut_rows(self.model.config, inputs, {"labels": labels, "pair_labels": pair_labels}, self.segments)
+        chains = [
+            self._cut(self.model.check(**part.inputs, past=part.past), part.labels, number)
+            for number, part in enumerate(parts)
+        ]
+        return Prepared([one for chain in zip(*chains, strict=True) for one in chain], skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:
         """Train on a prepared batch."""
@@ -120,17 +137,18 @@ class TrainingStep:
         every = self.optimizer.curvature_every
         return bool(every) and (self.optimizer.attempts - 1) % every == 0
 
-    def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any]) -> list[MicroBatch]:
+    def _cut(self, checked: Mapping[str, Any], given: Mapping[str, Any], segment: int) -> list[MicroBatch]:
         """The micro-batches of a batch; arrays without a row for every example are not cut."""
         count, length = shape_of(checked)
         size = self.physical_batch or count
+        given = {**given, "labels": labels_at_outputs(given["labels"], checked)}
         micro_batches = []
         for start in range(0, count, size):
             rows = slice(start, min(start + size, count))
             part = {k: v if v is None or v.shape[0] != count else v[rows] for k, v in checked.items()}
             labels = {k: v if v is None or size >= count else v[rows] for k, v in given.items()}
             targets = self.objectives.prepare(self.head, labels, (rows.stop - rows.start, length))
-            micro_batches.append(MicroBatch(rows, part, targets, self.objectives.counts(targets)))
+            micro_batches.append(MicroBatch(rows, part, targets, self.objectives.counts(targets), segment))
         return micro_batches
 
     # ---- NumPy ----------------------------------------------------------------------------------------------------
@@ -181,8 +199,9 @@ class TrainingStep:
         gradients.clear()
         losses = np.zeros(len(counts))
         measured: dict[str, float] = {}
-        first_row = self.workers.rank * micro_batches[-1].rows.stop  # of this worker's share in the logical batch
-        for one in micro_batches:
+        share_rows = micro_batches[-1].rows.stop  # of this worker in the logical batch
+        memory: Any = None
+        for one, following in zip(micro_batches, [*micro_batches[1:], None], strict=True):
             last = one is micro_batches[-1]
 
             def on_complete(group: str, last: bool = last) -> None:
@@ -190,12 +209,15 @@ class TrainingStep:
                     self.workers.on_complete(group, gradients)
 
             share = one.counts / np.maximum(counts, 1)
-            masks = dropout and dropout.from_row(first_row + one.rows.start)
-            run = model.run(one.checked, dropout=masks, skip_padding=skip_padding)
+            before = self.workers.rank + one.segment * self.workers.size  # shares: every segment has masks of its own
+            masks = dropout and dropout.from_row(before * share_rows + one.rows.start)
+            checked = {**one.checked, "memory": memory} if one.segment else one.checked
+            run = model.run(checked, dropout=masks, skip_padding=skip_padding)
             targets = {name: model.on_engine(arrays) for name, arrays in one.targets.items()}
             results = run.loss(self.objectives, targets, measure=self.detailed, sample=sample)
             dlosses = [model.engine.array(value) for value in weights * share]
             model.backward_into(gradients, run, dloss=dlosses, on_complete=on_complete)
+            memory = run.memory() if following is not None and following.segment else None
             losses += share * [float(result.loss) for result in results]
             for name, result in zip(self.objectives.names, results, strict=True):
                 for what, total in result.sums.items():

@@ -3,7 +3,7 @@
 Importing this package enters all of them into the table `OBJECTIVES`.
 """
 
-from glassbert.training.objectives import next_token  # noqa: F401  (enters its objective)
+from glassbert.training.objectives import next_token, permutation  # noqa: F401  (enter their objectives)
 from glassbert.training.objectives.base import (
     OBJECTIVES,
     HeadObjective,
