@@ -128,12 +128,16 @@ class SelfAttention:
         merged = scope.record("merged", merge_heads(out))  # [B, T, H]
         return scope.record("output", scope.linear(merged, "output"))
 
+    def keeps_weights(self, q: Array, pattern: AttentionPattern, rate: float) -> bool:
+        """Whether all weights are computed at once and kept, or tile by tile."""
+        return keeps_weights(q, pattern, rate)
+
     def attend(
         self, q: Array, k: Array, v: Array, bias: Array | None, scope: Scope, pattern: AttentionPattern
     ) -> Array:
         """The context [B, heads, T, d], by all weights at once or in tiles; the state is kept as "attention"."""
         rate, scale = self.config.attention_dropout if scope.dropout_source is not None else 0.0, self.scale
-        if keeps_weights(q, pattern, rate):
+        if self.keeps_weights(q, pattern, rate):
             mask = None
             if rate > 0.0:
                 shape = (*q.shape[:3], k.shape[2])

@@ -74,7 +74,9 @@ class LearnedPositions(Positions):
 
     def embed(self, x: Array, positions: Array, scope: Scope) -> Array:
         scope.save("position.rows", positions.shape[0])  # 1 where all sequences share their positions
-        return x + scope.run("embedding", "position", scope.parameter("position"), positions)
+        before = self.config.position_offset - 1  # the position of padding, which is not trained
+        padding = before if before >= 0 else None
+        return x + scope.run("embedding", "position", scope.parameter("position"), positions, padding)
 
     def embed_backward(self, dx: Array, scope: Scope) -> None:
         dposition = dx if scope.saved("position.rows") == dx.shape[0] else sum_over_first(dx)[None]  # [B or 1, T, H]

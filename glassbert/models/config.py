@@ -74,6 +74,7 @@ class EncoderConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 0
     pad_token_id: int | None = 0
+    sep_token_id: int | None = None  # the token between two texts, where an attention looks for it
     frozen_padding: bool = True  # lookups of pad_token_id give its embedding no gradient
     series: SeriesConfig | None = None  # windows of values take the place of token ids
 
@@ -97,7 +98,7 @@ class EncoderConfig:
     ffn_bias: bool = True
     norm_bias: bool = True
     local_window: int | None = None
-    global_attention_every: int = 1
+    global_attention_every: int = 1  # layers from the first without a window; 0: every layer has one
     causal: bool = False
     memory_length: int | None = None  # tokens that a pass keeps for the next one; None or 0: all
 
@@ -124,12 +125,12 @@ class EncoderConfig:
     span_dropout: bool = False  # whether a head for spans drops out
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings",
-                     "global_attention_every"):  # fmt: skip
+        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size",
+                     "max_position_embeddings"):  # fmt: skip
             self._require(
                 _is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer of at least 1"
             )
-        for name in ("num_hidden_layers", "type_vocab_size"):
+        for name in ("num_hidden_layers", "type_vocab_size", "global_attention_every"):
             self._require(
                 _is_integer(getattr(self, name)) and getattr(self, name) >= 0, name, "an integer of at least 0"
             )
@@ -194,12 +195,16 @@ class EncoderConfig:
             self._require(
                 _is_integer(self.local_window) and self.local_window >= 1, "local_window", "at least 1, or None"
             )
-        elif self.global_attention_every > 1:
-            raise ConfigError("global_attention_every above 1 makes layers local, which needs a local_window")
+        elif self.global_attention_every != 1:
+            raise ConfigError("global_attention_every other than 1 makes layers local, which needs a local_window")
         if self.pad_token_id is not None and not (
             _is_integer(self.pad_token_id) and 0 <= self.pad_token_id < self.vocab_size
         ):
             raise ConfigError(f"pad_token_id {self.pad_token_id} is no id of a vocabulary of {self.vocab_size}")
+        if self.sep_token_id is not None and not (
+            _is_integer(self.sep_token_id) and 0 <= self.sep_token_id < self.vocab_size
+        ):
+            raise ConfigError(f"sep_token_id {self.sep_token_id} is no id of a vocabulary of {self.vocab_size}")
         if (self.series is not None) != (self.embeddings == "values"):
             raise ConfigError(
                 'embeddings="values" read a series, so both are set or neither; with_series(config, series) sets both'

@@ -13,6 +13,7 @@ from glassbert.ops.activations import (
     tanh_backward,
 )
 from glassbert.ops.attention import AttentionPattern, attention, attention_backward, softmax, softmax_backward
+from glassbert.ops.chosen_tokens import put_tokens, put_tokens_backward, take_tokens, take_tokens_backward
 from glassbert.ops.dropout import dropout, dropout_backward
 from glassbert.ops.embedding import embedding, embedding_backward
 from glassbert.ops.focal import binary_focal_loss, binary_focal_loss_backward, focal_loss, focal_loss_backward
@@ -109,6 +110,8 @@ __all__ = [
     "operation_names",
     "ordinal_loss",
     "ordinal_loss_backward",
+    "put_tokens",
+    "put_tokens_backward",
     "relative_shift",
     "relative_shift_backward",
     "relu",
@@ -120,6 +123,8 @@ __all__ = [
     "softmax_backward",
     "take_rows",
     "take_rows_backward",
+    "take_tokens",
+    "take_tokens_backward",
     "tanh",
     "tanh_backward",
     "tiled_attention",

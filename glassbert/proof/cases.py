@@ -23,7 +23,7 @@ from glassbert.arrays import Array
 from glassbert.engines.numpy_engine import NumpyDropout
 
 KINDS = ("op", "layer", "model")
-FAMILY_MODULES = ("gpt2_cases", "xlnet_cases")  # with the planted faults of each member
+FAMILY_MODULES = ("gpt2_cases", "xlnet_cases", "longformer_cases")  # with the planted faults of each member
 
 Gradients = Mapping[str, Array]
 Function = Callable[[Any, Mapping[str, Array]], tuple[Array, Callable[[Array], Gradients]]]

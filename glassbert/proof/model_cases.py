@@ -208,9 +208,9 @@ register("bert", "mlm, shared layers, narrow embeddings, tied, two threads",
          threads=2)  # fmt: skip
 register("bert", "mlm, two groups of shared layers, checkpointing", SHARED.replace(layer_groups=2, num_hidden_layers=4),
          "mlm", labels=MLM_LABELS, inputs=PADDED, checkpointing=True)  # fmt: skip
-register("bert", "encoder, positions from an offset, padding before it",
-         TINY_BERT.replace(position_offset=2, pad_token_id=0, max_position_embeddings=9), ids=[[3, 1, 3, 3, 2], [0] * 5,
-         [9, 1, 1, 0, 0]], inputs=PADDED, frozen_row=0)  # fmt: skip
+register("bert", "mlm, positions from an offset, padding before it",
+         TINY_BERT.replace(position_offset=2, pad_token_id=0, max_position_embeddings=9), "mlm", ids=[[3, 1, 3, 3, 2],
+         [0] * 5, [9, 1, 1, 0, 0]], labels=MLM_LABELS, inputs=PADDED)  # fmt: skip
 register("bert", "encoder, a mask of pairs", TINY_BERT, inputs={"attention_mask": PAIRS})
 register("bert", "sequence, mean pooling, packed and padded", TINY_BERT.replace(**MEAN), "sequence", num_labels=3,
          labels=[2, 1, 0], inputs=PACKED)  # fmt: skip

@@ -160,7 +160,7 @@ def build_model(
 ) -> Model:
     """The model of a run, with random weights or those of `start_from`; `threads` is used if the settings have none."""
     tokenizer = data.tokenizer
-    config = config_for(settings, tokenizer.vocab_size, tokenizer.pad_id)
+    config = config_for(settings, tokenizer.vocab_size, tokenizer.pad_id, tokenizer.sep_id)
     options: dict[str, Any] = {
         "engine": settings.engine,
         "dtype": settings.precision,

@@ -44,22 +44,25 @@ def defaults_for(preset: str, size: float | None = None) -> dict[str, Any]:
     return {**DEFAULTS.get(preset, DEFAULTS["base"]), "objective": family.objective, **family.training}
 
 
-def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int) -> EncoderConfig:
+def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int, sep_id: int | None = None) -> EncoderConfig:
     """The model config of a run: from preset or size, the vocabulary of the corpus, and the fields in the settings."""
     config = PRESETS[_check_preset(settings.preset)]
     if settings.size is not None:
         config = config.replace(**sized(settings.size, config.gated))
     changes: dict[str, Any] = {"vocab_size": vocab_size, "pad_token_id": pad_id}
-    changes["max_position_embeddings"] = max(settings.length, config.max_position_embeddings)
+    if config.sep_token_id is not None and sep_id is not None:
+        changes["sep_token_id"] = sep_id
+    offset = config.replace(**changes).position_offset  # where positions begin may depend on the padding
+    changes["max_position_embeddings"] = offset + max(settings.length, config.max_length)
     if settings.dropout is not None:
         changes.update(dict.fromkeys(DROPOUTS, settings.dropout))
-    changes.update(settings.model)
-    if settings.length > changes["max_position_embeddings"]:
+    config = config.replace(**{**changes, **settings.model})
+    if settings.length > config.max_length:
         raise TrainingError(
-            f"rows of {settings.length} tokens do not fit a model with {changes['max_position_embeddings']} positions; "
+            f"rows of {settings.length} tokens do not fit a model with {config.max_length} positions; "
             f"lower --length or raise --max-position-embeddings"
         )
-    return config.replace(**changes)
+    return config
 
 
 def sized(size: float, gated: bool = False) -> dict[str, int]:

@@ -64,20 +64,23 @@ def tensors(batch: dict[str, Any], dtype: str) -> dict[str, Any]:
     }
 
 
-def same_files(reference: Any, ours: glassbert.Model, theirs_in: Path, ours_in: Path) -> None:
+def same_files(
+    reference: Any, ours: glassbert.Model, theirs_in: Path, ours_in: Path, unused: tuple[str, ...] = ()
+) -> None:
     """Saved by us and opened by transformers, and the file itself: bit for bit what transformers wrote.
 
+    `unused` tensors of theirs take no part in what the model computes.
     transformers opens the parameters that XLNet declares as FloatTensor in float32, whatever dtype is asked for.
     """
     ours.save(ours_in)
     again = type(reference).from_pretrained(ours_in, dtype=next(reference.parameters()).dtype)
     state = reference.state_dict()
     for name, tensor in again.state_dict().items():
-        assert torch.equal(tensor, state[name].to(tensor.dtype)), name
+        assert name in unused or torch.equal(tensor, state[name].to(tensor.dtype)), name
     written, original = load_file(ours_in / "model.safetensors"), load_file(theirs_in / "model.safetensors")
     assert set(written) == set(original)
     for name, array in original.items():
-        assert np.array_equal(written[name], array), name
+        assert name in unused or np.array_equal(written[name], array), name
     reopened = glassbert.load(ours_in, dtype=str(ours.engine.dtype_name), engine="numpy")
     for name, value in ours.parameters.items():
         assert np.array_equal(value, reopened.parameters[name]), name
