@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 
+import glassbert
 from glassbert.generation.continuation import next_scores
 from tests.parity.families.comparison import (
     close,
@@ -146,3 +147,18 @@ def test_the_most_probable_continuation_is_theirs(tmp_path: Path) -> None:
         unread = scores.argmax(-1)[:, None]
         ids = np.concatenate([ids, unread], 1)
     assert np.array_equal(ids, wanted)
+
+
+def test_adapters_open_in_peft(tmp_path: Path) -> None:
+    """Its matrices are stored as [input, output], which peft must be told."""
+    peft = pytest.importorskip("peft")
+    theirs = reference("sequence")
+    base = opened(theirs, tmp_path / "theirs", "float32")
+    adapted = glassbert.LowRank(base, rank=2, targets=("query", "value", "ffn"))
+    rng = np.random.default_rng(0)
+    for name, value in adapted.parameters.items():
+        adapted.parameters[name] = 0.2 * rng.standard_normal(value.shape).astype(np.float32)
+    adapted.save(tmp_path / "adapters")
+    batch = batch_for(theirs.config)
+    with_adapters = peft.PeftModel.from_pretrained(theirs, tmp_path / "adapters").eval()
+    close(adapted.forward(**batch)[0], with_adapters(**tensors(batch, "float32")).logits, "float32", "logits")
