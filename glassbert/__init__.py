@@ -28,6 +28,7 @@ from glassbert.families.bert import (
     MiniBERT,
 )
 from glassbert.families.factory import create_from_registry, create_model, register
+from glassbert.families.gpt2 import Gpt2Config
 from glassbert.families.modernbert import ModernBertConfig, ModernBertCore
 from glassbert.layers.registry import ATTENTIONS, BLOCKS, EMBEDDINGS, FEED_FORWARDS, POSITIONS
 from glassbert.models.config import EncoderConfig
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from glassbert.finetuning.run import resume as resume
     from glassbert.finetuning.settings import FineTuningSettings as FineTuningSettings
     from glassbert.forecasting.forecast import forecast as forecast
+    from glassbert.generation import generate as generate
     from glassbert.insight.prediction import explain as explain
     from glassbert.text.corpus import Corpus as Corpus
     from glassbert.text.corpus import build_corpus as build_corpus
@@ -88,6 +90,7 @@ LATER = {
     "fill_mask": "training.fill_mask",
     "finetune": "finetuning.run",
     "forecast": "forecasting.forecast",
+    "generate": "generation",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
     "resume": "finetuning.run",
@@ -113,6 +116,7 @@ __all__ = [
     "EngineError",
     "Family",
     "GlassBertError",
+    "Gpt2Config",
     "Head",
     "InputError",
     "LargerBERT",

@@ -9,7 +9,8 @@ import glassbert
 
 PACKAGE = Path(glassbert.__file__).parent
 ORDER = [
-    *("ops", "engines", "layers", "models", "checkpoints", "families", "reports", "metrics", "text", "training"),
+    *("ops", "engines", "layers", "models", "checkpoints", "families", "reports", "metrics", "text"),
+    *("generation", "training"),
     *("tasks", "finetuning", "forecasting", "insight", "evaluation", "proof", "cli"),
 ]
 SHARED = {"arrays", "errors", "files"}  # modules that every package may import

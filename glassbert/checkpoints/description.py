@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from glassbert.errors import CheckpointError
+from glassbert.layers.registry import POSITIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS
 from glassbert.models.model import Model
@@ -24,16 +25,19 @@ TRAINING_ONLY = {
     "classifier_dropout",
     "initializer",
     "initializer_range",
+    "frozen_padding",
     "span_dropout",
     "generator_width",
     "generator_depth",
     "generator_embeddings",
 }
+DECODING = ("mlm", "causal", "pretraining")
 READ_BY_HEADS = {
-    "tie_word_embeddings": ("mlm", "pretraining"),
-    "head_transform": ("mlm", "pretraining"),
-    "decoder_bias": ("mlm", "pretraining"),
-    "head_bias": ("mlm", "pretraining", "sequence", "token", "span"),
+    "tie_word_embeddings": DECODING,
+    "head_transform": DECODING,
+    "decoder_bias": DECODING,
+    "head_bias": (*DECODING, "sequence", "token", "span"),
+    "sequence_bias": ("pretraining", "sequence"),
     "classifier_pooling": ("sequence", "embedding", "forecast"),
     "pooler": ("pretraining", "sequence"),  # without a head it changes which parameters exist
     "pooler_activation": ("pretraining", "sequence"),
@@ -44,7 +48,8 @@ READ_BY_HEADS = {
 }
 ONLY_FOR_ROTARY = {"global_rope_theta", "local_rope_theta"}
 ONLY_FOR_LOCAL_LAYERS = {"local_rope_theta", "local_window", "global_attention_every"}
-MAY_DIFFER = TRAINING_ONLY | set(READ_BY_HEADS) | ONLY_FOR_ROTARY | ONLY_FOR_LOCAL_LAYERS
+ONLY_FOR_LIMITED = {"max_position_embeddings"}
+MAY_DIFFER = ONLY_FOR_LIMITED | TRAINING_ONLY | set(READ_BY_HEADS) | ONLY_FOR_ROTARY | ONLY_FOR_LOCAL_LAYERS
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,8 @@ def has_no_effect(name: str, config: EncoderConfig, head: str) -> bool:
         return True
     if name in READ_BY_HEADS:
         return head not in READ_BY_HEADS[name]
+    if name in ONLY_FOR_LIMITED and not POSITIONS[config.positions].limited:
+        return True
     if name in ONLY_FOR_ROTARY and config.positions != "rotary":
         return True
     no_local_layer = all(config.window_of(i) is None for i in range(config.num_hidden_layers))

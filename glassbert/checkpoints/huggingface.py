@@ -7,6 +7,7 @@ which transformers ignores.
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
@@ -47,7 +48,6 @@ ALWAYS_WRITTEN = {
     "problem_type",
     "glassbert",
 }
-DECODING_HEADS = ("mlm", "pretraining")  # heads with a decoder that may be tied to the embeddings
 EMBEDDING = "embedding"
 EXTRA_KEYS = ("loss_options", "loss", "head_type")  # under "glassbert", in addition to fields of our config
 CLASSIFIER_WEIGHT, CLASSIFIER_BIAS = "head.classifier.weight", "head.classifier.bias"
@@ -184,7 +184,7 @@ class HuggingFaceFormat:
 
     def entries(self, config: EncoderConfig, head: str, names: Iterable[str], prefix: str = "") -> dict[str, Entry]:
         """Our names -> theirs, those of the encoder with `prefix`."""
-        key = f"{head}_untied" if head in DECODING_HEADS and not config.tie_word_embeddings else head
+        key = f"{head}_untied" if head in HEADS and HEADS[head].decodes and not config.tie_word_embeddings else head
         table = fill_table({**self.family.core, **self.family.heads.get(key, {})}, config.num_hidden_layers, prefix)
         return {name: table[name] for name in names if name in table}
 
@@ -267,7 +267,10 @@ def _extra(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 def _config_to_write(described: Description) -> EncoderConfig:
     """The config without the pooling of an embedding head, which is stored in 1_Pooling/config.json."""
     config = described.config
-    return config.replace(classifier_pooling="cls") if described.head == EMBEDDING else config
+    if described.head != EMBEDDING:
+        return config
+    default = next(field.default for field in dataclasses.fields(config) if field.name == "classifier_pooling")
+    return config.replace(classifier_pooling=default)
 
 
 def _target_scaling(options: Mapping[str, Any]) -> list[np.ndarray | None]:

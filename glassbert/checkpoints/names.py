@@ -26,19 +26,26 @@ class Entry(NamedTuple):
     tied    other names of the same parameter: never written, and equal to `theirs` where a file has them
     copies  written in addition, and read only if `theirs` is missing
     transposed  whether the file stores matrices as [input, output]
+    by_heads    whether the file stores the last axis as two, [heads, features of a head]
     """
 
     theirs: tuple[str, ...]
     tied: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
     transposed: bool = False
+    by_heads: bool = False
 
     def all_names(self) -> tuple[str, ...]:
         return self.theirs + self.tied + self.copies
 
     def fill(self, **values: str | int) -> Entry:
         theirs, tied, copies = (tuple(name.format(**values) for name in names) for names in self[:3])
-        return Entry(theirs, tied, copies, self.transposed)
+        return Entry(theirs, tied, copies, self.transposed, self.by_heads)
+
+    def laid_out(self, values: np.ndarray, heads: int) -> np.ndarray:
+        """One of our matrices as the file stores it."""
+        values = values.T if self.transposed else values
+        return values.reshape(values.shape[0], heads, -1) if self.by_heads else values
 
 
 Table = Mapping[str, Entry]
@@ -57,14 +64,25 @@ def transposed(name: str) -> Entry:
     return Entry((name,), transposed=True)
 
 
-class Transposed:
-    """A stored tensor with its axes reversed. A vector stays as it is."""
+def by_heads(*names: str, transposed: bool = True) -> Entry:
+    """Tensors [input, heads, features], stacked; with transposed=False [output, heads, features]."""
+    return Entry(names, transposed=transposed, by_heads=True)
 
-    def __init__(self, tensor: StoredTensor):
-        self.tensor, self.name, self.shape = tensor, tensor.name, tensor.shape[::-1]
+
+class LaidOut:
+    """A stored tensor in our layout: heads joined, and the axes reversed where it is transposed."""
+
+    def __init__(self, tensor: StoredTensor, entry: Entry):
+        self.tensor, self.name, self.entry = tensor, tensor.name, entry
+        shape = tensor.shape
+        if entry.by_heads:
+            shape = (shape[0], int(np.prod(shape[1:], dtype=np.int64))) if len(shape) == 3 else ()
+        self.shape = shape[::-1] if entry.transposed else shape
 
     def read(self) -> np.ndarray:
-        return np.ascontiguousarray(self.tensor.read().T)
+        values = self.tensor.read()
+        values = values.reshape(values.shape[0], -1) if self.entry.by_heads else values
+        return np.ascontiguousarray(values.T if self.entry.transposed else values)
 
     def require_float(self) -> None:
         self.tensor.require_float()
@@ -91,7 +109,7 @@ def fill_table(table: Table, layers: int, core: str) -> dict[str, Entry]:
 class Match(NamedTuple):
     """The tensors of each parameter in stacking order, the parameters without tensors, and the unused tensors."""
 
-    sources: dict[str, list[StoredTensor | Transposed]]
+    sources: dict[str, list[StoredTensor | LaidOut]]
     missing: list[str]
     unused: list[str]
 
@@ -100,7 +118,7 @@ def match(
     entries: Mapping[str, Entry], shapes: Mapping[str, tuple[int, ...]], tensors: Mapping[str, StoredTensor]
 ) -> Match:
     """Find the tensors of every parameter; a wrong shape or type raises `CheckpointError`."""
-    sources: dict[str, list[StoredTensor | Transposed]] = {}
+    sources: dict[str, list[StoredTensor | LaidOut]] = {}
     used: set[str] = set()
     for ours, entry in entries.items():
         used.update(entry.all_names())
@@ -109,14 +127,15 @@ def match(
         if complete or alternatives:
             names = entry.theirs if complete else tuple(alternatives[:1])
             found = [tensors[name] for name in names]
-            sources[ours] = [Transposed(tensor) for tensor in found] if entry.transposed else list(found)
+            changed = entry.transposed or entry.by_heads
+            sources[ours] = [LaidOut(tensor, entry) for tensor in found] if changed else list(found)
             _check(sources[ours], shapes[ours])
             _check_tied(sources[ours][0], [tensors[name] for name in entry.tied if name in tensors])
     missing = [ours for ours in shapes if ours not in sources]
     return Match(sources, missing, [name for name in tensors if name not in used])
 
 
-def _check(parts: Sequence[StoredTensor | Transposed], shape: tuple[int, ...]) -> None:
+def _check(parts: Sequence[StoredTensor | LaidOut], shape: tuple[int, ...]) -> None:
     wanted = (shape[0] // len(parts), *shape[1:])
     for part in parts:
         if part.shape != wanted:
@@ -126,7 +145,7 @@ def _check(parts: Sequence[StoredTensor | Transposed], shape: tuple[int, ...]) -
         part.require_float()
 
 
-def _check_tied(first: StoredTensor | Transposed, others: list[StoredTensor]) -> None:
+def _check_tied(first: StoredTensor | LaidOut, others: list[StoredTensor]) -> None:
     for other in others:
         if other.shape != first.shape or not np.array_equal(other.read(), first.read(), equal_nan=True):
             raise CheckpointError(
@@ -135,7 +154,7 @@ def _check_tied(first: StoredTensor | Transposed, others: list[StoredTensor]) ->
             )
 
 
-def read_values(parts: Sequence[StoredTensor | Transposed]) -> np.ndarray:
+def read_values(parts: Sequence[StoredTensor | LaidOut]) -> np.ndarray:
     """The values of a parameter: its tensors, stacked."""
     values = [part.read() for part in parts]
     return values[0] if len(values) == 1 else np.concatenate(values)

@@ -55,10 +55,8 @@ def _file_tensors(
     for ours, entry in file_format.entries(described.config, described.head, tensors, prefix).items():
         array = model.engine.to_numpy(tensors[ours])
         array = file_format.to_file(described, ours, array) if weights else array
-        for name, part in zip(
-            entry.theirs, np.split(array.T if entry.transposed else array, len(entry.theirs)), strict=True
-        ):
-            yield name, part
+        for name, part in zip(entry.theirs, np.split(array, len(entry.theirs)), strict=True):
+            yield name, entry.laid_out(part, described.config.num_attention_heads)
         for name in entry.copies if weights else ():
             yield name, array
 

@@ -19,13 +19,15 @@ from glassbert.errors import CheckpointError
 from glassbert.files import write_json
 from glassbert.models.config import EncoderConfig
 
-POOLINGS = ("cls", "mean", "max")
+POOLINGS = ("cls", "mean", "max", "last")
 MODULE_FOLDERS = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
 OLD_POOLING_KEYS = {
     "cls": "pooling_mode_cls_token",
     "mean": "pooling_mode_mean_tokens",
     "max": "pooling_mode_max_tokens",
+    "last": "pooling_mode_lasttoken",
 }
+THEIR_NAMES = {"lasttoken": "last"}  # where theirs differ from ours
 DEFAULT_LENGTH = 512
 
 
@@ -74,7 +76,7 @@ def _modes(fields: dict[str, Any]) -> list[Any]:
     """The pooling modes: current files name them, older ones have a boolean for each."""
     named = fields.get("pooling_mode")
     if named is not None:
-        return list(named) if isinstance(named, list) else [named]
+        return [THEIR_NAMES.get(str(mode), mode) for mode in (named if isinstance(named, list) else [named])]
     ours = {key: mode for mode, key in OLD_POOLING_KEYS.items()}
     on = [key for key, value in fields.items() if key.startswith("pooling_mode_") and value is True]
     return [ours.get(key, key) for key in on] or ["mean"]

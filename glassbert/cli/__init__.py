@@ -24,6 +24,7 @@ COMMANDS = {
     "resume": "Continue an interrupted run.",
     "export": "Write the model of a run into a folder to publish, with card, recipe and checksums.",
     "fill-mask": "Predict the [MASK] in a sentence with a trained model.",
+    "generate": "Continue a text with a causal model.",
     "runs": "List the runs and compare them.",
     "finetune": "Fine-tune an encoder for a task on a data file, and measure it.",
     "predict": "Predict with a fine-tuned model, for a text or for every row of a file.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from glassbert.evaluation.measures import Measure, write
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, suite
 from glassbert.models.flops import forward_flops, training_flops
-from glassbert.models.memory import MASKED_SHARE
 from glassbert.training.evaluate import evaluation_mode
 from glassbert.training.run_folder import machine_facts
 
@@ -57,7 +57,7 @@ def cost(subject: Subject, options: Options) -> SuiteResult:
                 note=f"{subject.parameters * 4 / 2**20:,.0f} MiB in float32"),
         Measure("operations a token, forward", flops, unit="FLOP", higher_is_better=False,
                 note=f"encoder without head, {length} tokens"),
-        *([_training(subject, length)] if subject.fills_masks else []),
+        *([_training(subject, length)] if subject.model.head and subject.model.head.decodes else []),
         Measure("memory of a pass", memory / 2**20, unit="MiB", higher_is_better=False,
                 note=f"arrays without the weights, {rows} rows of {length} tokens"),
         *(
@@ -69,8 +69,10 @@ def cost(subject: Subject, options: Options) -> SuiteResult:
 
 
 def _training(subject: Subject, length: int) -> Measure:
-    flops = training_flops(subject.model.config, 1, length, scored_rows=round(length * MASKED_SHARE)) / length
-    note = "forward and backward, MLM head at the masked tokens"
+    head: Any = subject.model.head
+    scored = round(length * head.scored_share)
+    flops = training_flops(subject.model.config, 1, length, head=head.kind, scored_rows=scored) / length
+    note = f"forward and backward, decoder at {scored} of {length} tokens"
     return Measure("operations a token, training", flops, unit="FLOP", higher_is_better=False, note=note)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from glassbert.engines import get_engine
 from glassbert.evaluation.subject import Subject
 from glassbert.models.config import EncoderConfig
-from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.text.buckets import batches_by_length
 from glassbert.training.evaluate import evaluation_mode
@@ -52,7 +51,7 @@ def masked_rows(subject: Subject, rows: int = ROWS, length: int = LONG, seed: in
 
 def encoder_output(model: Model, ids: np.ndarray, skip_padding: bool = False, **inputs: Any) -> np.ndarray:
     """The last hidden states, float64. The mode of the model (training or evaluation) is left as it is."""
-    checked = check_inputs(model.config, ids, **inputs)
+    checked = model.check(ids, **inputs)
     hidden = model.run(checked, dropout=model.draw_dropout(), inference=True, skip_padding=skip_padding).encode()
     return np.asarray(model.engine.to_numpy(hidden), np.float64)
 
@@ -76,7 +75,7 @@ def state_names(config: EncoderConfig) -> list[str]:
 
 def layer_states(model: Model, input_ids: Any, attention_mask: Any = None) -> list[np.ndarray]:
     """[batch, length, hidden] for every layer; 0 at padding."""
-    checked = check_inputs(model.config, input_ids, attention_mask)
+    checked = model.check(input_ids, attention_mask)
     names = state_names(model.config)
     with evaluation_mode(model):
         run = model.run(checked, inference=True, keep=names, skip_padding=True)
@@ -96,7 +95,7 @@ def states_of_all(
     lengths = np.array([len(ids) for ids in token_ids], np.int64)
     done = 0
     for rows in batches_by_length(lengths, max(batch_tokens, int(lengths.max(initial=1)))):
-        ids = np.full((len(rows), int(lengths[rows].max())), model.config.pad_token_id, np.int64)
+        ids = np.full((len(rows), int(lengths[rows].max())), model.config.pad_token_id or 0, np.int64)
         for number, row in enumerate(rows):
             ids[number, : lengths[row]] = token_ids[row]
         yield rows, layer_states(model, ids, np.arange(ids.shape[1]) < lengths[rows][:, None])

@@ -22,7 +22,7 @@ import numpy as np
 
 from glassbert.engines.threads import run_together, using_threads
 from glassbert.evaluation.subject import Subject
-from glassbert.models.inputs import check_inputs
+from glassbert.models.inputs import output_rows
 from glassbert.models.model import Model
 from glassbert.training.evaluate import evaluation_mode
 
@@ -42,7 +42,11 @@ def score(model: Model, ids: np.ndarray, positions: np.ndarray, targets: np.ndar
     at_once = max(1, SCORES_AT_ONCE // model.config.vocab_size)
     found = []
     with evaluation_mode(model), using_threads(model.engine.threads):
-        run = model.run(check_inputs(model.config, ids), inference=True)
+        missing = np.zeros(ids.shape, np.bool_)
+        missing.reshape(-1)[positions] = True
+        checked = model.check_missing(ids, missing)
+        positions = output_rows(positions, checked)
+        run = model.run(checked, inference=True)
         hidden, scope = run.encode(), run.head_scope().inside(part.name)
         for begin in range(0, len(positions), at_once):
             rows = model.engine.integers(positions[begin : begin + at_once])

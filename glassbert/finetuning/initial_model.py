@@ -62,7 +62,11 @@ def build_model(
     device = {"engine": settings.engine, "dtype": settings.precision, "threads": settings.threads, "seed": seed}
     options = head.as_options()
     if is_preset(settings.model):
-        config = PRESETS[settings.model].replace(vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+        config = PRESETS[settings.model]
+        ids = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
+        if config.sep_token_id is not None:
+            ids["sep_token_id"] = tokenizer.sep_id
+        config = config.replace(**ids)
         notes = [f"All weights of {settings.model} begin at random: a pretrained encoder would do better."]
         return _new_model(_with_settings(config, settings, options["head"], new_head=True), options, device), notes
     with warnings.catch_warnings(record=True) as caught:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from glassbert.insight.inputs import TextBatch
-from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.ops import AttentionPattern
 from glassbert.training.evaluate import evaluation_mode
@@ -25,7 +24,7 @@ OnProgress = Callable[[], object]  # called after every batch
 def attention_maps(model: Model, input_ids: Any, attention_mask: Any = None) -> np.ndarray:
     """Attention weights of every layer and head, [layers, B, heads, T, T] float32, without dropout."""
     with evaluation_mode(model):
-        cache = model.run(check_inputs(model.config, input_ids, attention_mask))
+        cache = model.run(model.check(input_ids, attention_mask))
         cache.encode()
         names = [f"layers.{layer}.attention.weights" for layer in range(model.config.num_hidden_layers)]
         return np.stack([np.asarray(model.engine.to_numpy(cache[name]), np.float32) for name in names])

@@ -22,7 +22,6 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.insight.aims import Aim, NoGradients, Scorer
 from glassbert.models.encoder import Batch
-from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
 
@@ -62,7 +61,7 @@ class Integrated:
 
 def embedding_sums(model: Model, input_ids: Any) -> np.ndarray:
     """The sum of the embeddings of every token before the norm, `embeddings.sum` [B, T, H] float64."""
-    run = model.run(check_inputs(model.config, input_ids), inference=True, keep=["embeddings.sum"])
+    run = model.run(model.check(input_ids), inference=True, keep=["embeddings.sum"])
     run.encode()
     return np.asarray(model.engine.to_numpy(run["embeddings.sum"]), np.float64)
 

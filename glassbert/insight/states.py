@@ -17,7 +17,6 @@ from glassbert.insight.aims import Aim, Scorer
 from glassbert.insight.inputs import BATCH_ROWS, LoadedModel, TextBatch, pad_rows
 from glassbert.layers.scope import NullCache, Scope
 from glassbert.metrics import linear_cka
-from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.tasks.alignment import align_words
 from glassbert.training.evaluate import evaluation_mode
@@ -29,7 +28,7 @@ def hidden_states(
     """[B, T, H] by name. With `normed`, the final norm of the encoder (if any) is applied to every layer."""
     config, engine = model.config, model.engine
     with evaluation_mode(model):
-        cache = model.run(check_inputs(config, input_ids, attention_mask), trace=True, kernels=engine.kernels)
+        cache = model.run(model.check(input_ids, attention_mask), trace=True, kernels=engine.kernels)
         cache.encode()
     last = config.num_hidden_layers - 1
     states = {"embeddings": cache["embeddings.output"]}

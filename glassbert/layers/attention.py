@@ -7,7 +7,10 @@ output = merge(attention(q, k, v)) Wᵀ + b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from glassbert.arrays import Array, is_numpy, namespace
 from glassbert.layers.registry import ATTENTIONS
@@ -24,23 +27,37 @@ class AttentionContext(NamedTuple):
     rotary     cos and sin of the rotary angles, [B or 1, T, 1, d/2] each
     bias       a term added to the scores, [B or 1, heads or 1, Tq, Tk], or what the attention makes it of
     bias_name  the name under which the gradient of the bias is accumulated
-    memory     keys and values [B, heads, M, d] of earlier tokens; they get no gradient
+    memory     what the attention keeps of earlier tokens, keys and values [B, heads, M, d]; it gets no gradient
     states     what keys and values are made of, [B, T, H], where it is not what queries are made of
     states_name  the name under which the gradient of `states` is accumulated
+    batch      all inputs of the pass, for an attention that reads more of them
     """
 
     pattern: AttentionPattern
     rotary: tuple[Array, Array] | None = None
     bias: Array | None = None
     bias_name: str = ""
-    memory: tuple[Array, Array] | None = None
+    memory: tuple[Array, ...] | None = None
     states: Array | None = None
     states_name: str = ""
+    batch: Any = None
 
 
 @ATTENTIONS.register("self")
 class SelfAttention:
-    """Multi-head self-attention. A variant overrides `score_bias` and `score_bias_backward`, or all of it."""
+    """Multi-head self-attention. A variant overrides `score_bias` and `score_bias_backward`, or all of it.
+
+    memory_names        the values that make up the memory of a next pass, in which tokens are on the axis `memory_axis`
+    masks_with_memory   whether padding and packed documents may be given together with a memory
+    leaves_out_padding  whether the real tokens of a batch may be computed as one packed row
+    inputs              the names of inputs that only this attention reads; `more_inputs` checks them
+    """
+
+    memory_names: tuple[str, ...] = ("k", "v")
+    memory_axis = 2
+    masks_with_memory = False
+    leaves_out_padding = True
+    inputs: tuple[str, ...] = ()
 
     def __init__(self, config: Any):
         self.config = config
@@ -70,6 +87,37 @@ class SelfAttention:
         scope.cache.accumulate(context.states_name, dstates)
         return scope.linear_backward(join_qkv(dq, nothing, nothing), "qkv")
 
+    @classmethod
+    def memory_shape(cls, config: Any, rows: int, length: Any) -> tuple[Any, ...]:
+        """The shape of each array of a memory of `length` tokens."""
+        return (rows, config.num_attention_heads, length, config.head_size)
+
+    @classmethod
+    def more_inputs(
+        cls, config: Any, head: str | None, given: Mapping[str, Any], checked: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """The checked arrays of `inputs`, with defaults for a model with this head; `checked` has all others.
+
+        They are in `context.batch.more` under the names of the result.
+        """
+        return {}
+
+    @classmethod
+    def inputs_for_missing(cls, missing: np.ndarray) -> dict[str, np.ndarray]:
+        """Inputs with which the model predicts the tokens where `missing` [B, T] is true; by default a mask token
+        in their place is enough."""
+        return {}
+
+    @classmethod
+    def more_flops(cls, config: Any, batch: int, length: int) -> dict[str, int]:
+        """Operations of all layers besides queries, keys, values, scores, context and output, by name."""
+        return {}
+
+    @classmethod
+    def more_numbers(cls, config: Any, length: int) -> float:
+        """Numbers that one layer saves for every token, besides those of any attention."""
+        return 0
+
     def score_bias(self, q: Array, k: Array, scope: Scope, context: AttentionContext) -> Array | None:
         """The term that is added to the scores; here that of the position scheme, if it has one."""
         return context.bias
@@ -95,24 +143,32 @@ class SelfAttention:
             k, v = (xp.concatenate([old, new], 2) for old, new in zip(context.memory, (k, v), strict=True))
         q, k, v = (scope.store(name, x, token_axes=(2,)) for name, x in (("q", q), ("k", k), ("v", v)))
         bias = self.score_bias(q, k, scope, context)
-        rate = self.config.attention_dropout if scope.dropout_source is not None else 0.0
         scope.save("has_bias", bias is not None)
-        if keeps_weights(q, context.pattern, rate):
+        out = self.attend(q, k, v, bias, scope, context.pattern)
+        merged = scope.record("merged", merge_heads(out))  # [B, T, H]
+        return scope.record("output", scope.linear(merged, "output"))
+
+    def keeps_weights(self, q: Array, pattern: AttentionPattern, rate: float) -> bool:
+        """Whether all weights are computed at once and kept, or tile by tile."""
+        return keeps_weights(q, pattern, rate)
+
+    def attend(
+        self, q: Array, k: Array, v: Array, bias: Array | None, scope: Scope, pattern: AttentionPattern
+    ) -> Array:
+        """The context [B, heads, T, d], by all weights at once or in tiles; the state is kept as "attention"."""
+        rate, scale = self.config.attention_dropout if scope.dropout_source is not None else 0.0, self.scale
+        if self.keeps_weights(q, pattern, rate):
             mask = None
             if rate > 0.0:
                 shape = (*q.shape[:3], k.shape[2])
                 mask = scope.dropout_source.mask(scope.name("dropout"), shape, rate)  # type: ignore[union-attr]
                 scope.save("dropout_mask", mask)
-            out = scope.run("attention", "attention", q, k, v, context.pattern, bias, self.scale, mask, rate)
+            out = scope.run("attention", "attention", q, k, v, pattern, bias, scale, mask, rate)
         else:
             masks = tile_masks(scope, rate)
-            out = scope.run("tiled_attention", "attention", q, k, v, context.pattern, bias, self.scale, masks, rate)
-        out = scope.store("context", out, token_axes=(2,))
-        scope.compute_later(
-            "weights", lambda: attention_weights(q, k, context.pattern, bias, self.scale), token_axes=(2, 3)
-        )
-        merged = scope.record("merged", merge_heads(out))  # [B, T, H]
-        return scope.record("output", scope.linear(merged, "output"))
+            out = scope.run("tiled_attention", "attention", q, k, v, pattern, bias, scale, masks, rate)
+        scope.compute_later("weights", lambda: attention_weights(q, k, pattern, bias, scale), token_axes=(2, 3))
+        return scope.store("context", out, token_axes=(2,))
 
     def backward(self, dy: Array, scope: Scope, context: AttentionContext) -> Array:
         """`forward` from its last line to its first."""

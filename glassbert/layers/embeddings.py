@@ -57,6 +57,13 @@ class Embeddings(ABC):
     def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
         """Add the gradients of the parameters."""
 
+    def finish(self, x: Array, batch: Any, scope: Scope) -> Array:
+        """The hidden states of the last block as those of the encoder; here they are."""
+        return x
+
+    def finish_backward(self, dx: Array, batch: Any, scope: Scope) -> Array:
+        return dx
+
     def after_sum(self, x: Array, scope: Scope) -> Array:
         scope.record("sum", x)
         if self.config.embedding_norm:
@@ -91,9 +98,14 @@ class TokenEmbeddings(Embeddings):
         token = Parameter("token", (config.vocab_size, width), "embedding")
         return [token, *self.positions.embedding_parameters(), *types]
 
+    @property
+    def frozen_id(self) -> int | None:
+        """The id whose lookups give no gradient."""
+        return self.config.pad_token_id if self.config.frozen_padding else None
+
     def forward(self, batch: Any, scope: Scope) -> Array:
         """ids [B, T] -> [B, T, H]"""
-        x = scope.run("embedding", "token", scope.parameter("token"), batch.ids, self.config.pad_token_id)
+        x = scope.run("embedding", "token", scope.parameter("token"), batch.ids, self.frozen_id)
         scope.record("tokens", x)  # [B, T, H]
         x = self.positions.embed(x, batch.positions, scope)
         if self.config.type_vocab_size:

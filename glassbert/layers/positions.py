@@ -25,8 +25,10 @@ from glassbert.ops import rotary_angles
 class Positions:
     """No positions; the base of all schemes."""
 
-    uses_table = False  # whether there is a table with a row for each position, which limits the length
+    uses_table = False  # whether there is a table with a row for each position
     packs = False  # whether leaving out padding changes nothing, although there is a bias
+    relative = False  # whether only distances matter: positions may count through a packed row
+    limited = True  # whether a sequence may have no more tokens than max_position_embeddings
 
     def __init__(self, config: Any):
         self.config = config
@@ -85,6 +87,8 @@ class LearnedPositions(Positions):
 @POSITIONS.register("rotary")
 class RotaryPositions(Positions):
     """Queries and keys are rotated; local layers may have another base than global ones."""
+
+    relative = True
 
     def on_host(self, positions: np.ndarray, dtype: np.dtype) -> Any:
         config = self.config

@@ -23,7 +23,7 @@ from glassbert.ops.registry import OPERATIONS, SUFFIX
 
 CHOICES = {
     "initializer": ("normal", "truncated", "depth_scaled"),
-    "classifier_pooling": ("cls", "mean", "max", "attention", "flatten"),
+    "classifier_pooling": ("cls", "mean", "max", "attention", "last", "flatten"),
     "generator_embeddings": ("shared", "disentangled"),
 }
 PARTS = {
@@ -75,6 +75,8 @@ class EncoderConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 0
     pad_token_id: int | None = 0
+    sep_token_id: int | None = None  # the token between two texts, where an attention looks for it
+    frozen_padding: bool = True  # lookups of pad_token_id give its embedding no gradient
     series: SeriesConfig | None = None  # windows of values take the place of token ids
 
     embeddings: str = "tokens"
@@ -98,8 +100,9 @@ class EncoderConfig:
     ffn_bias: bool = True
     norm_bias: bool = True
     local_window: int | None = None
-    global_attention_every: int = 1
+    global_attention_every: int = 1  # layers from the first without a window; 0: every layer has one
     causal: bool = False
+    memory_length: int | None = None  # tokens that a pass keeps for the next one; None or 0: all
 
     embedding_dropout: float = 0.0
     attention_dropout: float = 0.0
@@ -120,6 +123,7 @@ class EncoderConfig:
     pooler_of_head: bool = False  # the pooler belongs to heads: an encoder without a head has none
     classifier_pooling: str = "cls"
     classifier_transform: bool = False  # dense, activation and norm before the classifier
+    sequence_bias: bool = True  # of the classifier of sequences
     span_dropout: bool = False  # whether a head for spans drops out
 
     generator_width: float = 0.25  # the generator of replaced-token detection, as shares of this encoder
@@ -128,12 +132,12 @@ class EncoderConfig:
     discriminator_norm: bool = False  # a norm before the score of a discriminator
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings",
-                     "global_attention_every"):  # fmt: skip
+        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size",
+                     "max_position_embeddings"):  # fmt: skip
             self._require(
                 _is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer of at least 1"
             )
-        for name in ("num_hidden_layers", "type_vocab_size"):
+        for name in ("num_hidden_layers", "type_vocab_size", "global_attention_every"):
             self._require(
                 _is_integer(getattr(self, name)) and getattr(self, name) >= 0, name, "an integer of at least 0"
             )
@@ -186,6 +190,10 @@ class EncoderConfig:
             )
             if self.series is not None and self.embedding_size != self.hidden_size:
                 raise ConfigError("a series is projected to hidden_size directly; leave embedding_size out")
+        if self.memory_length is not None:
+            self._require(
+                _is_integer(self.memory_length) and self.memory_length >= 0, "memory_length", "at least 0, or None"
+            )
         if self.attention_scale is not None:
             self._require(_is_number(self.attention_scale), "attention_scale", "a number, or None")
         if self.layer_groups is not None:
@@ -201,12 +209,16 @@ class EncoderConfig:
             self._require(
                 _is_integer(self.local_window) and self.local_window >= 1, "local_window", "at least 1, or None"
             )
-        elif self.global_attention_every > 1:
-            raise ConfigError("global_attention_every above 1 makes layers local, which needs a local_window")
+        elif self.global_attention_every != 1:
+            raise ConfigError("global_attention_every other than 1 makes layers local, which needs a local_window")
         if self.pad_token_id is not None and not (
             _is_integer(self.pad_token_id) and 0 <= self.pad_token_id < self.vocab_size
         ):
             raise ConfigError(f"pad_token_id {self.pad_token_id} is no id of a vocabulary of {self.vocab_size}")
+        if self.sep_token_id is not None and not (
+            _is_integer(self.sep_token_id) and 0 <= self.sep_token_id < self.vocab_size
+        ):
+            raise ConfigError(f"sep_token_id {self.sep_token_id} is no id of a vocabulary of {self.vocab_size}")
         if (self.series is not None) != (self.embeddings == "values"):
             raise ConfigError(
                 'embeddings="values" read a series, so both are set or neither; with_series(config, series) sets both'

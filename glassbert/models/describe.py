@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.models.flops import forward_flops
-from glassbert.models.memory import MASKED_SHARE, training_numbers
+from glassbert.models.memory import training_numbers
 
 BATCH_SIZES = (1, 8, 32, 128)
 
@@ -103,12 +103,12 @@ def _memory_table(model: Any, length: int) -> Table:
 
 
 def _arithmetic_table(model: Any, batch: int, length: int) -> Table:
-    head = model.head.kind if model.head else None
+    head = None if model.head is None else model.head.kind
     labels = model.head.outputs if model.head else 0
-    rows = round(batch * length * MASKED_SHARE) if head in ("mlm", "pretraining", "rtd") else None
+    rows = round(batch * length * model.head.scored_share) if head is not None and model.head.decodes else None
     flops = forward_flops(model.config, batch, length, head=head, num_labels=labels, scored_rows=rows)
     total = sum(flops.values())
-    scored = f", {rows:,} masked tokens scored" if rows else ""
+    scored = f", {rows:,} tokens scored" if rows else ""
     table = Table(title=f"Arithmetic of {batch} × {length} tokens{scored}", box=box.SIMPLE, title_justify="left")
     table.add_column("part")
     table.add_column("forward FLOPs", justify="right")

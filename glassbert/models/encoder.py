@@ -8,7 +8,7 @@ are functions of a scope and a batch, so that threads run them on parts of a bat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,10 +20,11 @@ from glassbert.layers.positions import sum_over_first
 from glassbert.layers.registry import BLOCKS, EMBEDDINGS, POSITIONS
 from glassbert.layers.scope import Cache, NullCache, Parameter, Scope, norm_parameters, with_prefix
 from glassbert.models.config import EncoderConfig
+from glassbert.models.inputs import QUERIES
 from glassbert.ops import AttentionPattern
 
 OnComplete = Callable[[str], object]  # called with a group of parameters whose gradients are complete ("layers.3")
-Memory = tuple[tuple[Array, Array], ...]  # for each layer keys and values [B, heads, M, d]
+Memory = tuple[tuple[Array, ...], ...]  # for each layer what its attention keeps: keys and values [B, heads, M, d]
 
 
 def ignore(group: str) -> None:
@@ -42,13 +43,20 @@ class Batch:
     pairs: Array | None = None  # [B, T, T], which token attends to which
     position_terms: Any = None  # what the position scheme computed on the host, such as rotary angles
     windows: Array | None = None  # [B, W], values of a series in place of ids
-    memory: Memory | None = None  # keys and values of earlier tokens, for each layer
+    memory: Memory | None = None  # of earlier tokens, for each layer
+    more: dict[str, Array] = field(default_factory=dict)  # inputs that only the attention of a family reads
 
     @property
     def size(self) -> int:
         """The number of rows."""
         rows: Array = self.windows if self.ids is None else self.ids
         return rows.shape[0]
+
+    @property
+    def outputs(self) -> int:
+        """The number of hidden states of a row: its tokens, or those that a query stream predicts."""
+        queries = self.more.get(QUERIES)
+        return (self.positions if queries is None else queries).shape[1]
 
     @property
     def real_tokens(self) -> Array | None:
@@ -64,6 +72,8 @@ class Batch:
         def cut(x: Any) -> Any:
             if isinstance(x, tuple):
                 return tuple(cut(one) for one in x)
+            if isinstance(x, dict):
+                return {name: cut(one) for name, one in x.items()}
             return x if x is None or x.shape[0] == 1 else x[part]
 
         return Batch(**{name: cut(value) for name, value in vars(self).items()})
@@ -130,7 +140,7 @@ class Encoder:
                 x = block.forward(x, inner, contexts[i])
         if self.config.final_norm:
             x = scope.norm(x, "final_norm", self.config.layer_norm_eps)
-        return scope.record("output", x)
+        return scope.record("output", self.embeddings.finish(x, batch, scope.inside("embeddings")))
 
     def backward(
         self,
@@ -142,6 +152,7 @@ class Encoder:
     ) -> None:
         """`forward` from its last line to its first. It ends at the lowest layer with a trained parameter."""
         scope.record("d_output", dx)
+        dx = self.embeddings.finish_backward(dx, batch, scope.inside("embeddings"))
         lowest, contexts = self.lowest_trained(scope.gradients), scope.saved("contexts")
         d_bias, d_states = scope.name("positions.d_bias"), scope.name("decoder.d_states")
         for name in (d_bias, d_states):
@@ -193,11 +204,18 @@ class Encoder:
         memory = None if batch.memory is None else batch.memory[i]
         pattern = AttentionPattern(
             batch.mask, batch.segments, self.windows[i], self.config.causal, batch.pairs,
-            0 if memory is None else memory[0].shape[2],
+            0 if memory is None else memory[0].shape[self.blocks[i].attention.memory_axis],
         )  # fmt: skip
         return AttentionContext(
-            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory
+            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch
         )
+
+    def memory_names(self) -> list[list[str]]:
+        """For each layer the names of the values that make up the memory of a next pass."""
+        return [
+            [f"{self.prefix}layers.{i}.attention.{name}" for name in block.attention.memory_names]
+            for i, block in enumerate(self.blocks)
+        ]
 
     def recompute(self, i: int, context: AttentionContext, scope: Scope, cache: Cache) -> Cache:
         """Run block i again from its input, this time with a cache."""

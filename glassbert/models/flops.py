@@ -11,7 +11,9 @@ comparable with those of other libraries.
 
 from __future__ import annotations
 
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
+from glassbert.models.heads import HEADS
 
 TRAINING_FACTOR = 3  # forward, the gradient of the input, the gradient of the weight
 
@@ -35,8 +37,8 @@ def forward_flops(
 ) -> dict[str, int]:
     """Operations of one forward pass over `batch` rows of `length` tokens, by component, summed over the layers.
 
-    `head` is None or the kind of a head. `scored_rows` is the number of tokens that the MLM head scores: in training
-    the masked ones; None means all.
+    `head` is None or a kind of `HEADS`. `scored_rows` is the number of tokens that a decoder scores: in training the
+    masked ones; None means all.
     """
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
@@ -49,6 +51,7 @@ def forward_flops(
         "ffn.up": layers * 2 * tokens * size * (2 * wide if config.gated else wide),
         "ffn.down": layers * 2 * tokens * wide * size,
     }
+    flops |= ATTENTIONS[config.attention].more_flops(config, batch, length)
     if config.series is not None:
         flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
     elif config.embedding_width != size:
@@ -63,7 +66,7 @@ def forward_flops(
         flat = length if config.classifier_pooling == "flatten" else 1
         flops["head.output"] = 2 * batch * flat * size * num_labels
         flops["head.shortcut"] = 2 * batch * config.series.window * num_labels if config.series.shortcut else 0
-    if head in ("mlm", "pretraining"):
+    if head is not None and HEADS[head].decodes:
         rows = tokens if scored_rows is None else scored_rows
         decoded = config.embedding_width if config.tie_word_embeddings or config.head_transform else size
         if config.head_transform:

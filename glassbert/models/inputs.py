@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.layers.registry import ATTENTIONS, POSITIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.series import SeriesConfig
+from glassbert.ops import IGNORED
+
+QUERIES = "queries"  # of an encoder with a query stream: the positions [B, P] that it predicts, -1 where there is none
 
 
 def check_inputs(
@@ -20,11 +24,21 @@ def check_inputs(
     segment_ids: Any = None,
     position_ids: Any = None,
     memory: Any = None,
+    *,
+    head: str | None = None,
+    past: int = 0,
+    **more: Any,
 ) -> dict[str, Any]:
     """The inputs as integer arrays [B, T]; an invalid input raises `InputError`.
 
-    A model of series takes windows of values [B, W] instead of ids, and no other inputs.
+    A model of series takes windows of values [B, W] instead of ids, and no other inputs. `more` are inputs that the
+    attention of the model has of its own, with defaults by `head`. `past` is the length of a memory that follows later.
     """
+    kind = ATTENTIONS[config.attention]
+    for name, given in more.items():
+        if given is not None and name not in kind.inputs:
+            own = f"; its attention takes {' and '.join(kind.inputs)}" if kind.inputs else ""
+            raise InputError(f"this model takes no {name}{own}")
     if config.series is not None:
         others = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "segment_ids": segment_ids,
                   "position_ids": position_ids, "memory": memory}  # fmt: skip
@@ -40,8 +54,9 @@ def check_inputs(
         raise InputError(f"input_ids are empty: the shape is {list(ids.shape)}")
     _in_range("input_ids", ids, config.vocab_size, "the vocabulary")
     length = ids.shape[1]
-    past = 0 if memory is None else _check_memory(config, memory, len(ids))
-    if past + length > config.max_length:
+    past = past if memory is None else _check_memory(config, memory, len(ids))
+    scheme = POSITIONS[config.positions]
+    if scheme.limited and past + length > config.max_length:
         before = f" after {past} in the memory" if past else ""
         raise InputError(
             f"a sequence of {length} tokens{before} is longer than the {config.max_length} positions of this "
@@ -75,7 +90,7 @@ def check_inputs(
         segments = _same_shape("segment_ids", _integers("segment_ids", segment_ids), ids)
         if segments.min() < 0:
             raise InputError("segment_ids count documents from 1, with 0 for padding; a negative one was given")
-    if past and (mask is not None or segments is not None):
+    if past and (mask is not None or segments is not None) and not kind.masks_with_memory:
         raise InputError("a memory goes with an attention_mask of pairs [B, T, M + T], or without a mask")
     positions = default_positions(config, ids, past)
     if position_ids is not None:
@@ -85,14 +100,14 @@ def check_inputs(
                 f"position_ids must have the shape {list(ids.shape)} or [1, {length}], got {list(positions.shape)}"
             )
         _in_range("position_ids", positions, config.max_position_embeddings, "the positions")
-    elif segments is not None and config.positions != "rotary":  # rotary positions are relative
+    elif segments is not None and not scheme.relative:
         positions = positions_in_segments(segments) + config.position_offset
     checked = {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
     if pairs is not None:
         checked["pairs"] = pairs
     if memory is not None:
         checked["memory"] = memory
-    return checked
+    return checked | kind.more_inputs(config, head, more, checked)
 
 
 def default_positions(config: EncoderConfig, ids: np.ndarray, past: int = 0) -> np.ndarray:
@@ -106,20 +121,21 @@ def default_positions(config: EncoderConfig, ids: np.ndarray, past: int = 0) -> 
 
 def _check_memory(config: EncoderConfig, memory: Any, rows: int) -> int:
     """The number of earlier tokens in a memory; a wrong shape raises `InputError`."""
-    wanted = f"{config.num_hidden_layers} pairs (keys, values) of the shape [{rows}, {config.num_attention_heads}, M, "
-    wanted += f"{config.head_size}]"
-    pairs = memory if isinstance(memory, (list, tuple)) else ()
-    if len(pairs) != config.num_hidden_layers or any(not isinstance(p, (list, tuple)) or len(p) != 2 for p in pairs):
-        raise InputError(f"memory must be {wanted}")
-    shapes = {tuple(np.shape(array)) for pair in pairs for array in pair}
-    shape = shapes.pop() if shapes else ()
-    if (
-        shapes
-        or len(shape) != 4
-        or (shape[0], shape[1], shape[3]) != (rows, config.num_attention_heads, config.head_size)
+    kind = ATTENTIONS[config.attention]
+    names, axis = kind.memory_names, kind.memory_axis
+    sizes = ", ".join(str(size) for size in kind.memory_shape(config, rows, "M"))
+    wanted = f"for each of {config.num_hidden_layers} layers {' and '.join(names)} of the shape [{sizes}]"
+    layers = memory if isinstance(memory, (list, tuple)) else ()
+    if len(layers) != config.num_hidden_layers or any(
+        not isinstance(arrays, (list, tuple)) or len(arrays) != len(names) for arrays in layers
     ):
-        raise InputError(f"memory must be {wanted}, got an array of {list(shape)}")
-    return int(shape[2])
+        raise InputError(f"memory must have {wanted}")
+    shapes = list(dict.fromkeys(tuple(np.shape(array)) for arrays in layers for array in arrays))
+    length = shapes[0][axis] if shapes and len(shapes[0]) > axis else 0
+    for shape in shapes:
+        if shape != kind.memory_shape(config, rows, length):
+            raise InputError(f"memory must have {wanted}, got an array of {list(shape)}")
+    return int(length)
 
 
 def check_windows(series: SeriesConfig, values: Any) -> np.ndarray:
@@ -138,9 +154,27 @@ def check_windows(series: SeriesConfig, values: Any) -> np.ndarray:
 
 
 def shape_of(checked: Mapping[str, Any]) -> tuple[int, int]:
-    """The numbers of rows and tokens of checked inputs."""
+    """The numbers of rows and of hidden states in a row of checked inputs."""
     given = checked["ids"] if checked["ids"] is not None else checked["windows"]
-    return len(given), checked["positions"].shape[1]
+    return len(given), checked.get(QUERIES, checked["positions"]).shape[1]
+
+
+def output_rows(positions: np.ndarray, checked: Mapping[str, Any]) -> np.ndarray:
+    """Flat positions (row · T + token) as flat rows of the hidden states."""
+    queries = checked.get(QUERIES)
+    if queries is None:
+        return positions
+    row, token = np.divmod(positions, checked["ids"].shape[1])
+    return row * queries.shape[1] + (queries[row] == token[:, None]).argmax(1)
+
+
+def labels_at_outputs(labels: Any, checked: Mapping[str, Any]) -> Any:
+    """Labels that are given where their tokens are, [B, T], at the hidden states of a query stream [B, P]."""
+    queries = checked.get(QUERIES)
+    if queries is None or labels is None:
+        return labels
+    labels = _same_shape("labels", as_array("labels", labels), checked["ids"])
+    return np.where(queries < 0, IGNORED, np.take_along_axis(labels, np.maximum(queries, 0), 1))
 
 
 def real_tokens(checked: Mapping[str, Any]) -> np.ndarray | None:

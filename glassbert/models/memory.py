@@ -8,9 +8,9 @@ memory of a process.
 from __future__ import annotations
 
 from glassbert.layers.attention import DENSE_LENGTH
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
-
-MASKED_SHARE = 0.15  # of the tokens, scored by a masked language model in training
+from glassbert.models.heads import HEADS
 
 
 def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool = True) -> dict[str, float]:
@@ -29,6 +29,7 @@ def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool
         "ffn.activated": 2 * wide if config.gated else wide,
         "ffn.norm": size + 1,
     }
+    kept["attention.more"] = ATTENTIONS[config.attention].more_numbers(config, length)
     if training:
         masks = size * 2 if config.hidden_dropout else 0
         masks += wide if config.ffn_dropout else 0
@@ -52,8 +53,8 @@ def activation_numbers(
         result["head"] = sum(activation_numbers(generator, batch, length, "mlm", checkpointing).values())
     if head in ("discriminator", "rtd"):
         result["head"] = result.get("head", 0.0) + tokens * 4 * size
-    if head in ("mlm", "pretraining"):
-        rows = tokens * MASKED_SHARE
+    if head is not None and HEADS[head].decodes:
+        rows = tokens * HEADS[head].scored_share
         transform = 4 * size if config.head_transform else 0
         result["head"] = rows * (2 * config.vocab_size + size + transform)  # the scores, and their gradient
     return result

@@ -18,12 +18,13 @@ import numpy as np
 from glassbert.arrays import Array, Gradients, Layout, ThreadGradients
 from glassbert.engines import DropoutSource, get_engine
 from glassbert.errors import InputError
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.layers.scope import NullCache, Parameter, with_prefix
 from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch, Encoder
 from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
 from glassbert.models.initialize import initial_values
-from glassbert.models.inputs import check_inputs, shape_of
+from glassbert.models.inputs import check_inputs, labels_at_outputs, shape_of
 from glassbert.models.memory import activation_numbers
 from glassbert.models.passes import HeadLoss, Network, Pass, batch_of, on_engine
 from glassbert.models.passes import shape_of as output_shape
@@ -142,6 +143,14 @@ class Model:
         options.setdefault("checkpointing", self.checkpointing)
         return Pass(self.network, inputs, self.computing(self.parameters), **options)
 
+    def check(self, *inputs: Any, **more: Any) -> dict[str, Any]:
+        """Checked inputs of this model; the arguments are those of `check_inputs`."""
+        return check_inputs(self.config, *inputs, head=None if self.head is None else self.head.kind, **more)
+
+    def check_missing(self, input_ids: np.ndarray, missing: np.ndarray) -> dict[str, Any]:
+        """Checked inputs with which the tokens where `missing` [B, T] is true are predicted."""
+        return self.check(input_ids, **ATTENTIONS[self.config.attention].inputs_for_missing(missing))
+
     def forward(
         self,
         input_ids: Any,
@@ -154,6 +163,7 @@ class Model:
         memory: Any = None,
         skip_padding: bool = False,
         kernels: str | None = None,
+        **more: Any,
     ) -> tuple[Array, Pass]:
         """Hidden states [B, T, H], or the head's output, and the cache of everything in between.
 
@@ -161,15 +171,14 @@ class Model:
         attention_mask  [B, T], 0 for padding, or [B, T, T], which token attends to which
         trace           keep every value by name; the plain operations compute then, unless `kernels` says otherwise
         segment_ids     documents from 1, padding 0: packed documents do not attend to each other
-        memory          keys and values of earlier tokens, a pair [B, heads, M, d] for each layer
+        memory          what each layer keeps of earlier tokens, such as keys and values: `memory()` of an earlier cache
         skip_padding    compute nothing for padding, whose hidden states are zeros then (where dropout is off)
+        more            inputs that only the attention of this model has, such as `global_attention_mask`
 
         Without `trace`, a pass that would keep more than 2 GiB keeps the inputs of its blocks, and computes the rest
         when it is read.
         """
-        checked = check_inputs(
-            self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory
-        )
+        checked = self.check(input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory, **more)
         cache = self.run(
             checked, dropout=self.draw_dropout(), trace=trace, kernels=kernels, skip_padding=skip_padding,
             checkpointing=self._too_much_to_keep(checked, trace),
@@ -181,10 +190,16 @@ class Model:
         return output, cache
 
     def predict(
-        self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None, *, skip_padding: bool = True
+        self,
+        input_ids: Any,
+        attention_mask: Any = None,
+        token_type_ids: Any = None,
+        *,
+        skip_padding: bool = True,
+        **more: Any,
     ) -> Array:
         """The output alone, as fast as possible: nothing is kept for a backward, nothing is computed for padding."""
-        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids)
+        checked = self.check(input_ids, attention_mask, token_type_ids, **more)
         dropout = self.draw_dropout()
         return self.run(checked, dropout=dropout, inference=True, skip_padding=skip_padding).output()
 
@@ -199,8 +214,10 @@ class Model:
         segment_ids: Any = None,
         position_ids: Any = None,
         pair_labels: Any = None,
+        memory: Any = None,
         skip_padding: bool = False,
         kernels: str | None = None,
+        **more: Any,
     ) -> tuple[Array, Pass]:
         """The head's loss, averaged over the labels that are not -100, and the cache for `backward`.
 
@@ -208,7 +225,8 @@ class Model:
         """
         if self.head is None:
             raise InputError("this model has no head, so it has no loss; BertWithHead(config, head=...) has one")
-        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
+        checked = self.check(input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory, **more)
+        labels = labels_at_outputs(labels, checked)
         prepared = self.head.prepare({"labels": labels, "pair_labels": pair_labels}, shape_of(checked))
         targets = on_engine(pad_rows(prepared) if self.engine.compiles else prepared, self.engine)
         dropout = self.draw_dropout()

@@ -17,7 +17,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,13 +26,17 @@ from glassbert.arrays import Array, FlatGradients, Gradients, ThreadGradients
 from glassbert.engines import DropoutSource, Engine
 from glassbert.engines.threads import run_together, using_threads
 from glassbert.layers.positions import Positions
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.layers.scope import Cache, NullCache, Scope
 from glassbert.models.config import EncoderConfig
-from glassbert.models.encoder import Batch, Encoder, OnComplete, host_terms, ignore
+from glassbert.models.encoder import Batch, Encoder, Memory, OnComplete, host_terms, ignore
 from glassbert.models.heads.head import Head
 
 ThreadBuffers = Callable[[int], Sequence[ThreadGradients]]
 OnOutput = Callable[[Array, Array], Array]  # (output, targets) -> the targets that the loss is computed with
+
+
+PACKED_INPUTS = {"ids", "mask", "types", "segments", "positions"}  # what `pack` puts into one row
 
 
 class Network(NamedTuple):
@@ -114,8 +118,7 @@ class Pass(Mapping[str, Any]):
         self.checkpointing = checkpointing
         self.head_cache = NullCache(frozenset(keep)) if inference else Cache(trace)
         self.batch = inputs if isinstance(inputs, Batch) else batch_of(inputs, self.network)
-        rows, length = self.batch.size, self.batch.positions.shape[1]
-        self.shape = (rows, length, network.config.hidden_size)
+        self.shape = (self.batch.size, self.batch.outputs, network.config.hidden_size)
         self.parts = self._parts(inputs, skip_padding)
         self.hidden: Array = None
         self.objective: Objective | None = None
@@ -144,7 +147,9 @@ class Pass(Mapping[str, Any]):
         an attention of one's own, counts positions, so it must not reach across padding that was left out.
         """
         mask, config = inputs["mask"], self.network.config
-        if mask is None or self.dropout is not None or inputs.get("pairs") is not None or inputs.get("memory"):
+        if mask is None or self.dropout is not None or not set(inputs) <= PACKED_INPUTS:
+            return False
+        if not ATTENTIONS[config.attention].leaves_out_padding:
             return False
         scheme = self.encoder.positions
         if type(scheme).begin is not Positions.begin and not scheme.packs:
@@ -262,6 +267,10 @@ class Pass(Mapping[str, Any]):
         if part.index is not None:
             dx = dx.reshape(-1, dx.shape[-1])[part.index][None]
         self.encoder.backward(dx, part.batch, self._scope(part, gradients), self.checkpointing, on_complete)
+
+    def memory(self) -> Memory:
+        """What the layers keep of this pass and of its memory, as the memory of a next pass."""
+        return tuple(tuple(self[name] for name in names) for names in self.encoder.memory_names())
 
     # ---- scopes and values -----------------------------------------------------------------------------------------
 
@@ -418,14 +427,18 @@ def shape_of(output: Any) -> Any:
     return tuple(np.shape(output))
 
 
+KNOWN_INPUTS = {field.name for field in fields(Batch)}
+
+
 def batch_of(checked: Mapping[str, Any], network: Network) -> Batch:
     """Checked inputs as arrays of the engine."""
     given = on_engine({k: v for k, v in checked.items() if v is not None and k != "memory"}, network.engine)
+    more = {name: given.pop(name) for name in list(given) if name not in KNOWN_INPUTS}
     memory = checked.get("memory")
     if memory is not None:
-        memory = tuple((network.engine.array(k), network.engine.array(v)) for k, v in memory)
+        memory = tuple(tuple(network.engine.array(array) for array in arrays) for arrays in memory)
     terms = host_terms(checked["positions"], network.encoder, network.engine)
-    return Batch(**given, position_terms=terms, memory=memory)
+    return Batch(**given, position_terms=terms, memory=memory, more=more)
 
 
 def on_engine(arrays: Mapping[str, np.ndarray], engine: Engine) -> dict[str, Array]:

@@ -13,6 +13,7 @@ from glassbert.ops.activations import (
     tanh_backward,
 )
 from glassbert.ops.attention import AttentionPattern, attention, attention_backward, softmax, softmax_backward
+from glassbert.ops.chosen_tokens import put_tokens, put_tokens_backward, take_tokens, take_tokens_backward
 from glassbert.ops.convolution import convolution, convolution_backward
 from glassbert.ops.distillation import (
     cosine_distance_loss,
@@ -44,6 +45,8 @@ from glassbert.ops.pooling import (
     attention_pool_backward,
     cls_pool,
     cls_pool_backward,
+    last_pool,
+    last_pool_backward,
     max_pool,
     max_pool_backward,
     mean_pool,
@@ -51,6 +54,7 @@ from glassbert.ops.pooling import (
 )
 from glassbert.ops.registry import OPERATIONS, operation, operation_names
 from glassbert.ops.relative import relative_scores, relative_scores_backward
+from glassbert.ops.relative_shift import relative_shift, relative_shift_backward
 from glassbert.ops.rotary import rotary, rotary_angles, rotary_backward
 from glassbert.ops.similarity import (
     contrastive_loss,
@@ -100,6 +104,8 @@ __all__ = [
     "gelu_tanh_backward",
     "huber_loss",
     "huber_loss_backward",
+    "last_pool",
+    "last_pool_backward",
     "layer_norm",
     "layer_norm_backward",
     "linear",
@@ -116,8 +122,12 @@ __all__ = [
     "operation_names",
     "ordinal_loss",
     "ordinal_loss_backward",
+    "put_tokens",
+    "put_tokens_backward",
     "relative_scores",
     "relative_scores_backward",
+    "relative_shift",
+    "relative_shift_backward",
     "relu",
     "relu_backward",
     "rotary",
@@ -129,6 +139,8 @@ __all__ = [
     "softmax_backward",
     "take_rows",
     "take_rows_backward",
+    "take_tokens",
+    "take_tokens_backward",
     "tanh",
     "tanh_backward",
     "tiled_attention",

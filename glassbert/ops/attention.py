@@ -49,6 +49,7 @@ class AttentionPattern:
     causal    a query at position i attends to keys at j <= i
     mask      [B, Tq, Tk], non-zero where a query attends to a key
     offset    the position of the first query among the keys, where the first keys come from a memory
+    always    so many of the first keys are in the window of every query
     """
 
     keys: Array | None = None
@@ -57,6 +58,7 @@ class AttentionPattern:
     causal: bool = False
     mask: Array | None = None
     offset: int = 0
+    always: int = 0
 
     def allowed(self, xp: Any, rows: slice, queries: slice, keys: slice) -> Array | None:
         """A boolean array that broadcasts to [rows, 1, queries, keys], or None where everything is allowed."""
@@ -80,6 +82,8 @@ class AttentionPattern:
                 last - 1 - keys.start <= self.window and keys.stop - 1 - first <= self.window
             ):
                 near = (i - j <= self.window) & (j - i <= self.window)
+                if keys.start < self.always:
+                    near = near | (j < self.always)
             if self.causal and keys.stop - 1 > first:
                 near = j <= i if near is None else near & (j <= i)
             if near is not None:

@@ -3,9 +3,10 @@
 cls:        the first token's vector
 mean:       the mean over real tokens          x [B, T, H]; mask [B, T]; y [B, H]
 max:        the largest value of every feature among the real tokens
+last:       the vector of the last real token
 attention:  a mean weighted by softmax(x · q / √H) over the real tokens, with a learned query q [H]
 
-A row that is all padding gives zeros, apart from its first token's vector.
+A row that is all padding gives zeros, apart from the first token's vector of cls and of last.
 """
 
 from __future__ import annotations
@@ -29,6 +30,21 @@ def cls_pool_backward(dy: Array, shape: tuple[int, ...]) -> Array:
     xp = namespace(dy)
     rest = xp.zeros((shape[0], shape[1] - 1, shape[2]), dtype=dy.dtype)
     return xp.concatenate([dy[:, None], rest], 1)
+
+
+@operation
+def last_pool(x: Array, mask: Array | None = None) -> tuple[Array, Array]:
+    xp = namespace(x)
+    place = xp.arange(x.shape[1])[None]  # [1, T]
+    last = xp.array([[x.shape[1] - 1]]) if mask is None else ((mask != 0) * place).max(-1, keepdims=True)  # [B or 1, 1]
+    chosen = xp.broadcast_to((place == last).astype(x.dtype), (x.shape[0], x.shape[1]))  # [B, T]
+    return (chosen[:, None] @ x)[:, 0], chosen
+
+
+@operation
+def last_pool_backward(dy: Array, chosen: Array) -> Array:
+    """Only the last real token gets a gradient."""
+    return chosen[:, :, None] * dy[:, None]
 
 
 @operation

@@ -35,8 +35,8 @@ TileMask = Callable[[slice, slice, slice, tuple[int, ...]], Array]
 
 def tile_plan(
     pattern: AttentionPattern, batch: int, queries: int, keys: int, on_host: bool
-) -> Iterator[tuple[slice, slice, slice]]:
-    """(rows, queries, keys) of every row of tiles: which keys a run of queries may attend to at all.
+) -> Iterator[tuple[slice, slice, list[slice]]]:
+    """(rows, queries, runs of keys) of every row of tiles: which keys a run of queries may attend to at all.
 
     On the host the values of masks and segments are known and used; inside a compiled device step only the shape is.
     """
@@ -44,17 +44,17 @@ def tile_plan(
         for run in _cut(0, queries, QUERY_TILE):
             for row in range(batch) if on_host else [None]:
                 rows = slice(0, batch) if row is None else slice(row, row + 1)
-                yield rows, run, _key_range(pattern, run, 0, keys)
+                yield rows, run, _key_runs(pattern, run, 0, keys)
         return
     for row in range(batch):
         if pattern.segments is None:
             for run in _cut(0, queries, QUERY_TILE):
-                yield slice(row, row + 1), run, _key_range(pattern, run, 0, _last_key(pattern, row))
+                yield slice(row, row + 1), run, _key_runs(pattern, run, 0, _last_key(pattern, row))
             continue
         for start, stop in _documents(pattern.segments[row]):
             first_query, last_query = max(start - pattern.offset, 0), min(stop - pattern.offset, queries)
             for run in _cut(first_query, last_query, QUERY_TILE):
-                yield slice(row, row + 1), run, _key_range(pattern, run, start, stop)
+                yield slice(row, row + 1), run, _key_runs(pattern, run, start, stop)
 
 
 def _cut(start: int, stop: int, size: int) -> Iterator[slice]:
@@ -62,13 +62,23 @@ def _cut(start: int, stop: int, size: int) -> Iterator[slice]:
         yield slice(first, min(first + size, stop))
 
 
-def _key_range(pattern: AttentionPattern, queries: slice, first: int, last: int) -> slice:
+def _tiles(runs: list[slice]) -> Iterator[slice]:
+    for run in runs:
+        yield from _cut(run.start, run.stop, KEY_TILE)
+
+
+def _key_runs(pattern: AttentionPattern, queries: slice, first: int, last: int) -> list[slice]:
+    """The keys from `first` to `last` that are near these queries, after those that are always in the window."""
+    always = slice(first, min(last, pattern.always))
     if pattern.window is not None:
         first = max(first, queries.start + pattern.offset - pattern.window)
         last = min(last, queries.stop + pattern.offset + pattern.window)
     if pattern.causal:
         last = min(last, queries.stop + pattern.offset)
-    return slice(first, max(first, last))
+    if always.stop <= always.start or pattern.window is None:
+        return [slice(first, max(first, last))]
+    first = max(first, always.stop)
+    return [always, slice(first, max(first, last))]
 
 
 def _documents(of_row: Array) -> Iterator[tuple[int, int]]:
@@ -123,11 +133,11 @@ def tiled_attention(
     factor = scale_of(q, scale)
     context = xp.zeros(q.shape, dtype=q.dtype)
     lse = xp.zeros((batch, heads, length, 1), dtype=q.dtype)
-    for rows, queries, key_range in tile_plan(pattern, batch, length, k.shape[2], is_numpy(q)):
+    for rows, queries, runs in tile_plan(pattern, batch, length, k.shape[2], is_numpy(q)):
         maximum: Array = None
         total: Array = None
         summed: Array = None
-        for keys in _cut(key_range.start, key_range.stop, KEY_TILE):
+        for keys in _tiles(runs):
             scores = _scores(q, k, pattern, bias, factor, rows, queries, keys)  # [b, heads, tq, tk]
             new_maximum = scores.max(-1, keepdims=True)
             if maximum is not None:
@@ -170,9 +180,9 @@ def tiled_attention_backward(dcontext: Array, state: Any) -> tuple[Array, Array,
     dq, dk, dv = (xp.zeros(x.shape, dtype=x.dtype) for x in (q, k, v))
     dbias = None if bias is None else xp.zeros(bias.shape, dtype=bias.dtype)
     inner = (dcontext * context).sum(-1, keepdims=True)  # [B, heads, Tq, 1]
-    for rows, queries, key_range in tile_plan(pattern, batch, length, k.shape[2], is_numpy(q)):
+    for rows, queries, runs in tile_plan(pattern, batch, length, k.shape[2], is_numpy(q)):
         dc = dcontext[rows, :, queries]
-        for keys in _cut(key_range.start, key_range.stop, KEY_TILE):
+        for keys in _tiles(runs):
             scores = _scores(q, k, pattern, bias, scale, rows, queries, keys)
             scores -= lse[rows, :, queries]
             weights = xp.exp(scores)  # [b, heads, tq, tk]

@@ -52,10 +52,11 @@ def pattern_on(
     causal: bool = False,
     mask: Any = None,
     offset: int = 0,
+    always: int = 0,
 ) -> ops.AttentionPattern:
     """The pattern with its arrays on an engine."""
     arrays = [None if values is None else engine.integers(np.asarray(values)) for values in (keys, segments, mask)]
-    return ops.AttentionPattern(arrays[0], arrays[1], window, causal, arrays[2], offset)
+    return ops.AttentionPattern(arrays[0], arrays[1], window, causal, arrays[2], offset, always)
 
 
 @contextlib.contextmanager
@@ -113,41 +114,41 @@ def attention_fixture(
     )
 
 
-def _register(situation: str, pattern: dict[str, Any], **options: Any) -> None:
+def register(situation: str, pattern: dict[str, Any], **options: Any) -> None:
     case("op", "attention", situation)(lambda rng: attention_fixture(rng, pattern, False, **options))
     case("op", "tiled_attention", situation)(lambda rng: attention_fixture(rng, pattern, True, **options))
 
 
 for _situation, _pattern in PATTERNS.items():
-    _register(_situation, _pattern)
-_register("dropout, ragged and all-padding rows", {"keys": RAGGED}, rate=0.4)
-_register("dropout, local, packed", {"segments": PACKED, "window": 2}, rate=0.4)
-_register("one token", {}, shape=(2, 1, 1, 3))
-_register("large scores", {"keys": RAGGED}, spread=6.0)
+    register(_situation, _pattern)
+register("dropout, ragged and all-padding rows", {"keys": RAGGED}, rate=0.4)
+register("dropout, local, packed", {"segments": PACKED, "window": 2}, rate=0.4)
+register("one token", {}, shape=(2, 1, 1, 3))
+register("large scores", {"keys": RAGGED}, spread=6.0)
 
 # Heads of 8 are the smallest that MLX's fused kernel takes.
-_register("heads of 8, no mask", {}, shape=(BATCH, HEADS, LENGTH, 8))
-_register("heads of 8, ragged and all-padding rows", {"keys": RAGGED}, shape=(BATCH, HEADS, LENGTH, 8))
-_register("heads of 8, causal, packed, padded", {"causal": True, **_BOTH}, shape=(BATCH, HEADS, LENGTH, 8))
+register("heads of 8, no mask", {}, shape=(BATCH, HEADS, LENGTH, 8))
+register("heads of 8, ragged and all-padding rows", {"keys": RAGGED}, shape=(BATCH, HEADS, LENGTH, 8))
+register("heads of 8, causal, packed, padded", {"causal": True, **_BOTH}, shape=(BATCH, HEADS, LENGTH, 8))
 
 BY_HEAD, BY_ROW, BY_BOTH, SHARED = (1, HEADS), (BATCH, 1), (BATCH, HEADS), (1, 1)
-_register("bias by head", {}, bias=BY_HEAD)
-_register("bias by row", {}, bias=BY_ROW)
-_register("bias by row and head, ragged and all-padding rows", {"keys": RAGGED}, bias=BY_BOTH)
-_register("one bias for all, causal, packed", {"causal": True, "segments": PACKED}, bias=SHARED)
-_register("bias by head, dropout, local window", {"window": 2}, bias=BY_HEAD, rate=0.4)
-_register("bias by row, another scale", {"keys": HOLES}, bias=BY_ROW, scale=0.8)
-_register("another scale", {"keys": RAGGED}, scale=0.8)
-_register("another scale, heads of 8, causal", {"causal": True}, scale=0.8, shape=(BATCH, HEADS, LENGTH, 8))
+register("bias by head", {}, bias=BY_HEAD)
+register("bias by row", {}, bias=BY_ROW)
+register("bias by row and head, ragged and all-padding rows", {"keys": RAGGED}, bias=BY_BOTH)
+register("one bias for all, causal, packed", {"causal": True, "segments": PACKED}, bias=SHARED)
+register("bias by head, dropout, local window", {"window": 2}, bias=BY_HEAD, rate=0.4)
+register("bias by row, another scale", {"keys": HOLES}, bias=BY_ROW, scale=0.8)
+register("another scale", {"keys": RAGGED}, scale=0.8)
+register("another scale, heads of 8, causal", {"causal": True}, scale=0.8, shape=(BATCH, HEADS, LENGTH, 8))
 
 # Four queries at the end of seven keys: the first three keys come from a memory.
 _LATE: dict[str, Any] = {"shape": (BATCH, HEADS, 4, 4), "keys": LENGTH}
-_register("more keys than queries, causal", {"causal": True, "offset": 3}, **_LATE)
-_register("more keys than queries, no mask", {}, **_LATE)
-_register("more keys than queries, local, packed, padded", {"window": 2, "offset": 3, **_BOTH}, **_LATE)
-_register("more keys than queries, causal, bias by head", {"causal": True, "offset": 3}, bias=BY_HEAD, **_LATE)
-_register("more keys than queries, mask by pair", {"mask": ANY_PAIRS[:, :4]}, **_LATE)
-_register("fewer keys than queries, padding in the middle", {"keys": np.array(HOLES)[:, :4]}, keys=4)
+register("more keys than queries, causal", {"causal": True, "offset": 3}, **_LATE)
+register("more keys than queries, no mask", {}, **_LATE)
+register("more keys than queries, local, packed, padded", {"window": 2, "offset": 3, **_BOTH}, **_LATE)
+register("more keys than queries, causal, bias by head", {"causal": True, "offset": 3}, bias=BY_HEAD, **_LATE)
+register("more keys than queries, mask by pair", {"mask": ANY_PAIRS[:, :4]}, **_LATE)
+register("fewer keys than queries, padding in the middle", {"keys": np.array(HOLES)[:, :4]}, keys=4)
 
 
 @case("op", "tiled_attention", "one query and one key per tile")

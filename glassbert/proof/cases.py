@@ -23,6 +23,7 @@ from glassbert.arrays import Array
 from glassbert.engines.numpy_engine import NumpyDropout
 
 KINDS = ("op", "layer", "model")
+FAMILY_MODULES = ("gpt2_cases", "xlnet_cases", "longformer_cases")  # with the planted faults of each member
 
 Gradients = Mapping[str, Array]
 Function = Callable[[Any, Mapping[str, Array]], tuple[Array, Callable[[Array], Gradients]]]
@@ -88,6 +89,7 @@ def all_cases() -> dict[str, Case]:
         *("layer_cases", "head_cases", "model_cases", "series_cases", "low_rank_cases"),
         "family_cases",
         *("deberta_cases", "rtd_cases"),
+        *FAMILY_MODULES,
     ):
         import_module(f"glassbert.proof.{module}")
     return dict(sorted(_CASES.items(), key=lambda item: KINDS.index(item[1].kind)))

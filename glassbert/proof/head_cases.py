@@ -24,7 +24,7 @@ def head_fixture(
 ) -> Fixture:
     head = PairHead(config) if kind == "pair" else make_head(kind, config, labels)
     parameters = parameters_of(head)
-    if kind in ("mlm", "pretraining") and config.tie_word_embeddings:
+    if head.decodes and config.tie_word_embeddings:
         parameters.append(Parameter("embeddings.token", (config.vocab_size, config.embedding_width), "embedding"))
 
     def forward(engine, x, scope):
@@ -75,6 +75,11 @@ case("layer", "mlm", "tied, chosen rows")(lambda rng: head_fixture(rng, TINY_BER
 case("layer", "mlm", "untied, every row")(lambda rng: head_fixture(rng, UNTIED, "mlm"))
 case("layer", "mlm", "no transform, no decoder bias")(
     lambda rng: head_fixture(rng, UNTIED.replace(head_transform=False, decoder_bias=False), "mlm", rows=[0, 9])
+)
+case("layer", "causal", "tied, no transform, no decoder bias, chosen rows")(
+    lambda rng: head_fixture(
+        rng, TINY_BERT.replace(causal=True, head_transform=False, decoder_bias=False), "causal", rows=[0, 7, 3]
+    )
 )
 case("layer", "token", "dropout")(lambda rng: head_fixture(rng, TINY_BERT.replace(**DROPOUT), "token", 3, dropout=True))
 case("layer", "token", "modernbert")(lambda rng: head_fixture(rng, TINY_MODERN, "token", 3))
@@ -144,7 +149,7 @@ def loss_fixture(rng: Rng, head: Head, labels: Any, rows: int = 3) -> Fixture:
 POOLED = {
     "cls through the pooler": TINY_BERT,
     "cls": TINY_BERT.replace(pooler=False),
-    **{pooling: with_pooling(TINY_BERT, pooling) for pooling in ("mean", "max", "attention")},
+    **{pooling: with_pooling(TINY_BERT, pooling) for pooling in ("mean", "max", "attention", "last")},
 }
 CLASSES, RANKS, YES_OR_NO = [2, 0, -100], [3, 0, 1], [[1, 0, 1], [1, -100, 0], [0, 0, 1]]
 # name -> (loss, its options, number of labels, labels)

@@ -24,7 +24,14 @@ from glassbert.proof.cases import Fixture, FrozenDropout, case, settings
 
 Rng = np.random.Generator
 ENTRIES = 8
-RATES = ("embedding_dropout", "attention_dropout", "hidden_dropout", "ffn_dropout", "classifier_dropout")
+RATES = (
+    "embedding_dropout",
+    "attention_dropout",
+    "hidden_dropout",
+    "ffn_dropout",
+    "pooler_dropout",
+    "classifier_dropout",
+)
 NO_DROPOUT: dict[str, Any] = dict.fromkeys(RATES, 0.0)
 DROPOUT: dict[str, Any] = dict.fromkeys(RATES, 0.3)
 

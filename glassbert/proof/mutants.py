@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from glassbert.engines import get_engine
-from glassbert.proof.cases import Case, all_cases, settings
+from glassbert.proof.cases import FAMILY_MODULES, Case, all_cases, settings
 from glassbert.proof.referee import PLAIN, differences, kernel_fault
 
 Plant = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -107,6 +107,7 @@ def all_mutants() -> dict[str, Mutant]:
         "rtd_mutants",
         "kernel_mutants",
         "family_mutants",
+        *FAMILY_MODULES,
     ):
         import_module(f"glassbert.proof.{module}")
     return dict(_MUTANTS)

@@ -38,6 +38,16 @@ def _(rng):
     return pooling_fixture(rng, "max_pool", [[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]])
 
 
+@case("op", "last_pool", "ragged, padding before and after, one row all padding")
+def _(rng):
+    return pooling_fixture(rng, "last_pool", [[1, 1, 1, 0], [0, 0, 1, 1], [0, 0, 0, 0]])
+
+
+@case("op", "last_pool", "no mask")
+def _(rng):
+    return pooling_fixture(rng, "last_pool")
+
+
 @case("op", "max_pool", "no mask")
 def _(rng):
     return pooling_fixture(rng, "max_pool")

@@ -21,6 +21,7 @@ class Batch:
     position_ids: np.ndarray  # [B, T] int32: positions within the segment, from 0
     token_type_ids: np.ndarray | None = None  # [B, T] int32: 1 in the second part of a pair
     pair_labels: np.ndarray | None = None  # [B] int32: the label of the sentence pair, see `pairs`
+    prediction_order: np.ndarray | None = None  # [B, T] int32: 0 for given tokens, n for the n-th to be predicted
 
     def __len__(self) -> int:
         return len(self.input_ids)

@@ -29,6 +29,8 @@ from glassbert.text.wordpiece_files import Description
 
 # Names of the five special tokens to try if no file gives them, in the order of `ROLES`.
 USUAL_NAMES = (("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"))
+# A tokenizer of GPT-2 has one special token, which takes all five roles.
+ENDS_OF_TEXT = ("<|endoftext|>",)
 # The character with which a token marks a space before it.
 SPACE_MARKS = {"ByteLevel": "Ġ", "Metaspace": "▁"}
 
@@ -228,8 +230,14 @@ def special_names(file: Path, content: dict[str, Any]) -> list[str]:
     known = {entry if isinstance(entry, str) else entry[0] for entry in entries}
     known |= {token.get("content") for token in content.get("added_tokens", ())}
     names = []
+    end = _content(configured.get("eos_token")) or next((name for name in ENDS_OF_TEXT if name in known), None)
     for key, usual in zip(files.TOKEN_KEYS, USUAL_NAMES, strict=True):
-        value = configured.get(key)
-        token = value.get("content") if isinstance(value, dict) else value
-        names.append(token if isinstance(token, str) else next((u for u in usual if u in known), usual[0]))
+        found = _content(configured.get(key)) or next((u for u in usual if u in known), end)
+        names.append(found or usual[0])
     return names
+
+
+def _content(token: Any) -> str | None:
+    """The text of a special token in a config file."""
+    text = token.get("content") if isinstance(token, dict) else token
+    return text if isinstance(text, str) else None

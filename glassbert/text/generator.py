@@ -1,4 +1,4 @@
-"""Batches for pretraining: `BatchStream`, the base class; `MLMDataGenerator`, packed and masked rows; `prefetch`.
+"""Batches for pretraining: `BatchStream`, the base class; packed rows with masked words or next tokens; `prefetch`.
 
     generator = MLMDataGenerator("corpus/", tokenizer, max_seq_length=128, batch_size=512)
     for batch in prefetch(generator.at, range(steps)):
@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,11 +29,12 @@ from glassbert.text.batches import Batch, RowReader
 from glassbert.text.corpus.build import open_corpus
 from glassbert.text.corpus.reader import Corpus
 from glassbert.text.corpus.storage import TRAIN, VALIDATION
-from glassbert.text.masking import Masker, Masking
+from glassbert.text.masking import IGNORED, Masker, Masking
 from glassbert.text.plan_cache import cached_plan
-from glassbert.text.random_numbers import permutation, row_seeds
+from glassbert.text.random_numbers import permutation, random_bits, row_seeds
 from glassbert.text.tokenizer import Tokenizer
 
+LAST_KEY = np.uint64(2**64 - 1)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -69,9 +71,6 @@ class BatchStream(ABC):
         self.sources = None if sources is None else source_numbers(self.corpus, sources)
         self.keep_last = split == VALIDATION if keep_last is None else keep_last
         self.masking = masking or Masking()
-        self._masker = Masker(
-            self.masking, tokenizer.vocab_size, tokenizer.mask_id, tokenizer.special_ids, tokenizer.continues_word
-        )
         self._orders: dict[int, np.ndarray] = {}
         self._lock = threading.Lock()
         self.rows = self.prepare()
@@ -114,6 +113,11 @@ class BatchStream(ABC):
             indices = indices[rows]
         return self.make(self._order(epoch)[indices].astype(np.int64), epoch, indices, mask_rate)
 
+    @cached_property
+    def _masker(self) -> Masker:
+        one = self.tokenizer
+        return Masker(self.masking, one.vocab_size, one.mask_id, one.special_ids, one.continues_word)
+
     def masked(
         self, ids: np.ndarray, epoch: int, indices: np.ndarray, mask_rate: float | None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +134,7 @@ class BatchStream(ABC):
             return self._orders[epoch]
 
 
-class MLMDataGenerator(BatchStream):
+class PackedRows(BatchStream):
     """Batches of packed rows without padding. `packing` is "sentences" or "tokens"; see `packing.plan_rows`."""
 
     def __init__(
@@ -156,7 +160,48 @@ class MLMDataGenerator(BatchStream):
 
     def make(self, rows: np.ndarray, epoch: int, indices: np.ndarray, mask_rate: float | None) -> Batch:
         ids, segments, positions = self._read(rows)
-        return Batch(*self.masked(ids, epoch, indices, mask_rate), segments, positions)
+        ids, labels, more = self.targets(ids, segments, positions, epoch, indices, mask_rate)
+        return Batch(ids, labels, segments, positions, **more)
+
+    @abstractmethod
+    def targets(
+        self,
+        ids: np.ndarray,
+        segments: np.ndarray,
+        positions: np.ndarray,
+        epoch: int,
+        indices: np.ndarray,
+        mask_rate: float | None,
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """The input ids and labels [B, T] of these rows, and further fields of the batch."""
+
+
+class MLMDataGenerator(PackedRows):
+    """Rows with masked words."""
+
+    def targets(self, ids, segments, positions, epoch, indices, mask_rate):  # type: ignore[no-untyped-def]
+        return *self.masked(ids, epoch, indices, mask_rate), {}
+
+
+class NextTokenGenerator(PackedRows):
+    """Rows as they are: every token is the target of the token before it, except the first of a document."""
+
+    def targets(self, ids, segments, positions, epoch, indices, mask_rate):  # type: ignore[no-untyped-def]
+        return ids, np.where((segments != 0) & (positions > 0), ids, np.int32(IGNORED)), {}
+
+
+class PermutedGenerator(PackedRows):
+    """Rows as they are, with some tokens to be predicted in a random order. Both depend on (seed, epoch, row) alone."""
+
+    def targets(self, ids, segments, positions, epoch, indices, mask_rate):  # type: ignore[no-untyped-def]
+        seeds = row_seeds(self.seed, "masks", epoch, indices)
+        rate = self.masking.rate if mask_rate is None else mask_rate
+        chosen = self._masker.choose(ids, random_bits(seeds, ids.shape[1]), seeds, rate)
+        keys = random_bits(row_seeds(self.seed, "order", epoch, indices), ids.shape[1]) >> np.uint64(1)
+        keys[~chosen] = LAST_KEY
+        ranks = np.argsort(np.argsort(keys, axis=1, kind="stable"), axis=1, kind="stable")
+        order = np.where(chosen, ranks + 1, 0).astype(np.int32)
+        return ids, np.where(chosen, ids, np.int32(IGNORED)), {"prediction_order": order}
 
 
 def source_numbers(corpus: Corpus, sources: Sequence[str | int]) -> list[int]:

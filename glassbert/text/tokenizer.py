@@ -143,6 +143,8 @@ class Tokenizer(ABC):
 
     @property
     def mask_id(self) -> int:
+        if self.special_names[4] == self.special_names[3]:  # a tokenizer with one special token, as that of GPT-2
+            raise TextError(f"this tokenizer has no mask token, only {self.special_names[3]!r}; nothing can be masked")
         return self.vocabulary[self.special_names[4]]
 
     @property

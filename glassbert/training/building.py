@@ -15,6 +15,7 @@ from glassbert.errors import TrainingError
 from glassbert.families.bert import BertWithHead
 from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import forward_flops, training_flops
+from glassbert.models.heads import HEADS
 from glassbert.models.model import Model
 from glassbert.training.budget import Costs
 from glassbert.training.data import TrainingData
@@ -53,6 +54,7 @@ class TrainingComponents:
             self.optimizer,
             objective=self.objectives,
             physical_batch=settings.physical_batch,
+            segments=settings.segments,
             workers=workers,
             ema=self.average,
         )
@@ -91,7 +93,7 @@ class TrainingComponents:
         """Held-out loss and accuracy, of the moving average if there is one."""
         inputs = (self.inputs(batch) for batch in batches)
         with nullcontext() if self.average is None else self.average.swapped(self.model):
-            return evaluate(self.model, inputs, objective=self.objectives)
+            return evaluate(self.model, inputs, objective=self.objectives, segments=self.settings.segments)
 
     def use_average(self) -> None:
         """Replace the weights of the model by the moving average, permanently."""
@@ -150,8 +152,9 @@ class TrainingComponents:
 def flops_per_token(config: EncoderConfig, settings: TrainingSettings, teacher: EncoderConfig | None = None) -> float:
     """Floating-point operations of training per token, with rows of the full length, and those of a teacher."""
     tokens = settings.batch * settings.length
-    scored = round(tokens * settings.mask_rate_at(0.5))  # the mean rate of the run
     head = Objectives.parse(settings.objective).head_type
+    share = settings.mask_rate_at(0.5) if HEADS[head].scored_share < 1 else 1.0  # the mean rate of the run
+    scored = round(tokens * share)
     flops = training_flops(config, settings.batch, settings.length, head=head, scored_rows=scored)
     if teacher is not None:
         flops += sum(forward_flops(teacher, settings.batch, settings.length, head="mlm", scored_rows=scored).values())
@@ -199,7 +202,7 @@ def build_model(
 ) -> Model:
     """The model of a run, with random weights or those of `start_from`; `threads` is used if the settings have none."""
     tokenizer = data.tokenizer
-    config = config_for(settings, tokenizer.vocab_size, tokenizer.pad_id)
+    config = config_for(settings, tokenizer.vocab_size, tokenizer.pad_id, tokenizer.sep_id)
     options: dict[str, Any] = {
         "engine": settings.engine,
         "dtype": settings.precision,

@@ -49,13 +49,13 @@ class CompiledStep:
         shares = [mx.array(one.counts, mx.float32) / counts for one in micro_batches]
         if self.step.wants_curvature():
             scale = mx.sqrt(mx.array(self.objectives.weights, mx.float32) * counts)
-            gradients = self._add_up(inputs, shares, scale, keys, sample=True)["gradients"]
+            gradients = self._add_up(micro_batches, inputs, shares, scale, keys, sample=True)["gradients"]
             self._replace_state(self._observe, workers.sum_gradients(gradients))
         if single and len(micro_batches) == 1:
             found = self._replace_state(self._whole, inputs[0], keys[0])
         else:
             weights = mx.array(self.objectives.weights, mx.float32)
-            added = self._add_up(inputs, shares, weights, keys)
+            added = self._add_up(micro_batches, inputs, shares, weights, keys)
             losses, sums = (
                 workers.all_reduce(added["losses"]),
                 {k: workers.all_reduce(v) for k, v in added["sums"].items()},
@@ -117,42 +117,63 @@ class CompiledStep:
             self.ema.parameters = state["ema"]
 
     def _add_up(
-        self, inputs: list[Tree], shares: list[Any], weights: Any, keys: list[Any], sample: bool = False
+        self,
+        micro_batches: list[MicroBatch],
+        inputs: list[Tree],
+        shares: list[Any],
+        weights: Any,
+        keys: list[Any],
+        sample: bool = False,
     ) -> Tree:
         """Gradients, losses and sums over all micro-batches."""
         total: Tree = {}
-        for arrays, share, key in zip(inputs, shares, keys, strict=True):
-            compiled = self._compile(self._micro_batch, sample, bool(total))
-            total = compiled(self.model.parameters, arrays, share, weights, key, total)
-            mx.async_eval(total)  # start computing, to free its memory before the next micro-batch
+        segments = [*(one.segment for one in micro_batches), 0]
+        memory: Any = None
+        for i, (arrays, share, key) in enumerate(zip(inputs, shares, keys, strict=True)):
+            compiled = self._compile(self._micro_batch, sample, bool(total), segments[i + 1] > 0)
+            given = {**arrays, "memory": memory} if segments[i] else arrays
+            total, memory = compiled(self.model.parameters, given, share, weights, key, total)
+            mx.async_eval(total, memory)  # start computing, to free its memory before the next micro-batch
         return total
 
     # ---- the functions that are compiled -----------------------------------------------------------------------
 
     def _whole(self, state: Tree, rates: Any, arrays: Tree, key: Any) -> tuple[Tree, Tree]:
         weights = [mx.array(weight, mx.float32) for weight in self.objectives.weights.tolist()]
-        gradients, losses, sums = self._gradients(state["parameters"], arrays, weights, key, False)
+        gradients, losses, sums, _ = self._gradients(state["parameters"], arrays, weights, key, False)
         return self._update(state, rates, gradients, mx.stack(losses), sums)
 
     def _micro_batch(
-        self, sample: bool, more: bool, parameters: Tree, arrays: Tree, share: Any, weights: Any, key: Any, before: Tree
-    ) -> Tree:
-        gradients, losses, sums = self._gradients(parameters, arrays, list(weights * share), key, sample)
+        self,
+        sample: bool,
+        more: bool,
+        remember: bool,
+        parameters: Tree,
+        arrays: Tree,
+        share: Any,
+        weights: Any,
+        key: Any,
+        before: Tree,
+    ) -> tuple[Tree, Any]:
+        """The sums with those `before`, and the memory for the next segment where it is wanted."""
+        gradients, losses, sums, memory = self._gradients(
+            parameters, arrays, list(weights * share), key, sample, remember
+        )
         found: Tree = {
             "gradients": {name: g.astype(mx.float32) for name, g in gradients.items()},
             "losses": share * mx.stack(losses),
             "sums": sums,
         }
         if not more:
-            return found
+            return found, memory
         added = {name: before["gradients"][name] + g for name, g in found["gradients"].items()}
         sums = {name: before["sums"][name] + value for name, value in sums.items()}
-        return {"gradients": added, "losses": before["losses"] + found["losses"], "sums": sums}
+        return {"gradients": added, "losses": before["losses"] + found["losses"], "sums": sums}, memory
 
     def _gradients(
-        self, parameters: Tree, arrays: Tree, dlosses: list[Any], key: Any, sample: bool
-    ) -> tuple[Any, list[Any], Tree]:
-        """Forward and backward: the gradient of Σ dlossesₜ · lossₜ, the losses, and the metric sums."""
+        self, parameters: Tree, arrays: Tree, dlosses: list[Any], key: Any, sample: bool, remember: bool = False
+    ) -> tuple[Any, list[Any], Tree, Any]:
+        """Forward and backward: the gradient of Σ dlossesₜ · lossₜ, the losses, the metric sums, and the memory."""
         model, engine = self.model, self.model.engine
         batch = Batch(**{name: value for name, value in arrays.items() if name != "targets"})
         gradients = model.new_gradients()
@@ -167,7 +188,8 @@ class CompiledStep:
         gradients.fill_missing()
         named = zip(self.objectives.names, results, strict=True)
         sums = {f"{name}_{what}": total for name, one in named for what, total in one.sums.items()}
-        return dict(gradients), [one.loss.astype(mx.float32) for one in results], sums
+        memory = run.memory() if remember else ()
+        return dict(gradients), [one.loss.astype(mx.float32) for one in results], sums, memory
 
     def _update(self, state: Tree, rates: Any, gradients: Tree, losses: Any, sums: Tree) -> tuple[Tree, Tree]:
         parameters, count = state["parameters"], state["steps"] + 1

@@ -18,7 +18,6 @@ from glassbert.training.settings import TrainingSettings
 
 HELD_OUT_BATCH = 64  # rows of the full length
 MAX_SOURCES = 16  # evaluated separately, if there are no more
-PAIRS = {"nsp": "next", "sop": "order"}
 MASKINGS: dict[str, dict[str, Any]] = {
     "tokens": {},
     "words": {"whole_words": True},
@@ -118,18 +117,51 @@ def batches_by_source(corpus: Any, batches_of: Callable[..., Source]) -> dict[st
 
 
 def generator_for(settings: TrainingSettings) -> Callable[..., Source]:
-    """The class of batches: packed rows, or sentence pairs if the objective contains nsp or sop."""
-    from glassbert.text.generator import MLMDataGenerator
-    from glassbert.text.pairs import PairDataGenerator
+    """The class of batches whose rows have the targets of every objective: the first in `ROWS` that does."""
     from glassbert.training.objectives import Objectives
 
-    names = Objectives.parse(settings.objective).names
-    tasks = [PAIRS[name] for name in names if name in PAIRS]
-    if len(tasks) > 1:
-        raise TrainingError(f"the objective {settings.objective!r} contains both nsp and sop; choose one of them")
-    if tasks:
-        return partial(PairDataGenerator, task=tasks[0])
+    objectives = [objective for objective, _ in Objectives.parse(settings.objective).terms]
+    for given, make in ROWS.items():
+        if all(objective.rows in given for objective in objectives):
+            return make(settings)
+    names = " and ".join(objective.name for objective in objectives)
+    raise TrainingError(
+        f"the objective {settings.objective!r} contains {names}, which need different rows; choose one of them"
+    )
+
+
+def masked_rows(settings: TrainingSettings) -> Callable[..., Source]:
+    from glassbert.text.generator import MLMDataGenerator
+
     return partial(MLMDataGenerator, packing=settings.packing)
+
+
+def next_token_rows(settings: TrainingSettings) -> Callable[..., Source]:
+    from glassbert.text.generator import NextTokenGenerator
+
+    return partial(NextTokenGenerator, packing=settings.packing)
+
+
+def permuted_rows(settings: TrainingSettings) -> Callable[..., Source]:
+    from glassbert.text.generator import PermutedGenerator
+
+    return partial(PermutedGenerator, packing=settings.packing)
+
+
+def pair_rows(task: str, settings: TrainingSettings) -> Callable[..., Source]:
+    from glassbert.text.pairs import PairDataGenerator
+
+    return partial(PairDataGenerator, task=task)
+
+
+# The kinds of rows that objectives name (`Objective.rows`), by what a class of batches gives.
+ROWS: dict[tuple[str, ...], Callable[[TrainingSettings], Callable[..., Source]]] = {
+    ("masked",): masked_rows,
+    ("masked", "next_sentence"): partial(pair_rows, "next"),
+    ("masked", "sentence_order"): partial(pair_rows, "order"),
+    ("next_token",): next_token_rows,
+    ("permuted",): permuted_rows,
+}
 
 
 def open_or_build(settings: TrainingSettings, run: Path) -> tuple[Any, float]:

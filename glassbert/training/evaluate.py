@@ -18,10 +18,11 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import pad_rows
-from glassbert.models.inputs import check_inputs, real_tokens, shape_of
+from glassbert.models.inputs import labels_at_outputs, real_tokens, shape_of
 from glassbert.models.model import Model
-from glassbert.models.passes import Pass
+from glassbert.models.passes import Network, Pass
 from glassbert.training.objectives import ObjectiveResult, Objectives
+from glassbert.training.segments import cut_rows
 
 LABELS = ("labels", "pair_labels")
 IN_FLIGHT = 4  # batches submitted to a device before the first result is read
@@ -64,11 +65,14 @@ class Evaluation:
         return {"loss": self.loss, "accuracy": self.accuracy, "perplexity": self.perplexity, **each}
 
 
-def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objectives | None = None) -> Evaluation:
+def evaluate(
+    model: Model, batches: Iterable[Any], *, objective: str | Objectives | None = None, segments: int = 1
+) -> Evaluation:
     """Losses and accuracies over all batches together.
 
     A batch is a mapping of arguments of `model.loss`, or an object with these attributes. Objectives that compare with
-    a teacher are left out, so that losses can be compared with those of other runs.
+    a teacher are left out, so that losses can be compared with those of other runs. Rows are read in so many
+    `segments`, each with the memory of those before it.
     """
     head: Any = model.head
     objectives = Objectives.of(head, objective).held_out(head)
@@ -90,13 +94,23 @@ def evaluate(model: Model, batches: Iterable[Any], *, objective: str | Objective
         for batch in batches:
             given = _fields(batch)
             labels = {name: given.pop(name, None) for name in LABELS}
-            checked = check_inputs(model.config, **given)
-            given = {**labels, "real_tokens": real_tokens(checked), "input_ids": checked["ids"]}
-            prepared = objectives.prepare(head, given, shape_of(checked))
-            number = objectives.counts(prepared)
-            counts += number
-            pending.append((number, run(checked, prepared)))
-            collect(IN_FLIGHT)
+            memory: Any = None
+            parts = cut_rows(model.config, given, labels, segments)
+            for place, part in enumerate(parts):
+                checked = model.check(**part.inputs, past=part.past)
+                own = {
+                    **part.labels,
+                    "labels": labels_at_outputs(part.labels["labels"], checked),
+                    "real_tokens": real_tokens(checked),
+                    "input_ids": checked["ids"],
+                }
+                prepared = objectives.prepare(head, own, shape_of(checked))
+                number = objectives.counts(prepared)
+                counts += number
+                given_memory = {**checked, "memory": memory} if place else checked
+                results, memory = run(given_memory, prepared, place + 1 < len(parts))
+                pending.append((number, results))
+                collect(IN_FLIGHT)
         collect(0)
     if not counts.any():
         raise InputError("nothing to evaluate: no batch has a target")
@@ -123,7 +137,7 @@ def evaluation_mode(model: Model) -> Iterator[None]:
         model.dropout_seed = seed
 
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids")
+INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids", "prediction_order")
 
 
 def _fields(batch: Any) -> dict[str, Any]:
@@ -135,10 +149,17 @@ def _fields(batch: Any) -> dict[str, Any]:
     return dict(found)
 
 
-def _on_numpy(model: Model, objectives: Objectives, checked: dict[str, Any], prepared: Mapping[str, Any]) -> Any:
-    run = model.run(checked, inference=True, skip_padding=True)
+def _on_numpy(
+    model: Model, objectives: Objectives, checked: dict[str, Any], prepared: Mapping[str, Any], remember: bool
+) -> Any:
+    """The results of the objectives, and the memory for the next segment where it is wanted."""
+    run = model.run(checked, inference=True, skip_padding=True, keep=_kept(model.network, remember))
     targets = {name: model.on_engine(one) for name, one in prepared.items()}
-    return run.loss(objectives, targets, measure=True)
+    return run.loss(objectives, targets, measure=True), run.memory() if remember else None
+
+
+def _kept(network: Network, remember: bool) -> list[str]:
+    return [name for names in network.encoder.memory_names() for name in names] if remember else []
 
 
 _COMPILED: weakref.WeakKeyDictionary[Model, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -149,18 +170,22 @@ def _on_device(model: Model, objectives: Objectives) -> Any:
 
     network = model.network  # not the model, which the compiled function would keep alive
 
-    def forward(computing: Any, arrays: dict[str, Any], targets: Mapping[str, Any]) -> Any:
-        run = Pass(network, Batch(**arrays), computing, inference=True)
-        return [tuple(one) for one in run.loss(objectives, targets, measure=True)]
+    def forward(remember: bool, computing: Any, arrays: dict[str, Any], targets: Mapping[str, Any]) -> Any:
+        run = Pass(network, Batch(**arrays), computing, inference=True, keep=_kept(network, remember))
+        results = [tuple(one) for one in run.loss(objectives, targets, measure=True)]
+        return results, run.memory() if remember else ()
 
     compiled = _COMPILED.setdefault(model, {})
-    function = compiled.setdefault(str(objectives), mx.compile(forward))
+    functions = {
+        remember: compiled.setdefault(f"{objectives} {remember}", mx.compile(partial(forward, remember)))
+        for remember in (False, True)
+    }
 
-    def run(checked: dict[str, Any], prepared: Mapping[str, Any]) -> list[ObjectiveResult]:
+    def run(checked: dict[str, Any], prepared: Mapping[str, Any], remember: bool) -> tuple[list[ObjectiveResult], Any]:
         targets = {name: model.on_engine(pad_rows(one)) for name, one in prepared.items()}
         arrays = {name: value for name, value in vars(model.batch_of(checked)).items() if value is not None}
-        found = function(model.computing(model.parameters), arrays, targets)
-        mx.async_eval(found)
-        return [ObjectiveResult(loss, sums) for loss, sums in found]
+        found, memory = functions[remember](model.computing(model.parameters), arrays, targets)
+        mx.async_eval(found, memory)
+        return [ObjectiveResult(loss, sums) for loss, sums in found], memory
 
     return run

@@ -1,4 +1,4 @@
-"""Filling masks: the words that a masked language model predicts for [MASK]."""
+"""Filling masks: the words that a language model predicts for [MASK]; a causal one reads only what is before it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from glassbert.checkpoints.locate import CONFIG, open_checkpoint
 from glassbert.errors import InputError
 from glassbert.models.heads import DiscriminatorHead, ReplacedTokenHead
 from glassbert.models.heads.rtd import GENERATOR
+from glassbert.models.inputs import output_rows
 from glassbert.models.model import Model
 from glassbert.training.evaluate import evaluation_mode
 
@@ -30,11 +31,32 @@ def fill_mask(model: Model, tokenizer: Any, sentence: str, top: int = 5) -> list
     """For every [MASK] of the sentence, the `top` most probable words with their probabilities."""
     if MASK not in sentence:
         raise InputError(f"the sentence must contain {MASK}, as in 'Paris is the {MASK} of France.'")
+    if model.config.causal:
+        raise InputError(
+            "this model predicts the next word from the words before it, so it fills no mask; glassbert generate "
+            "continues a text with it"
+        )
+    question, limit = ask(model, tokenizer, sentence), model.config.max_length
+    length = question.ids.shape[1]
+    if length > limit:
+        raise InputError(f"the sentence has {length} tokens, but the model reads at most {limit}; shorten it")
+    return answer(model, tokenizer, question, top)
+
+
+class Question(NamedTuple):
+    """A sentence as the model reads it: ids [1, T], and the positions whose scores are those of the missing words."""
+
+    ids: np.ndarray
+    positions: np.ndarray
+
+
+def ask(model: Model, tokenizer: Any, sentence: str) -> Question:
+    """The question for every [MASK] of a sentence, or for the first one if the model predicts the next token."""
+    if model.config.causal:
+        ids = encode_masked(tokenizer, sentence.partition(MASK)[0])[:, :-1]  # a text that has not ended
+        return Question(ids, np.array([ids.shape[1] - 1]))
     ids = encode_masked(tokenizer, sentence)
-    limit = model.config.max_length
-    if ids.shape[1] > limit:
-        raise InputError(f"the sentence has {ids.shape[1]} tokens, but the model reads at most {limit}; shorten it")
-    return fill_ids(model, tokenizer, ids, top)
+    return Question(ids, np.flatnonzero(ids[0] == tokenizer.mask_id))
 
 
 def encode_masked(tokenizer: Any, sentence: str) -> np.ndarray:
@@ -42,19 +64,21 @@ def encode_masked(tokenizer: Any, sentence: str) -> np.ndarray:
     pieces = sentence.split(MASK)
     ids: list[int] = [tokenizer.cls_id]
     for i, piece in enumerate(pieces):
-        ids += [tokenizer.mask_id] * (i > 0)
+        ids += [tokenizer.mask_id] if i else []
         ids += list(tokenizer.encode(piece, special_tokens=False).ids) if piece.strip() else []
     return np.array([[*ids, tokenizer.sep_id]])
 
 
-def fill_ids(model: Model, tokenizer: Any, ids: np.ndarray, top: int = 5) -> list[list[Answer]]:
-    """`fill_mask` for the ids [1, T] of a sentence. Special tokens are never predicted."""
+def answer(model: Model, tokenizer: Any, question: Question, top: int = 5) -> list[list[Answer]]:
+    """The most probable words at every position of a question. Special tokens are never predicted."""
+    missing = np.isin(np.arange(question.ids.shape[1]), question.positions)[None]
+    checked = model.check_missing(question.ids, missing)
     with evaluation_mode(model):
-        output = model.predict(ids)
-        mlm_output = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head has two outputs
-        logits = model.engine.to_numpy(mlm_output)[0].astype(np.float64)  # [T, V]
+        output = model.run(checked, inference=True).output()
+        words = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head has two outputs
+        logits = model.engine.to_numpy(words)[0].astype(np.float64)  # [T, V]
     found = []
-    for position in np.flatnonzero(ids[0] == tokenizer.mask_id):
+    for position in output_rows(question.positions, checked):
         scores = logits[position]
         scores[list(tokenizer.special_ids)] = -np.inf
         chances = np.exp(scores - scores.max())

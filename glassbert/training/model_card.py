@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CARD = """---
 language: en
 library_name: glassbert
-pipeline_tag: {task}
+pipeline_tag: {pipeline}
 tags: [{tag}, {family}, glassbert]
 ---
 # {name}
@@ -35,7 +35,7 @@ model = glassbert.load("{folder}")
 ```
 
 ```
-glassbert fill-mask {words} "{sentence}"
+{use}
 ```
 
 ## Quality
@@ -44,7 +44,7 @@ glassbert fill-mask {words} "{sentence}"
 |---|---|
 {quality}
 
-Held-out documents were not used for training. {rate:.0%} of their tokens were masked, always the same ones.
+Held-out documents were not used for training. {targets}
 
 ## Training data
 
@@ -66,16 +66,33 @@ experiments and for fine-tuning; do not use it as a source of facts.
 Settings, versions, machine and data manifest are in the run's `settings.json` and `report.html`.
 """
 
-
-WORDS = {"task": "fill-mask", "tag": "masked-language-model", "what": "A masked language model"}
-GENERATED = {
-    "task": "feature-extraction",
+# What a card says, by the kind of model.
+MASKED = {
+    "pipeline": "fill-mask",
+    "tag": "masked-language-model",
+    "what": "A masked language model",
+    "unit": "masked token",
+    "use": 'glassbert fill-mask {folder} "{sentence}"',
+    "targets": "15% of their tokens were masked, always the same ones.",
+}
+CAUSAL = {
+    "pipeline": "text-generation",
+    "tag": "causal-language-model",
+    "what": "A causal language model",
+    "unit": "token",
+    "use": 'glassbert generate {folder} "{beginning}"',
+    "targets": "Every token is predicted from those before it in its document.",
+}
+DISCRIMINATOR = {
+    **MASKED,
+    "pipeline": "feature-extraction",
     "tag": "replaced-token-detection",
     "what": f"A discriminator of replaced tokens (with its generator in `{GENERATOR}/`, which fills masks)",
+    "use": f'glassbert fill-mask {{folder}}/{GENERATOR} "{{sentence}}"',
 }
 
 
-def quality(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def quality(result: Mapping[str, Any], unit: str) -> list[tuple[str, str]]:
     """The rows of the table of held-out numbers; with several objectives those of each."""
     whole = {"loss": result.get("loss"), "accuracy": result.get("accuracy")}
     rows = []
@@ -83,9 +100,9 @@ def quality(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, one in parts.items():
         of = f"{name}: " if name else ""
         loss, right = _number(one["loss"]), _number(one["accuracy"])
-        rows.append((f"{of}loss (nats per target)" if of else "loss (nats per masked token)", f"{loss:.4f}"))
-        rows.append((f"{of}predicted correctly" if of else "masked tokens predicted correctly", f"{right:.2%}"))
-    return [*rows, ("perplexity of masked tokens", f"{_number(result.get('perplexity')):,.2f}")]
+        rows.append((f"{of}loss (nats per target)" if of else f"loss (nats per {unit})", f"{loss:.4f}"))
+        rows.append((f"{of}predicted correctly" if of else f"{unit}s predicted correctly", f"{right:.2%}"))
+    return [*rows, (f"perplexity of {unit}s", f"{_number(result.get('perplexity')):,.2f}")]
 
 
 def _number(value: float | None) -> float:
@@ -96,22 +113,21 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
     """The card of the model of a run, as Markdown; `folder` is what `glassbert.load` is given."""
     history = History.read(run)
     config = history.info["model"]["config"]
-    generator = (run.model / GENERATOR).is_dir()
     sources = history.info["data"].get("sources") or [{"name": "not recorded"}]
+    sentence = history.settings["sentence"] or "The [MASK] is blue."
+    kind = CAUSAL if config.get("causal") else DISCRIMINATOR if (run.model / GENERATOR).is_dir() else MASKED
+    beginning = sentence.partition("[MASK]")[0].strip()
     card = CARD.format(
         name=name,
         folder=folder,
+        family=config.get("family", "bert"),
         parameters=history.info["model"]["parameters"],
         layers=config["num_hidden_layers"],
         hidden=config["hidden_size"],
         heads=config["num_attention_heads"],
         vocabulary=config["vocab_size"],
-        sentence=history.settings["sentence"] or "The [MASK] is blue.",
-        family=config["family"],
-        quality="\n".join(f"| {what} | {value} |" for what, value in quality(result)),
-        **(GENERATED if generator else WORDS),
-        words=f"{folder}/{GENERATOR}" if generator else folder,
-        rate=0.15,
+        quality="\n".join(f"| {what} | {value} |" for what, value in quality(result, kind["unit"])),
+        **{**kind, "use": kind["use"].format(folder=folder, sentence=sentence, beginning=beginning)},
         tokens=result["tokens"],
         steps=result["steps"],
         minutes=result["seconds"] / 60,

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.training.budget import Allowance, Clock, Interval
 from glassbert.training.display import Display, Status
 from glassbert.training.evaluate import Evaluation, evaluation_mode
-from glassbert.training.fill_mask import encode_masked, fill_ids, word_model
+from glassbert.training.fill_mask import answer, ask, word_model
 from glassbert.training.history import FORECAST_FROM, forecast_final_loss
 from glassbert.training.log import RunLog
 from glassbert.training.step_results import ParameterNorms
@@ -41,9 +40,9 @@ class Monitor:
         self.inspecting = Allowance(0.005, least=5.0)
         self.flops_per_token = 0.0
         self.matmul_rate = 0.0  # operations per second
-        self._sentence_ids = encode_masked(tokenizer, sentence) if sentence else None
-        if self._sentence_ids is not None and self._sentence_ids.shape[1] > model.config.max_length:
-            self._sentence_ids = None
+        self._question = ask(model, tokenizer, sentence) if sentence else None
+        if self._question is not None and self._question.ids.shape[1] > model.config.max_length:
+            self._question = None
         self._unlogged: list[tuple[float, float]] = []  # loss and gradient norm of the steps since the last log line
         self._speed_marks: list[tuple[float, int]] = []  # seconds and tokens
         self._evaluations: list[Mapping[str, Any]] = []  # as in the log
@@ -94,19 +93,19 @@ class Monitor:
         )  # fmt: skip
 
     def filling_due(self) -> bool:
-        return self._sentence_ids is not None and self.filling.permits(self.clock.elapsed)
+        return self._question is not None and self.filling.permits(self.clock.elapsed)
 
     def fill_sentence(self) -> None:
         """Predict the [MASK] of the sentence with the current weights; show and log the best words."""
-        if self._sentence_ids is None:
+        if self._question is None:
             return
         with self.filling.spending(self.clock):
-            found = fill_ids(word_model(self.model), self.tokenizer, self._sentence_ids)[0]
-        self.status.answers = [(answer.word, answer.chance) for answer in found]
+            found = answer(word_model(self.model), self.tokenizer, self._question)[0]
+        self.status.answers = [(one.word, one.chance) for one in found]
         self.status.history.append((self.status.progress, found[0].word))
         self.log.write(
             "sample", self.status.step, self.clock.elapsed, progress=self.status.progress,
-            answers=[[answer.word, answer.chance] for answer in found],
+            answers=[[one.word, one.chance] for one in found],
         )  # fmt: skip
 
     def inspection_due(self) -> bool:
@@ -186,7 +185,7 @@ def attention_entropies(model: Model, inputs: Mapping[str, Any]) -> dict[str, fl
     """
     few = {name: value[:ENTROPY_ROWS] for name, value in inputs.items() if value is not None and name not in NOT_INPUTS}
     with evaluation_mode(model):
-        cache = model.run(check_inputs(model.config, **few))
+        cache = model.run(model.check(**few))
         cache.encode()
         names = [f"layers.{i}" for i in range(model.config.num_hidden_layers)]
         weights = (model.engine.to_numpy(cache[f"{name}.attention.weights"]) for name in names)

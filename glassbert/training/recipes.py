@@ -70,7 +70,7 @@ def _member(family: str) -> Family:
     return FAMILIES[family]
 
 
-def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int) -> EncoderConfig:
+def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int, sep_id: int | None = None) -> EncoderConfig:
     """The model config of a run: from preset or size, the vocabulary of the corpus, and the fields in the settings."""
     config = PRESETS[_check_preset(settings.preset)]
     if settings.size is not None:
@@ -81,6 +81,8 @@ def config_for(settings: TrainingSettings, vocab_size: int, pad_id: int) -> Enco
             )
         config = config.replace(**shape)
     changes: dict[str, Any] = {"vocab_size": vocab_size, "pad_token_id": pad_id}
+    if config.sep_token_id is not None and sep_id is not None:
+        changes["sep_token_id"] = sep_id
     offset = config.replace(**changes).position_offset  # where positions begin may depend on the padding
     changes["max_position_embeddings"] = offset + max(settings.length, config.max_length)
     if settings.dropout is not None:

@@ -78,6 +78,7 @@ class TrainingSettings(Settings):
     packing: str = about(
         "sentences", "How documents are split into rows: sentences, or tokens (slices of exact length).", "Text"
     )
+    segments: int = about(1, "Read rows in so many segments, each with the memory of those before it (XLNet).", "Text")
     masking: str = about("tokens", "What is masked: tokens, words, spans, or ngrams (1 to 3 words).", "Text")
     mask_rate: float = about(0.3, "The share of masked tokens at the start; for the whole run if given alone.", "Text")
     final_mask_rate: float | None = about(0.15, "Curriculum: the share at the end; it changes linearly.", "Text")
@@ -143,6 +144,8 @@ class TrainingSettings(Settings):
             )
         if self.short_length is not None and self.short_length >= self.length:
             raise TrainingError(f"short_length {self.short_length} must be below length {self.length}")
+        if 2 * self.segments > self.length:
+            raise TrainingError(f"rows of {self.length} tokens are too short for {self.segments} segments")
         if self.sentence and self.sentence.count("[MASK]") != 1:
             raise TrainingError(f"the sentence must contain [MASK] exactly once, as in {MASK_SENTENCE!r}")
         check_known(self.model, CONFIG_FIELDS, "the model")
@@ -229,7 +232,7 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("tensorboard", "gradient_checkpointing"), (is_flag, "true or false")),
     **dict.fromkeys(
         ("batch", "physical_batch", "steps", "tokens", "patience", "max_skipped", "evaluate_every", "checkpoint_every",
-         "evaluation_rows", "final_evaluation_rows", "keep", "threads"),
+         "evaluation_rows", "final_evaluation_rows", "keep", "threads", "segments"),
         (is_integer(1), "a whole number of at least 1"),
     ),
     **dict.fromkeys(("seed", "data_seed", "snapshots"), (is_integer(0), "a whole number of at least 0")),

@@ -22,7 +22,7 @@ from glassbert.engines import DropoutSource
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
 from glassbert.models.heads import Head, pad_rows
-from glassbert.models.inputs import check_inputs, real_tokens, shape_of
+from glassbert.models.inputs import labels_at_outputs, real_tokens, shape_of
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
 from glassbert.training.curvature import target_sampler
@@ -30,18 +30,23 @@ from glassbert.training.ema import EMA
 from glassbert.training.objectives import Objectives, SampleTargets
 from glassbert.training.optimizers import AdamW
 from glassbert.training.optimizers.base import Optimizer
+from glassbert.training.segments import cut_rows
 from glassbert.training.step_results import ParameterNorms, StepResult
 from glassbert.training.workers import SingleWorker, Workers
 
 
 class MicroBatch(NamedTuple):
-    """Some rows of a logical batch: checked inputs, targets by objective, and the number of targets of each."""
+    """Some rows of a logical batch: checked inputs, targets by objective, and the number of targets of each.
+
+    Where rows are read in segments, `segment` counts from 0; a later one follows the one before it in the list.
+    """
 
     rows: slice
     checked: dict[str, Any]
     targets: dict[str, dict[str, np.ndarray]]
     counts: np.ndarray  # [objectives]
     for_teacher: dict[str, Any] | None = None  # the inputs as the teacher reads them, where there is one
+    segment: int = 0
 
 
 class Prepared(NamedTuple):
@@ -59,6 +64,7 @@ class TrainingStep:
 
     objective       a weighted sum such as "mlm+0.5*nsp"; by default that of the head
     physical_batch  rows computed at a time; by default the whole batch
+    segments        rows are read in so many segments, each with the memory of those before it
     workers         the processes that train this model
     ema             a moving average of the weights, which the step updates
     """
@@ -70,6 +76,7 @@ class TrainingStep:
         *,
         objective: str | Objectives | None = None,
         physical_batch: int | None = None,
+        segments: int = 1,
         workers: Workers | None = None,
         ema: EMA | None = None,
     ):
@@ -80,6 +87,8 @@ class TrainingStep:
         self.model = model
         self.optimizer = optimizer
         self.objectives = Objectives.of(model.head, objective)
+        if self.objectives.teacher is not None and segments > 1:
+            raise TrainingError("a teacher reads whole rows, so they cannot be read in segments; leave segments out")
         if self.objectives.teacher is not None and optimizer.curvature_every:
             raise TrainingError(
                 f"{optimizer.name} measures curvature with sampled labels, and a teacher gives none; choose another "
@@ -87,6 +96,7 @@ class TrainingStep:
             )
         self.head: Head = model.head  # type: ignore[assignment]
         self.physical_batch = physical_batch
+        self.segments = segments
         self.workers = workers or SingleWorker()
         self.ema = ema
         self.detailed = False  # whether steps also report metrics and norms by parameter
@@ -112,16 +122,21 @@ class TrainingStep:
         position_ids: Any = None,
         pair_labels: Any = None,
         skip_padding: bool = False,
+        **more: Any,
     ) -> Prepared:
         """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step."""
         inputs = {
             "input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids,
-            "segment_ids": segment_ids, "position_ids": position_ids,
+            "segment_ids": segment_ids, "position_ids": position_ids, **more,
         }  # fmt: skip
-        checked, teacher = check_inputs(self.model.config, **inputs), self.objectives.teacher
-        given = {"labels": labels, "pair_labels": pair_labels, "real_tokens": real_tokens(checked),
-                 "input_ids": checked["ids"]}  # fmt: skip
-        return Prepared(self._cut(checked, given, None if teacher is None else teacher.check(**inputs)), skip_padding)
+        teacher = self.objectives.teacher
+        for_teacher = None if teacher is None else teacher.check(**inputs)
+        parts = cut_rows(self.model.config, inputs, {"labels": labels, "pair_labels": pair_labels}, self.segments)
+        chains = [
+            self._cut(self.model.check(**part.inputs, past=part.past), part.labels, number, for_teacher)
+            for number, part in enumerate(parts)
+        ]
+        return Prepared([one for chain in zip(*chains, strict=True) for one in chain], skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:
         """Train on a prepared batch."""
@@ -136,11 +151,19 @@ class TrainingStep:
         return bool(every) and (self.optimizer.attempts - 1) % every == 0
 
     def _cut(
-        self, checked: Mapping[str, Any], given: Mapping[str, Any], for_teacher: Mapping[str, Any] | None
+        self,
+        checked: Mapping[str, Any],
+        given: Mapping[str, Any],
+        segment: int,
+        for_teacher: Mapping[str, Any] | None,
     ) -> list[MicroBatch]:
         """The micro-batches of a batch; arrays without a row for every example are not cut."""
         count, length = shape_of(checked)
         size = self.physical_batch or count
+        given = {
+            **given, "labels": labels_at_outputs(given["labels"], checked), "real_tokens": real_tokens(checked),
+            "input_ids": checked["ids"],
+        }  # fmt: skip
         micro_batches = []
 
         def cut(inputs: Mapping[str, Any], rows: slice) -> dict[str, Any]:
@@ -151,7 +174,7 @@ class TrainingStep:
             part, taught = cut(checked, rows), None if for_teacher is None else cut(for_teacher, rows)
             labels = {k: v if v is None or size >= count else v[rows] for k, v in given.items()}
             targets = self.objectives.prepare(self.head, labels, (rows.stop - rows.start, length))
-            micro_batches.append(MicroBatch(rows, part, targets, self.objectives.counts(targets), taught))
+            micro_batches.append(MicroBatch(rows, part, targets, self.objectives.counts(targets), taught, segment))
         return micro_batches
 
     def trace(self, inputs: Mapping[str, Any]) -> tuple[Any, Pass]:
@@ -223,8 +246,9 @@ class TrainingStep:
         gradients.clear()
         losses = np.zeros(len(counts))
         measured: dict[str, float] = {}
-        first_row = self.workers.rank * micro_batches[-1].rows.stop  # of this worker's share in the logical batch
-        for one in micro_batches:
+        share_rows = micro_batches[-1].rows.stop  # of this worker in the logical batch
+        memory: Any = None
+        for one, following in zip(micro_batches, [*micro_batches[1:], None], strict=True):
             last = one is micro_batches[-1]
 
             def on_complete(group: str, last: bool = last) -> None:
@@ -232,13 +256,16 @@ class TrainingStep:
                     self.workers.on_complete(group, gradients)
 
             share = one.counts / np.maximum(counts, 1)
-            masks = dropout and dropout.from_row(first_row + one.rows.start)
-            run = model.run(one.checked, dropout=masks, skip_padding=skip_padding)
+            before = self.workers.rank + one.segment * self.workers.size  # shares: every segment has masks of its own
+            masks = dropout and dropout.from_row(before * share_rows + one.rows.start)
+            checked = {**one.checked, "memory": memory} if one.segment else one.checked
+            run = model.run(checked, dropout=masks, skip_padding=skip_padding)
             targets = {name: model.on_engine(arrays) for name, arrays in one.targets.items()}
             targets = self.objectives.teach(targets, one.for_teacher)
             results = run.loss(self.objectives, targets, measure=self.detailed, sample=sample)
             dlosses = [model.engine.array(value) for value in weights * share]
             model.backward_into(gradients, run, dloss=dlosses, on_complete=on_complete)
+            memory = run.memory() if following is not None and following.segment else None
             losses += share * [float(result.loss) for result in results]
             for name, result in zip(self.objectives.names, results, strict=True):
                 for what, total in result.sums.items():

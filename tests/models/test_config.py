@@ -36,6 +36,10 @@ def test_larger_bert_has_49_million_parameters_and_30_million_tied():
         ("bert-large", 335_141_888),
         ("modernbert-base", 149_014_272),
         ("modernbert-large", 394_781_696),
+        ("gpt2", 124_439_808),
+        ("gpt2-medium", 354_823_168),
+        ("gpt2-large", 774_030_080),
+        ("gpt2-xl", 1_557_611_200),
     ],
 )
 def test_published_sizes(name, count):
@@ -48,17 +52,20 @@ def test_the_presets_are_what_the_specification_says():
                c.max_position_embeddings)
         for name, c in PRESETS.items()
     }  # fmt: skip
-    assert (
-        shapes.items()
-        >= {
-            "mini": (3, 192, 4, 768, 8_192, 64),
-            "larger": (6, 384, 8, 1_536, 50_000, 128),
-            "bert-base": (12, 768, 12, 3_072, 30_522, 512),
-            "bert-large": (24, 1_024, 16, 4_096, 30_522, 512),
-            "modernbert-base": (22, 768, 12, 1_152, 50_368, 8_192),
-            "modernbert-large": (28, 1_024, 16, 2_624, 50_368, 8_192),
-        }.items()
-    )
+    published = {
+        "mini": (3, 192, 4, 768, 8_192, 64),
+        "larger": (6, 384, 8, 1_536, 50_000, 128),
+        "bert-base": (12, 768, 12, 3_072, 30_522, 512),
+        "bert-large": (24, 1_024, 16, 4_096, 30_522, 512),
+        "modernbert-base": (22, 768, 12, 1_152, 50_368, 8_192),
+        "modernbert-large": (28, 1_024, 16, 2_624, 50_368, 8_192),
+        "gpt2": (12, 768, 12, 3_072, 50_257, 1_024),
+        "gpt2-medium": (24, 1_024, 16, 4_096, 50_257, 1_024),
+        "gpt2-large": (36, 1_280, 20, 5_120, 50_257, 1_024),
+        "gpt2-xl": (48, 1_600, 25, 6_400, 50_257, 1_024),
+        "gpt2-mini": (3, 192, 4, 768, 8_192, 64),
+    }
+    assert {name: shapes[name] for name in published} == published
     assert MINI_BERT_CONFIG.head_size == LARGER_BERT_CONFIG.head_size == 48
     assert MINI_BERT_CONFIG.activation == "relu" and not MINI_BERT_CONFIG.tie_word_embeddings
     assert LARGER_BERT_CONFIG.initializer == "depth_scaled" and LARGER_BERT_CONFIG.hidden_dropout > 0
@@ -107,7 +114,7 @@ def test_a_config_is_frozen_and_goes_into_a_dictionary_and_back():
         ({"positions": "sinus"}, "positions must be one of"),
         ({"norm_position": "middle"}, "norm_position"),
         ({"initializer": "xavier"}, "initializer"),
-        ({"classifier_pooling": "last"}, "classifier_pooling"),
+        ({"classifier_pooling": "first"}, "classifier_pooling"),
         ({"feed_forward": "gatd"}, "feed_forward must be one of 'dense', 'gated', got 'gatd'"),
         ({"pad_token_id": 31}, "pad_token_id 31 is no id of a vocabulary of 31"),
         ({"pad_token_id": -1}, "pad_token_id -1"),

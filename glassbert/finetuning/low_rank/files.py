@@ -8,6 +8,9 @@
 holds queries, keys and values) are written as one adapter of the sum of their ranks: the A's stacked, the B's side by
 side, each in its own rows and zero elsewhere, which is the same change. The header of the tensors lists the original
 adapters, so that training continues with the same parameters.
+
+The attention of XLNet has its matrices in no module, and `peft` adapts modules alone: it does not open such a folder,
+GlassBERT does.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ class Module(NamedTuple):
     rows: slice
     part: int
     parts: int
+    transposed: bool  # the file has [input, output]: a Conv1D of GPT-2
 
 
 class Names(NamedTuple):
@@ -80,7 +84,8 @@ def names_of(model: Model) -> Names:
             size = model.layout.shapes[ours][0] // count
             for i, theirs in enumerate(entry.theirs):
                 name = theirs.removesuffix(".weight")
-                modules[name] = Module(name, ours, slice(i * size, (i + 1) * size), i, count)
+                rows, transposed = slice(i * size, (i + 1) * size), entry.transposed and not entry.by_heads
+                modules[name] = Module(name, ours, rows, i, count, transposed)
     head_modules = dict.fromkeys(theirs.removeprefix(prefix).split(".")[0] for theirs in fully_trained)
     to_file, from_file = partial(file_format.to_file, described), partial(file_format.from_file, described)
     return Names(modules, fully_trained, list(head_modules), to_file, from_file)
@@ -109,7 +114,7 @@ def save_adapters(model: LowRank, folder: str | Path, *, base_model: str | None 
         "target_modules": list(ranks),
         "modules_to_save": names.head_modules or None,
         "lora_dropout": 0.0,
-        "fan_in_fan_out": False,
+        "fan_in_fan_out": all(names.modules[module].transposed for module in ranks),
         "use_rslora": False,
         **SUPPORTED,
     }

@@ -18,7 +18,7 @@ from glassbert.models.heads.discriminator import DiscriminatorHead
 from glassbert.models.heads.forecast import ForecastHead
 from glassbert.models.heads.head import Head, HeadPart, pad_rows
 from glassbert.models.heads.losses import LOSS_OPTIONS, LossOptions
-from glassbert.models.heads.mlm import MaskedLanguageHead
+from glassbert.models.heads.mlm import CausalLanguageHead, MaskedLanguageHead
 from glassbert.models.heads.pooling import EmbeddingHead, pooler, pooler_backward, pooler_parameters, with_pooling
 from glassbert.models.heads.pretraining import PretrainingHead
 from glassbert.models.heads.rtd import ReplacedTokenHead
@@ -29,6 +29,7 @@ __all__ = [
     "HEADS",
     "LOSS_OPTIONS",
     "SHORT_NAMES",
+    "CausalLanguageHead",
     "DiscriminatorHead",
     "EmbeddingHead",
     "ForecastHead",
@@ -55,7 +56,7 @@ __all__ = [
 HEADS: Registry[type[Head]] = Registry("head")
 for _head in (
     *(MaskedLanguageHead, TokenHead, SequenceHead, PretrainingHead, SpanHead, EmbeddingHead),
-    *(ForecastHead, DiscriminatorHead, ReplacedTokenHead),
+    *(ForecastHead, CausalLanguageHead, DiscriminatorHead, ReplacedTokenHead),
 ):
     HEADS.register(_head.kind)(_head)
 

@@ -36,6 +36,8 @@ class Head(ABC):
     flattens: ClassVar[bool] = False  # whether it may use all tokens concatenated instead of pooling
     default_pooling: ClassVar[str | None] = None  # pooling of a new head; None: no pooling, or that of the config
     uses_mask_decoder: ClassVar[bool] = False  # whether a mask decoder computes the hidden states, where there is one
+    decodes: ClassVar[bool] = False  # whether it scores the vocabulary, with a decoder that may be tied
+    scored_share: ClassVar[float] = 1.0  # of the tokens that a decoder scores in training
     pairs: ClassVar[bool] = False  # whether the loss treats consecutive rows as pairs
     task: ClassVar[str] = ""  # the kind of prediction of a head of an extension: "multiclass", "regression", ...
     donates_output: ClassVar[bool] = False  # whether the loss may overwrite the output

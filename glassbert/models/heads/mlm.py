@@ -1,4 +1,7 @@
-"""The head of masked language models. Training scores only the masked rows, which doubles the speed of a step."""
+"""The heads of language models: masked words, and the next word.
+
+Training scores only the rows that have a target; with masked words this doubles the speed of a step.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.arrays import Array
+from glassbert.errors import ConfigError
 from glassbert.layers.scope import Parameter, Scope
 from glassbert.models.heads.head import TransformedHead, integer_labels
 from glassbert.ops import IGNORED
@@ -17,6 +21,8 @@ class MaskedLanguageHead(TransformedHead):
 
     kind = "mlm"
     uses_mask_decoder = True
+    decodes = True
+    scored_share = 0.15
     donates_output = True
 
     @property
@@ -67,3 +73,26 @@ class MaskedLanguageHead(TransformedHead):
         if self.transformed:
             dx = self.transform_backward(dx, scope)
         return dx if scope.saved("all_rows") else scope.run_backward("rows", dx)
+
+
+class CausalLanguageHead(MaskedLanguageHead):
+    """The next token: the scores at token t are for the label of token t + 1.
+
+    Labels are given where their token is, as in transformers: labels = input_ids trains on every token but the first.
+    A label of -100 at the first token of a packed document keeps the document before from predicting it.
+    """
+
+    kind = "causal"
+    scored_share = 1.0
+
+    def __init__(self, config: Any, *options: Any, **more: Any):
+        super().__init__(config, *options, **more)
+        if not config.causal:
+            raise ConfigError(
+                "a causal head predicts the next token, which this encoder attends to; give a config with causal=True"
+            )
+
+    def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:
+        labels = integer_labels(labels, shape, self.config.vocab_size, "the vocabulary")
+        nothing = np.full((shape[0], 1), IGNORED, labels.dtype)
+        return super().prepare_labels(np.concatenate([labels[:, 1:], nothing], 1), shape)

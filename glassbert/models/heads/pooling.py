@@ -13,17 +13,23 @@ from glassbert.models.config import CHOICES, EncoderConfig
 from glassbert.models.heads.head import Head, number_labels
 from glassbert.ops import IGNORED
 
-POOLINGS = {"cls": "cls_pool", "mean": "mean_pool", "max": "max_pool", "attention": "attention_pool"}
+POOLINGS = {
+    "cls": "cls_pool",
+    "mean": "mean_pool",
+    "max": "max_pool",
+    "attention": "attention_pool",
+    "last": "last_pool",
+}
 
 
 def with_pooling(config: EncoderConfig, pooling: str) -> EncoderConfig:
-    """The config with another pooling. BERT's tanh pooler was trained on [CLS], so only "cls" goes through it.
+    """The config with another pooling. A pooler was trained on one token, so only that pooling goes through it.
 
-    For [CLS] without the pooler, give a config with `pooler=False`.
+    For [CLS] without BERT's pooler, give a config with `pooler=False`.
     """
     if pooling not in CHOICES["classifier_pooling"]:
         raise ConfigError(f"unknown pooling {pooling!r}; choose one of {', '.join(CHOICES['classifier_pooling'])}")
-    return config.replace(classifier_pooling=pooling, pooler=config.pooler and pooling == "cls")
+    return config.replace(classifier_pooling=pooling, pooler=config.pooler and pooling == config.classifier_pooling)
 
 
 def pool_parameters(config: EncoderConfig, pooling: str) -> list[Parameter]:

@@ -27,6 +27,8 @@ class PretrainingHead(Head):
     kind = "pretraining"
     needs = ("labels", "pair_labels")
     pools = True
+    decodes = True
+    scored_share = MaskedLanguageHead.scored_share
 
     def __init__(
         self,

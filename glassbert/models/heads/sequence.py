@@ -46,7 +46,7 @@ class SequenceHead(TransformedHead):
         return self.config.classifier_dropout
 
     def parameters(self) -> list[Parameter]:
-        classifier = linear_parameters("classifier", self.config.hidden_size, self.outputs, True)
+        classifier = linear_parameters("classifier", self.config.hidden_size, self.outputs, self.config.sequence_bias)
         return [*pool_parameters(self.config, self.pooling), *self.transform_parameters(), *classifier]
 
     def prepare_labels(self, labels: np.ndarray, shape: tuple[int, int]) -> dict[str, np.ndarray]:

@@ -3,7 +3,12 @@
 Importing this package enters all of them into the table `OBJECTIVES`.
 """
 
-from glassbert.training.objectives import distillation, rtd  # noqa: F401  (enter their objectives)
+from glassbert.training.objectives import (  # noqa: F401  (enter their objectives)
+    distillation,
+    next_token,
+    permutation,
+    rtd,
+)
 from glassbert.training.objectives.base import (
     OBJECTIVES,
     HeadObjective,

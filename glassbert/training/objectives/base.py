@@ -47,6 +47,7 @@ class Objective(ABC):
     name: str
     needs: tuple[str, ...] = ("labels",)
     part: str = "mlm"  # the head, or the part of a head, that a model needs for it
+    rows: str = "masked"  # the kind of rows that have its targets (`glassbert.training.data.ROWS`)
     fixed_targets: bool = True  # False: its targets change while a model learns, so its losses cannot be compared
     taught: str = ""  # what it compares with a teacher, "scores" or "states"; then held-out losses leave it out
 
@@ -150,6 +151,7 @@ class HeadObjective(OutputObjective):
     name: str
     part: str
     need: str = "labels"
+    rows: str = "masked"
 
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -213,13 +215,14 @@ MEASURES = {
 OBJECTIVES: Registry[Objective] = Registry("objective", holds_objects=True)
 for _objective in (
     HeadObjective("mlm", "mlm", "labels"),
-    HeadObjective("nsp", "pair", "pair_labels"),  # whether the second sentence follows the first
-    HeadObjective("sop", "pair", "pair_labels"),  # whether the two are in order; same head as nsp, other data
+    HeadObjective("nsp", "pair", "pair_labels", "next_sentence"),  # whether the second sentence follows the first
+    HeadObjective("sop", "pair", "pair_labels", "sentence_order"),  # whether the two are in order
     *(HeadObjective(name, name, "labels") for name in ("sequence", "token", "span", "embedding", "forecast")),
 ):
     OBJECTIVES.register(_objective.name)(_objective)
 SHORT_SUMS: dict[str, str] = {}  # names of whole sums
-DEFAULT_OBJECTIVES = {"pretraining": "mlm+nsp"}  # the default of other heads is the objective of the same name
+# The default of other heads is the objective of the same name.
+DEFAULT_OBJECTIVES = {"pretraining": "mlm+nsp", "causal": "clm"}
 
 
 class Objectives:
