@@ -207,7 +207,7 @@ class Encoder:
             0 if memory is None else memory[0].shape[self.blocks[i].attention.memory_axis],
         )  # fmt: skip
         return AttentionContext(
-            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch
+            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch=batch
         )
 
     def memory_names(self) -> list[list[str]]:
