@@ -113,6 +113,11 @@ class TaskCard:
         """Whether an example is a pair of texts with one vector each."""
         return self.head == "embedding" and self.pair is not None
 
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether the numbers of a table go to the model beside its words."""
+        return self.template is not None and self.template.values and self.pair is None
+
     def replace(self, **changes: Any) -> Self:
         return dataclasses.replace(self, **changes)
 

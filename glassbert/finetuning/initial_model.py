@@ -23,11 +23,13 @@ from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import resolve_head, with_pooling
 from glassbert.models.model import Model
+from glassbert.models.numbers import NumbersConfig
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
 from glassbert.text.loading import find_tokenizer
 from glassbert.training.recipes import DROPOUTS
 
 HEAD_DROPOUT = 0.1
+OF_NUMBERS = ("embeddings.number",)  # parameters that belong to the columns of one table
 VOCABULARY_SIZES = (8_192, 4_096, 2_048, 1_024, 512, 256, 128, 64)  # the largest that the texts allow is used
 
 
@@ -56,15 +58,20 @@ def is_preset(model: str) -> bool:
 
 
 def build_model(
-    settings: FineTuningSettings, head: HeadChoice, tokenizer: Tokenizer, seed: int = 0
+    settings: FineTuningSettings,
+    head: HeadChoice,
+    tokenizer: Tokenizer,
+    seed: int = 0,
+    numbers: NumbersConfig | None = None,
 ) -> tuple[Model, list[str]]:
-    """The model to train, and notes about its randomly initialised parts."""
+    """The model to train, and notes about its randomly initialised parts. `numbers`: columns beside the words."""
     device = {"engine": settings.engine, "dtype": settings.precision, "threads": settings.threads, "seed": seed}
     options = head.as_options()
     if is_preset(settings.model):
         config = PRESETS[settings.model].replace(vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
         notes = [f"All weights of {settings.model} begin at random: a pretrained encoder would do better."]
-        return _new_model(_with_settings(config, settings, options["head"], new_head=True), options, device), notes
+        config = _with_settings(_with_numbers(config, numbers), settings, options["head"], new_head=True)
+        return _new_model(config, options, device), notes
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = load(settings.model, pooling=settings.pooling, **options, **device)  # type: ignore[arg-type]
@@ -77,12 +84,21 @@ def build_model(
             f"the tokenizer has {tokenizer.vocab_size:,} entries and the model {found.config.vocab_size:,}: "
             "they do not belong together; give the right one with --tokenizer"
         )
-    model = _new_model(_with_settings(found.config, settings, options["head"], new_head=bool(caught)), options, device)
+    config = _with_settings(_with_numbers(found.config, numbers), settings, options["head"], new_head=bool(caught))
+    model = _new_model(config, options, device)
     for name, values in found.parameters.items():
-        if name in model.parameters:
+        same = name not in OF_NUMBERS or found.config.numbers == config.numbers
+        if name in model.parameters and same:
             model.parameters[name] = values
     model.carried_fields = {key: value for key, value in found.carried_fields.items() if "label" not in key}
     return model, notes
+
+
+def _with_numbers(config: EncoderConfig, numbers: NumbersConfig | None) -> EncoderConfig:
+    """The config with these numbers beside its words, and without those of an earlier task."""
+    if config.numbers is None and numbers is None:
+        return config
+    return config.replace(embeddings="tokens" if numbers is None else "numbers", numbers=numbers)
 
 
 def _new_model(config: EncoderConfig, options: Mapping[str, Any], device: Mapping[str, Any]) -> Model:

@@ -31,6 +31,7 @@ from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS as MODEL_HEADS
 from glassbert.models.model import Model
+from glassbert.models.numbers import NumbersConfig
 from glassbert.tasks import Finding, TaskData
 from glassbert.text.tokenizer import Tokenizer
 
@@ -61,11 +62,12 @@ class Prepared:
     head: HeadChoice
     findings: list[Finding]
     notes: list[str]
+    numbers: NumbersConfig | None = None
 
     def model(self, seed: int) -> Model:
         """The model before training. Seeds differ in the new head and in dropout."""
         settings = self.settings
-        model, _ = build_model(settings, self.head, self.tokenizer, seed)
+        model, _ = build_model(settings, self.head, self.tokenizer, seed, self.numbers)
         names = self.card.label_names
         if self.card.head == "binary":  # its single output is the logit of the second label
             names = names[1:]
@@ -84,6 +86,7 @@ class Prepared:
         digest = hashlib.blake2b(digest_size=16)
         for one in (self.train_examples, self.dev_examples):
             digest.update(one.rows.ids.tobytes() + one.rows.starts.tobytes())
+            digest.update(b"" if one.rows.values is None else one.rows.values.tobytes())
             digest.update(b"" if one.labels is None else np.ascontiguousarray(one.labels).tobytes())
         return digest.hexdigest()
 
@@ -95,7 +98,11 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
     texts = [*task_examples.train.texts, *(task_examples.train.pairs or ())]
     tokenizer = open_tokenizer(settings, texts, tokenizer_folder)
     head = choose_head(settings, task_examples)
-    model, notes = build_model(settings, head, tokenizer, settings.seed)
+    numbers = None
+    if card.reads_numbers:
+        assert card.template is not None
+        numbers = NumbersConfig.of(card.template.numbers(task_examples.train.table))
+    model, notes = build_model(settings, head, tokenizer, settings.seed, numbers)
     config = model.config
     card = card.replace(max_length=max_length(settings, config))
     epochs = default_epochs(settings, len(task_examples.train))
@@ -134,6 +141,7 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
         head,
         task_examples.findings,
         task_examples.notes + notes,
+        numbers,
     )
 
 

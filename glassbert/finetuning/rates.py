@@ -53,7 +53,12 @@ def layer_rates(
 
 
 def _level(name: str, layers: int) -> int:
-    """0 for the embeddings, 1 to L for the layers, L + 1 for the head; the final norm belongs to the top layer."""
+    """0 for the embeddings, 1 to L for the layers, L + 1 for the head; the final norm belongs to the top layer.
+
+    The vectors of numbers are new, like a head, and learn at its rate.
+    """
+    if name == "embeddings.number":
+        return layers + 1
     module, _, rest = name.partition(".")
     if module == "layers":
         return 1 + int(rest.partition(".")[0])

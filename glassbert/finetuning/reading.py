@@ -5,7 +5,7 @@ All checks of the data happen here, before training. Errors name the row or colu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
     train = TaskData.of(train_file, **columns)
     notes += train.notes
     if train.template is not None:
+        train = _with_values(train, settings, head)
         columns["template"] = train.template
     dev = TaskData.of(dev_file, **columns) if dev_file is not None else None
     if head is None:
@@ -131,6 +132,17 @@ def _span_columns(file: Any, columns: dict[str, Any]) -> dict[str, Any]:
     for name in ("text", "pair", "target"):
         table.column(named[name])
     return named
+
+
+def _with_values(train: TaskData, settings: FineTuningSettings, head: str | None) -> TaskData:
+    """The data with a template that puts numbers beside the text, unless --numbers text."""
+    template = train.template
+    assert template is not None
+    values = settings.numbers != "text" and bool(template.number_columns) and train.pairs is None
+    if settings.numbers == "values" and not values:
+        reason = "pairs of texts" if train.pairs is not None else "a table without a column of numbers"
+        raise InputError(f"--numbers values does not apply to {reason}; remove it")
+    return replace(train, template=replace(template, values=values and head not in ("token", "span", "embedding")))
 
 
 def _with_target_kind(columns: dict[str, Any], head: str | None) -> dict[str, Any]:

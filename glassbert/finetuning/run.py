@@ -198,7 +198,8 @@ def show_plan(prepared: Prepared, display: Display) -> None:
         f"{settings.batch} examples per batch."
     )
     if card.template is not None and len(prepared.train):
-        display.say(f"First table row as text: {prepared.train.texts[0][:200]!r}")
+        first = {name: prepared.train.table.column(name)[0] for name in card.template.columns}
+        display.say(f"First table row as the model reads it: {card.template.shown(first)[:200]!r}")
         rows = card.template.rows(prepared.train.table)
         if left_out := [f"{column} ({reason})" for column, _, phrase, reason in rows if phrase == "left out"]:
             display.say(f"Columns left out: {'; '.join(left_out)}.")

@@ -69,6 +69,11 @@ class FineTuningSettings(Settings):
     words: str | None = about(None, "The column of the words, for token tasks; 'words' in CoNLL files.", "Examples")
     target: str | None = about(None, "The target column.", "Examples")
     template: str | None = about(None, "Turn table rows into texts: auto, or 'a {sex} of {age}'.", "Examples")
+    numbers: str | None = about(
+        None,
+        "The numbers of table rows: values (beside the text, as numbers) or text (as digits). Default: values.",
+        "Examples",
+    )
     separator: str | None = about(None, "The separator between several labels in one cell.", "Examples")
     label_prefix: str = about("", "A prefix to remove from every label, such as '__label__'.", "Examples")
     format: str | None = about(None, "The format of the files, if their extension does not show it.", "Examples")
@@ -193,6 +198,7 @@ CHECKS: dict[str, Check] = {
     "metric": one_of(*METRICS),
     "freeze": (_is_freezable, f"one of {', '.join(FREEZABLE)}, or a number of layers"),
     "class_weights": one_of("none", "balanced"),
+    "numbers": one_of("values", "text"),
     "embedding_loss": one_of("cosine", "contrastive"),
     "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),

@@ -9,6 +9,7 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.models.config import EncoderConfig
+from glassbert.models.numbers import check_numbers
 from glassbert.models.series import SeriesConfig
 
 
@@ -20,6 +21,8 @@ def check_inputs(
     segment_ids: Any = None,
     position_ids: Any = None,
     memory: Any = None,
+    fields: Any = None,
+    values: Any = None,
 ) -> dict[str, Any]:
     """The inputs as integer arrays [B, T]; an invalid input raises `InputError`.
 
@@ -27,7 +30,7 @@ def check_inputs(
     """
     if config.series is not None:
         others = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "segment_ids": segment_ids,
-                  "position_ids": position_ids, "memory": memory}  # fmt: skip
+                  "position_ids": position_ids, "memory": memory, "fields": fields, "values": values}  # fmt: skip
         for name, given in others.items():
             if given is not None:
                 raise InputError(f"a model of series takes only windows of values; leave {name} out")
@@ -88,6 +91,7 @@ def check_inputs(
     elif segments is not None and config.positions != "rotary":  # rotary positions are relative
         positions = positions_in_segments(segments) + config.position_offset
     checked = {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
+    checked |= check_numbers(config.numbers, fields, values, ids.shape)
     if pairs is not None:
         checked["pairs"] = pairs
     if memory is not None:

@@ -149,6 +149,8 @@ class Model:
         segment_ids: Any = None,
         position_ids: Any = None,
         memory: Any = None,
+        fields: Any = None,
+        values: Any = None,
         skip_padding: bool = False,
         kernels: str | None = None,
     ) -> tuple[Array, Pass]:
@@ -159,13 +161,14 @@ class Model:
         trace           keep every value by name; the plain operations compute then, unless `kernels` says otherwise
         segment_ids     documents from 1, padding 0: packed documents do not attend to each other
         memory          keys and values of earlier tokens, a pair [B, heads, M, d] for each layer
+        fields, values  [B, T], the column (from 1; 0: none) and the number of each token, for `config.numbers`
         skip_padding    compute nothing for padding, whose hidden states are zeros then (where dropout is off)
 
         Without `trace`, a pass that would keep more than 2 GiB keeps the inputs of its blocks, and computes the rest
         when it is read.
         """
         checked = check_inputs(
-            self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory
+            self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory, fields, values
         )
         cache = self.run(
             checked, dropout=self.draw_dropout(), trace=trace, kernels=kernels, skip_padding=skip_padding,
@@ -178,10 +181,19 @@ class Model:
         return output, cache
 
     def predict(
-        self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None, *, skip_padding: bool = True
+        self,
+        input_ids: Any,
+        attention_mask: Any = None,
+        token_type_ids: Any = None,
+        *,
+        skip_padding: bool = True,
+        **inputs: Any,
     ) -> Array:
-        """The output alone, as fast as possible: nothing is kept for a backward, nothing is computed for padding."""
-        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids)
+        """The output alone, as fast as possible: nothing is kept for a backward, nothing is computed for padding.
+
+        `inputs` are the other inputs of `forward`: segment_ids, position_ids, fields, values.
+        """
+        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, **inputs)
         dropout = self.draw_dropout()
         return self.run(checked, dropout=dropout, inference=True, skip_padding=skip_padding).output()
 
@@ -195,6 +207,8 @@ class Model:
         *,
         segment_ids: Any = None,
         position_ids: Any = None,
+        fields: Any = None,
+        values: Any = None,
         pair_labels: Any = None,
         skip_padding: bool = False,
         kernels: str | None = None,
@@ -205,7 +219,9 @@ class Model:
         """
         if self.head is None:
             raise InputError("this model has no head, so it has no loss; BertWithHead(config, head=...) has one")
-        checked = check_inputs(self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
+        checked = check_inputs(
+            self.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids, None, fields, values
+        )
         prepared = self.head.prepare({"labels": labels, "pair_labels": pair_labels}, shape_of(checked))
         targets = on_engine(pad_rows(prepared) if self.engine.compiles else prepared, self.engine)
         dropout = self.draw_dropout()

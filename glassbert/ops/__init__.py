@@ -31,6 +31,7 @@ from glassbert.ops.losses import (
     take_rows_backward,
 )
 from glassbert.ops.low_rank import low_rank, low_rank_backward
+from glassbert.ops.numbers import number_embedding, number_embedding_backward
 from glassbert.ops.ordinal import ordinal_loss, ordinal_loss_backward
 from glassbert.ops.pooling import (
     attention_pool,
@@ -100,6 +101,8 @@ __all__ = [
     "mean_pool_backward",
     "mean_squared_error",
     "mean_squared_error_backward",
+    "number_embedding",
+    "number_embedding_backward",
     "operation",
     "operation_names",
     "ordinal_loss",

@@ -99,6 +99,7 @@ def wrong_in(places: dict[Any, str], name: str, *suspects: str, harmless: bool =
 def all_mutants() -> dict[str, Mutant]:
     for module in (
         "op_mutants",
+        "number_mutants",
         "loss_mutants",
         "layer_mutants",
         "model_mutants",

@@ -108,7 +108,7 @@ def evaluation_mode(model: Model) -> Iterator[None]:
         model.dropout_seed = seed
 
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids")
+INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids", "fields", "values")
 
 
 def _fields(batch: Any) -> dict[str, Any]:

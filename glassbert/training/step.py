@@ -98,14 +98,15 @@ class TrainingStep:
         labels: Any = None,
         attention_mask: Any = None,
         *,
-        token_type_ids: Any = None,
-        segment_ids: Any = None,
-        position_ids: Any = None,
         pair_labels: Any = None,
         skip_padding: bool = False,
+        **inputs: Any,
     ) -> Prepared:
-        """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step."""
-        checked = check_inputs(self.model.config, input_ids, attention_mask, token_type_ids, segment_ids, position_ids)
+        """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step.
+
+        `inputs` are the other inputs of `model.forward`: token_type_ids, segment_ids, position_ids, fields, values.
+        """
+        checked = check_inputs(self.model.config, input_ids, attention_mask, **inputs)
         return Prepared(self._cut(checked, {"labels": labels, "pair_labels": pair_labels}), skip_padding)
 
     def run(self, prepared: Prepared) -> StepResult:
