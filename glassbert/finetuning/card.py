@@ -56,7 +56,7 @@ class TaskCard:
     max_windows   the maximum number of windows per text (None: all)
     temperature   divisor of the logits for calibrated probabilities; None: not calibrated
     thresholds    minimum probability per label; None: 0.5
-    details       options of single heads: the margin of forecasts, the range of similarity scores
+    details       options of single heads: the margin of forecasts, the range of similarity scores; "aligned" pairs
     baseline      name and scores of the baseline on the same examples
     """
 
@@ -117,6 +117,11 @@ class TaskCard:
     def reads_numbers(self) -> bool:
         """Whether the numbers of a table go to the model beside its words."""
         return self.template is not None and self.template.values and self.pair is None
+
+    @property
+    def aligned(self) -> bool:
+        """Whether the two texts of a pair are compared word by word (`AlignedHead`)."""
+        return bool(self.details.get("aligned"))
 
     def replace(self, **changes: Any) -> Self:
         return dataclasses.replace(self, **changes)

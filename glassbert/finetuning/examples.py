@@ -61,7 +61,9 @@ class Examples:
             "input_ids": self.rows.padded(self.rows.ids, rows, self.pad_id, length),
             "attention_mask": (np.arange(length) < lengths[:, None]).astype(np.int32),
         }
-        if self.rows.types is not None:
+        if self.rows.types is not None and self.card.aligned:
+            batch["segment_ids"] = self.rows.padded(self.rows.types + 1, rows, 0, length)
+        elif self.rows.types is not None:
             batch["token_type_ids"] = self.rows.padded(self.rows.types, rows, 0, length)
         if self.rows.fields is not None and self.rows.values is not None:
             batch["fields"] = self.rows.padded(self.rows.fields, rows, 0, length)
@@ -84,7 +86,7 @@ def encode_examples(
     truth = truth_of(data, card)
     make = {"token": _token_examples, "span": _span_examples, "embedding": _embedding_examples}
     examples = make.get(card.head, _sequence_examples)(data, tokenizer, card, truth, progress)
-    if token_types or examples.rows.types is None:
+    if token_types or card.aligned or examples.rows.types is None:
         return examples
     return replace(examples, rows=replace(examples.rows, types=None))
 
@@ -114,6 +116,7 @@ def _sequence_examples(
         segments = [card.template.segments(one) for one in cells]
         rows = rows_of_segments(tokenizer, segments, **windows, progress=progress)
     else:
+        windows["separate"] = card.aligned
         rows = rows_of_texts(tokenizer, data.texts, data.pairs, **windows, progress=progress)
     labels = None if truth is None else truth[rows.owners]
     if labels is not None and card.head in CLASS_HEADS:

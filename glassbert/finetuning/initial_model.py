@@ -41,12 +41,13 @@ class HeadChoice:
     num_labels: int | None = None
     loss: str | None = None
     loss_options: Mapping[str, Any] | None = None
+    kind: str | None = None  # another class than the one that the name implies
 
     def as_options(self) -> dict[str, Any]:
         """Arguments for `load` and `BertWithHead`. A binary head has one output for its two labels."""
         kind, labels, loss = resolve_head(self.name, self.num_labels, None)
         return {
-            "head": kind,
+            "head": self.kind or kind,
             "num_labels": labels,
             "loss": self.loss or loss,
             "loss_options": dict(self.loss_options or {}) or None,
@@ -55,6 +56,12 @@ class HeadChoice:
 
 def is_preset(model: str) -> bool:
     return model in PRESETS and not Path(model).exists()
+
+
+def has_token_types(settings: FineTuningSettings) -> bool:
+    """Whether the encoder was made to read two texts in one sequence."""
+    config = PRESETS[settings.model] if is_preset(settings.model) else load(settings.model, head="core").config
+    return config.type_vocab_size > 1
 
 
 def build_model(

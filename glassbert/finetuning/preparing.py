@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import ConfigError
-from glassbert.finetuning.card import TaskCard
+from glassbert.finetuning.card import SEQUENCE_HEADS, TaskCard
 from glassbert.finetuning.examples import Examples, encode_examples, truth_of
-from glassbert.finetuning.initial_model import HeadChoice, build_model, is_preset, open_tokenizer
+from glassbert.finetuning.initial_model import HeadChoice, build_model, has_token_types, is_preset, open_tokenizer
 from glassbert.finetuning.reading import TaskExamples, read_examples
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.settings import FineTuningSettings
@@ -97,7 +97,12 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
     card = task_examples.card
     texts = [*task_examples.train.texts, *(task_examples.train.pairs or ())]
     tokenizer = open_tokenizer(settings, texts, tokenizer_folder)
-    head = choose_head(settings, task_examples)
+    if card.pair is not None and card.head in SEQUENCE_HEADS:
+        settings = settings.replace(pairs=choose_pairs(settings))
+        card = card.replace(details={**card.details, "aligned": settings.pairs == "aligned"})
+    elif settings.pairs is not None:
+        raise ConfigError("--pairs is for a prediction about two texts: name the column of the second one with --pair")
+    head = choose_head(settings, replace(task_examples, card=card))
     numbers = None
     if card.reads_numbers:
         assert card.template is not None
@@ -119,11 +124,6 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
             examples.append(encode_examples(data, tokenizer, card, token_types=types, progress=progress))
     train, dev = examples
     notes += [note for one in examples for note in one.notes]
-    if card.head == "regression" and task_examples.train.pairs is not None and config.type_vocab_size < 2:
-        notes.append(
-            "This encoder has no token types, so it cannot tell the two texts of a pair apart. If the target is a "
-            "similarity, use --head embedding, which compares two vectors."
-        )
     windows = len(train.rows) // train.group
     if card.head != "embedding" and windows > len(train):
         notes.append(f"Long texts are split into windows of {card.max_length} tokens: {windows:,} from {len(train):,}.")
@@ -143,6 +143,18 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
         task_examples.notes + notes,
         numbers,
     )
+
+
+def choose_pairs(settings: FineTuningSettings) -> str:
+    """How two texts are compared. An encoder with token types has learned to read both in one sequence.
+
+    STS-B from a 4.4 M encoder without token types, Spearman: 0.57 in one sequence, 0.82 by the differences and products
+    of two pooled vectors, 0.84 aligned.
+    """
+    if settings.pairs is not None:
+        return settings.pairs
+    own_head = settings.head in MODEL_HEADS
+    return "cross" if own_head or has_token_types(settings) else "aligned"
 
 
 def choose_head(settings: FineTuningSettings, task_examples: TaskExamples) -> HeadChoice:
@@ -166,7 +178,8 @@ def choose_head(settings: FineTuningSettings, task_examples: TaskExamples) -> He
     if settings.label_smoothing and card.head not in ("binary", "multilabel"):
         options["label_smoothing"] = settings.label_smoothing
     name = settings.head if settings.head in MODEL_HEADS else card.head
-    return HeadChoice(name or card.head, len(card.labels) or (1 if card.head == "regression" else None), loss, options)
+    labels = len(card.labels) or (1 if card.head == "regression" else None)
+    return HeadChoice(name or card.head, labels, loss, options, kind="aligned" if card.aligned else None)
 
 
 def _balanced_weights(card: TaskCard, truth: Any) -> dict[str, Any]:

@@ -58,9 +58,13 @@ def rows_of_texts(
     length: int,
     stride: int | None = None,
     max_windows: int | None = None,
+    separate: bool = False,
     progress: Progress | None = None,
 ) -> Rows:
-    """Rows of at most `length` tokens; the arguments are those of `cut_windows`."""
+    """Rows of at most `length` tokens; the arguments are those of `cut_windows`.
+
+    `separate`: the second text of a pair also begins with [CLS], as if it stood alone.
+    """
     if pairs is not None and len(pairs) != len(texts):
         raise InputError(f"there are {len(texts)} texts and {len(pairs)} second texts")
     parts: list[np.ndarray] = []
@@ -75,12 +79,13 @@ def rows_of_texts(
         for owner, body in enumerate(bodies, begin):
             prefix, space = [cls], length - 2
             if pairs is not None:
-                leader = leaders[owner - begin][: prefix_length(length, len(body))]
-                prefix, space = [cls, leader, sep], length - 3 - len(leader)
+                between = [sep, cls] if separate else [sep]
+                leader = leaders[owner - begin][: prefix_length(length - separate, len(body))]
+                prefix, space = [cls, leader, *between], length - 2 - len(between) - len(leader)
             for start in window_starts(len(body), space, stride)[:max_windows]:
                 part = body[start : start + space]
                 parts += [*prefix, part, sep]
-                second.append(len(part) + 1)
+                second.append(len(part) + 1 + separate)
                 counts.append(sum(map(len, prefix)) + len(part) + 1)
                 owners.append(owner)
         if progress is not None:

@@ -66,6 +66,12 @@ class FineTuningSettings(Settings):
     dev: str = about("", "The evaluation file. Default: a part of the training file is held out.", "Examples")
     text: str | None = about(None, "The text column (for spans: the question).", "Examples")
     pair: str | None = about(None, "The column of the second text (for spans: the context).", "Examples")
+    pairs: str | None = about(
+        None,
+        "How two texts are compared: aligned (word by word) or cross (both in one sequence). Default: cross if the "
+        "encoder has token types.",
+        "Model",
+    )
     words: str | None = about(None, "The column of the words, for token tasks; 'words' in CoNLL files.", "Examples")
     target: str | None = about(None, "The target column.", "Examples")
     template: str | None = about(None, "Turn table rows into texts: auto, or 'a {sex} of {age}'.", "Examples")
@@ -199,6 +205,7 @@ CHECKS: dict[str, Check] = {
     "freeze": (_is_freezable, f"one of {', '.join(FREEZABLE)}, or a number of layers"),
     "class_weights": one_of("none", "balanced"),
     "numbers": one_of("values", "text"),
+    "pairs": one_of("aligned", "cross"),
     "embedding_loss": one_of("cosine", "contrastive"),
     "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),

@@ -13,6 +13,7 @@ from glassbert.ops.activations import (
     tanh_backward,
 )
 from glassbert.ops.attention import AttentionPattern, attention, attention_backward, softmax, softmax_backward
+from glassbert.ops.compare import compare, compare_backward
 from glassbert.ops.dropout import dropout, dropout_backward
 from glassbert.ops.embedding import embedding, embedding_backward
 from glassbert.ops.focal import binary_focal_loss, binary_focal_loss_backward, focal_loss, focal_loss_backward
@@ -69,6 +70,8 @@ __all__ = [
     "binary_focal_loss_backward",
     "cls_pool",
     "cls_pool_backward",
+    "compare",
+    "compare_backward",
     "contrastive_loss",
     "contrastive_loss_backward",
     "cosine_loss",

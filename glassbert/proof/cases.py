@@ -86,6 +86,7 @@ def all_cases() -> dict[str, Case]:
     for module in (
         *("op_cases", "loss_cases", "pooling_cases", "attention_cases"),
         *("layer_cases", "head_cases", "model_cases", "series_cases", "low_rank_cases", "number_cases"),
+        "aligned_cases",
     ):
         import_module(f"glassbert.proof.{module}")
     return dict(sorted(_CASES.items(), key=lambda item: KINDS.index(item[1].kind)))

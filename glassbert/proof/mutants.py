@@ -100,6 +100,7 @@ def all_mutants() -> dict[str, Mutant]:
     for module in (
         "op_mutants",
         "number_mutants",
+        "aligned_mutants",
         "loss_mutants",
         "layer_mutants",
         "model_mutants",
