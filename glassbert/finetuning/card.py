@@ -58,6 +58,9 @@ class TaskCard:
     thresholds    minimum probability per label; None: 0.5
     details       options of single heads: the margin of forecasts, the range of similarity scores; "aligned" pairs
     baseline      name and scores of the baseline on the same examples
+    examples      the numbers of examples for training, for the choice of epoch, seed and calibration ("choice"; 0: the
+                  reported ones chose) and for the reported scores
+    bias          added to the logits after the division by the temperature; None: nothing
     """
 
     title: str
@@ -80,6 +83,8 @@ class TaskCard:
     thresholds: tuple[float, ...] | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     baseline: Mapping[str, Any] = field(default_factory=dict)
+    examples: Mapping[str, int] = field(default_factory=dict)
+    bias: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
@@ -94,6 +99,8 @@ class TaskCard:
             )
         if self.thresholds is not None:
             object.__setattr__(self, "thresholds", tuple(self.thresholds))
+        if self.bias is not None:
+            object.__setattr__(self, "bias", tuple(self.bias))
 
     @property
     def label_map(self) -> LabelMap:
@@ -117,6 +124,16 @@ class TaskCard:
     def reads_numbers(self) -> bool:
         """Whether the numbers of a table go to the model beside its words."""
         return self.template is not None and self.template.values and self.pair is None
+
+    @property
+    def chosen_apart(self) -> bool:
+        """Whether epoch, seed, calibration and thresholds were chosen on other examples than the reported ones."""
+        return bool(self.examples.get("choice"))
+
+    @property
+    def uncalibrated(self) -> Self:
+        """The card without temperature, bias and thresholds."""
+        return self.replace(temperature=None, bias=None, thresholds=None)
 
     @property
     def aligned(self) -> bool:
@@ -154,7 +171,7 @@ class TaskCard:
         content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}
         plain["template"] = None if self.template is None else self.template.as_json()
-        plain |= {name: dict(content[name]) for name in ("reading", "details", "baseline")}
+        plain |= {name: dict(content[name]) for name in ("reading", "details", "baseline", "examples")}
         return {"format": FORMAT, **plain}
 
     @classmethod
@@ -188,6 +205,22 @@ class TaskCard:
             return cls.from_json(content)
         except (OSError, ValueError) as error:  # includes ConfigError
             raise CheckpointError(f"{path} cannot be used: {error}") from error
+
+
+def choice_sentence(card: TaskCard, seeds: int = 1) -> str:
+    """Which examples chose the epoch, the seed and the calibration; for reports, cards and result.json."""
+    what = "The epoch and the seed" if seeds > 1 else "The epoch"
+    verb = "were" if seeds > 1 else "was"
+    count = card.examples.get("choice")
+    if count:
+        also = " So were the calibration and the thresholds." if card.head == "multilabel" else ""
+        also = " So was the calibration." if card.head in ("binary", "multiclass", "ordinal", "token") else also
+        return f"{what} {verb} chosen on {count:,} other examples, which no score here includes.{also}"
+    halves = " Thresholds of labels are tuned on the other half of the examples." if card.head == "multilabel" else ""
+    return (
+        f"{what} {verb} chosen on these same examples, so scores on new examples may be slightly lower; a --test file "
+        f"would give unbiased ones.{halves}"
+    )
 
 
 def kind_of_prediction(head: str | None) -> str | None:

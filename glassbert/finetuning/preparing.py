@@ -50,7 +50,10 @@ BY_EXAMPLES = ((3_000, 10, 0.4), (8_000, 8, 0.7), (30_000, 5, 1.0), (math.inf, 3
 
 @dataclass(frozen=True)
 class Prepared:
-    """Complete settings, encoded examples, tokenizer and head; the same for all seeds of a run."""
+    """Complete settings, encoded examples, tokenizer and head; the same for all seeds of a run.
+
+    `dev` are the reported examples; `choice` those that choose, or None if the reported ones do.
+    """
 
     settings: FineTuningSettings
     card: TaskCard
@@ -63,16 +66,27 @@ class Prepared:
     findings: list[Finding]
     notes: list[str]
     numbers: NumbersConfig | None = None
+    choice: TaskData | None = None
+    choice_examples: Examples | None = None
+
+    @property
+    def choosing(self) -> tuple[TaskData, Examples]:
+        """The examples that choose epoch, seed, calibration and thresholds."""
+        if self.choice is None or self.choice_examples is None:
+            return self.dev, self.dev_examples
+        return self.choice, self.choice_examples
 
     def model(self, seed: int) -> Model:
-        """The model before training. Seeds differ in the new head and in dropout."""
+        """The model before training. Seeds differ in the new head (unless for a soup) and in dropout."""
         settings = self.settings
+        dropout_seed, seed = seed, settings.seed if settings.soup else seed
         model, _ = build_model(settings, self.head, self.tokenizer, seed, self.numbers)
         names = self.card.label_names
         if self.card.head == "binary":  # its single output is the logit of the second label
             names = names[1:]
         if names:
             model.carried_fields["id2label"] = {str(number): name for number, name in enumerate(names)}
+        model.dropout_seed = dropout_seed
         if settings.low_rank is None:
             return model
         from glassbert.finetuning.low_rank import LowRank
@@ -84,7 +98,9 @@ class Prepared:
     def fingerprint(self) -> str:
         """Checksum of the encoded training and held-out examples; a resumed run must find the same."""
         digest = hashlib.blake2b(digest_size=16)
-        for one in (self.train_examples, self.dev_examples):
+        for one in (self.train_examples, self.dev_examples, self.choice_examples):
+            if one is None:
+                continue
             digest.update(one.rows.ids.tobytes() + one.rows.starts.tobytes())
             digest.update(b"" if one.rows.values is None else one.rows.values.tobytes())
             digest.update(b"" if one.labels is None else np.ascontiguousarray(one.labels).tobytes())
@@ -118,11 +134,13 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
         max_length=card.max_length,
     )
     examples = []
-    for data, name in ((task_examples.train, "training"), (task_examples.dev, "held-out")):
-        with progress_bar(f"Encoding {len(data):,} {name} examples") as progress:
-            types = config.type_vocab_size > 1
-            examples.append(encode_examples(data, tokenizer, card, token_types=types, progress=progress))
-    train, dev = examples
+    named = [(task_examples.train, "training"), (task_examples.dev, "held-out"), (task_examples.choice, "choosing")]
+    for data, name in named:
+        if data is not None:
+            with progress_bar(f"Encoding {len(data):,} {name} examples") as progress:
+                types = config.type_vocab_size > 1
+                examples.append(encode_examples(data, tokenizer, card, token_types=types, progress=progress))
+    train, dev = examples[:2]
     notes += [note for one in examples for note in one.notes]
     windows = len(train.rows) // train.group
     if card.head != "embedding" and windows > len(train):
@@ -142,6 +160,8 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
         task_examples.findings,
         task_examples.notes + notes,
         numbers,
+        task_examples.choice,
+        examples[2] if task_examples.choice is not None else None,
     )
 
 

@@ -16,7 +16,7 @@ from glassbert.finetuning.card import CLASS_HEADS, KIND_OF_HEAD, TaskCard, head_
 from glassbert.finetuning.examples import truth_of
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.finetuning.spans import true_answers
-from glassbert.tasks import Finding, TaskData, check_data, folds, read_table, ready_task, train_dev_split
+from glassbert.tasks import Finding, LabelMap, TaskData, check_data, folds, read_table, ready_task, train_dev_split
 from glassbert.tasks.data import text_column
 from glassbert.tasks.ready import ReadyTask
 
@@ -24,15 +24,22 @@ COLUMNS = ("text", "pair", "words", "target", "template", "separator", "label_pr
 QUESTION, CONTEXT, ANSWERS = "question", "context", ("answers", "answer")
 WORDS = "words"
 LABELLED = (*CLASS_HEADS, "multilabel", "token")
+LEAST_FOR_INNER = 500  # training examples
+INNER_SHARE, INNER_LEAST, INNER_MOST = 0.1, 100, 2_000  # of the training examples: share, and limits of their number
 
 
 @dataclass(frozen=True)
 class TaskExamples:
-    """Training and held-out examples with their card. `notes` list the automatic choices."""
+    """Training and held-out examples with their card. `notes` list the automatic choices.
+
+    `dev` are the examples that are reported. `choice` are those that choose the epoch, the seed, the calibration and
+    the thresholds; None: the reported ones choose.
+    """
 
     card: TaskCard
     train: TaskData
     dev: TaskData
+    choice: TaskData | None
     findings: list[Finding]
     notes: list[str]
 
@@ -57,6 +64,7 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
         train = _with_values(train, settings, head)
         columns["template"] = train.template
     dev = TaskData.of(dev_file, **columns) if dev_file is not None else None
+    test = TaskData.of(settings.test, **columns) if settings.test else None
     if head is None:
         assert train.inferred is not None
         head = head_of(train.inferred.kind)
@@ -70,13 +78,34 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
         else:
             train, dev = folds(train, settings.folds, settings.seed)[settings.fold or 0]
         notes.append(f"{len(dev):,} of {len(train) + len(dev):,} examples are held out for evaluation.")
-    _check_texts(dev, "evaluate on")
-    _check_held_out(card, dev)
-    findings = check_data(train, dev)
+    reported, choice = (dev, None) if test is None else (test, dev)
+    findings = check_data(train, reported)
     if settings.limit is not None and settings.limit < len(train):
         order = np.random.default_rng(settings.seed).permutation(len(train))[: settings.limit]
         train = train.select(np.sort(order))
-    return TaskExamples(card, train, dev, findings, notes)
+    if test is None:
+        train, choice = _inner_split(train, card, settings)
+    for data in (reported, *([choice] if choice is not None else [])):
+        _check_texts(data, "evaluate on")
+        _check_held_out(card, data)
+    counts = {"train": len(train), "choice": 0 if choice is None else len(choice), "reported": len(reported)}
+    return TaskExamples(card.replace(examples=counts), train, reported, choice, findings, notes)
+
+
+def _inner_split(train: TaskData, card: TaskCard, settings: FineTuningSettings) -> tuple[TaskData, TaskData | None]:
+    """The training examples without those that choose; the latter are None if there are too few to spare any."""
+    if settings.inner == 0 or (settings.inner is None and len(train) < LEAST_FOR_INNER):
+        return train, None
+    share = settings.inner or min(max(INNER_SHARE * len(train), INNER_LEAST), INNER_MOST) / len(train)
+    rest, choice = train_dev_split(train, share, settings.seed)
+    if card.head in LABELLED and (missing := set(card.labels) - set(LabelMap.of(rest.targets or ()).names)):
+        if settings.inner is None:
+            return train, None
+        raise InputError(
+            f"{train.source}: the label {min(missing)!r} is too rare for --inner: no example of it is left for "
+            "training; choose with --inner 0, or give a --test file"
+        )
+    return rest, choice
 
 
 def _files(settings: FineTuningSettings, task: ReadyTask | None) -> tuple[Any, Any, dict[str, Any]]:

@@ -64,6 +64,15 @@ class FineTuningSettings(Settings):
     data: str = about("data", "The folder with the files of the ready tasks.", "Examples")
     train: str = about("", "The training file: CSV, TSV, JSON lines, Parquet or CoNLL.", "Examples")
     dev: str = about("", "The evaluation file. Default: a part of the training file is held out.", "Examples")
+    test: str = about(
+        "", "A third file, for the reported scores; the dev examples then only choose (epoch, calibration).", "Examples"
+    )
+    inner: float | None = about(
+        None,
+        "Without --test: the share of the training examples that chooses in place of the reported ones. 0: the "
+        "reported examples choose. Default: a tenth, from 500 examples on.",
+        "Examples",
+    )
     text: str | None = about(None, "The text column (for spans: the question).", "Examples")
     pair: str | None = about(None, "The column of the second text (for spans: the context).", "Examples")
     pairs: str | None = about(
@@ -126,6 +135,12 @@ class FineTuningSettings(Settings):
     label_smoothing: float | None = about(None, "The probability mass spread over all labels.", "Learning")
     focal_gamma: float | None = about(None, "The gamma of the focal loss; 2 is common.", "Learning")
     embedding_loss: str | None = about(None, "cosine (pairs with scores) or contrastive (without).", "Learning")
+    average: int | None = about(
+        None, "Average the weights of up to so many of the best evaluations, if that is better; 1: never.", "Learning"
+    )
+    soup: bool = about(
+        False, "Start all seeds from the same weights, and average their models if that is better.", "Learning"
+    )
     ema: float | None = about(
         None, "Decay of a moving average of the weights, which is evaluated and saved.", "Learning"
     )
@@ -155,8 +170,13 @@ class FineTuningSettings(Settings):
             )
         if self.fold is not None and (self.folds is None or self.fold >= self.folds):
             raise TrainingError(f"--fold {self.fold} needs --folds with a larger number")
-        if self.folds is not None and self.dev:
-            raise TrainingError("--folds splits the training file; remove --dev")
+        for name in ("dev", "test"):
+            if self.folds is not None and getattr(self, name):
+                raise TrainingError(f"--folds splits the training file; remove --{name}")
+        if self.test and self.inner:
+            raise TrainingError("with --test the dev examples choose; remove --inner")
+        if self.soup and self.seeds < 2:
+            raise TrainingError("--soup averages the models of several seeds; give --seeds 3, or remove --soup")
         if self.clip == 0:
             object.__setattr__(self, "clip", None)
         if self.label_smoothing and self.focal_gamma:
@@ -178,14 +198,16 @@ def is_head(value: Any) -> bool:
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
-        ("model", "tokenizer", "task", "data", "train", "dev", "text", "pair", "words", "target", "template",
+        ("model", "tokenizer", "task", "data", "train", "dev", "test", "text", "pair", "words", "target", "template",
          "separator", "label_prefix", "format"),
         (is_text, "text"),
     ),
-    **dict.fromkeys(("drop_missing", "gradient_checkpointing", "baseline", "report"), (is_flag, "true or false")),
+    **dict.fromkeys(
+        ("drop_missing", "gradient_checkpointing", "baseline", "report", "soup"), (is_flag, "true or false")
+    ),
     **dict.fromkeys(
         ("low_rank", "limit", "stride", "max_windows", "epochs", "evaluations", "seeds", "batch", "physical_batch",
-         "unfreeze_every", "threads"),
+         "unfreeze_every", "threads", "average"),
         (is_integer(1), "a whole number of at least 1"),
     ),
     **dict.fromkeys(("seed", "patience", "resamples", "fold"), (is_integer(0), "a whole number of at least 0")),
@@ -198,6 +220,7 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("weight_decay", "clip", "focal_gamma"), (lambda v: is_number(v) and v >= 0, "at least 0")),
     "layer_decay": (lambda value: is_number(value) and 0 < value <= 1, "in (0, 1], such as 0.9"),
     "held_out": (is_between(0, 1), "between 0 and 1"),
+    "inner": (lambda value: is_number(value) and 0 <= value < 1, "in [0, 1)"),
     "ema": (is_between(0, 1), "between 0 and 1, such as 0.999"),
     "head": (is_head, f"one of {', '.join(HEADS)}, or a head of your own with a task"),
     "pooling": one_of(*CHOICES["classifier_pooling"]),
