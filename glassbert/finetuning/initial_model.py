@@ -54,6 +54,14 @@ class HeadChoice:
         }
 
 
+@dataclass(frozen=True)
+class TableNumbers:
+    """The numbers of a table: the knots of its columns, and their names as words."""
+
+    config: NumbersConfig
+    names: tuple[str, ...]
+
+
 def is_preset(model: str) -> bool:
     return model in PRESETS and not Path(model).exists()
 
@@ -69,16 +77,18 @@ def build_model(
     head: HeadChoice,
     tokenizer: Tokenizer,
     seed: int = 0,
-    numbers: NumbersConfig | None = None,
+    numbers: TableNumbers | None = None,
 ) -> tuple[Model, list[str]]:
-    """The model to train, and notes about its randomly initialised parts. `numbers`: columns beside the words."""
+    """The model to train, and notes about its randomly initialised parts. `numbers`: columns between the words."""
     device = {"engine": settings.engine, "dtype": settings.precision, "threads": settings.threads, "seed": seed}
     options = head.as_options()
     if is_preset(settings.model):
         config = PRESETS[settings.model].replace(vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
         notes = [f"All weights of {settings.model} begin at random: a pretrained encoder would do better."]
         config = _with_settings(_with_numbers(config, numbers), settings, options["head"], new_head=True)
-        return _new_model(config, options, device), notes
+        model = _new_model(config, options, device)
+        _start_numbers(model, numbers, tokenizer)
+        return model, notes
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = load(settings.model, pooling=settings.pooling, **options, **device)  # type: ignore[arg-type]
@@ -97,15 +107,37 @@ def build_model(
         same = name not in OF_NUMBERS or found.config.numbers == config.numbers
         if name in model.parameters and same:
             model.parameters[name] = values
+    if found.config.numbers != config.numbers:
+        _start_numbers(model, numbers, tokenizer)
     model.carried_fields = {key: value for key, value in found.carried_fields.items() if "label" not in key}
     return model, notes
 
 
-def _with_numbers(config: EncoderConfig, numbers: NumbersConfig | None) -> EncoderConfig:
-    """The config with these numbers beside its words, and without those of an earlier task."""
+def _with_numbers(config: EncoderConfig, numbers: TableNumbers | None) -> EncoderConfig:
+    """The config with these numbers between its words, and without those of an earlier task."""
     if config.numbers is None and numbers is None:
         return config
-    return config.replace(embeddings="tokens" if numbers is None else "numbers", numbers=numbers)
+    if numbers is None:
+        return config.replace(embeddings="tokens", numbers=None)
+    return config.replace(embeddings="numbers", numbers=numbers.config)
+
+
+def _start_numbers(model: Model, numbers: TableNumbers | None, tokenizer: Tokenizer) -> None:
+    """Let the vectors of a column begin as the mean of the vectors of the words of its name.
+
+    A number is the token [MASK] plus the vector of the number, so that of [MASK] is subtracted.
+    """
+    if numbers is None:
+        return
+    to_numpy = model.engine.to_numpy
+    table = np.array(to_numpy(model.parameters["embeddings.token"]), np.float32)
+    steps = np.array(to_numpy(model.parameters["embeddings.number"]), np.float32)
+    for column, name in enumerate(numbers.names):
+        pieces = np.asarray(tokenizer.encode_ids([name])[0], np.int64)
+        start = (table[pieces].mean(0) if len(pieces) else 0.0) - table[tokenizer.mask_id]
+        steps[column, 0] += start  # of all knots, which are sums of steps
+        steps[column, -1] += start  # of a missing value
+    model.parameters["embeddings.number"] = model.engine.array(steps)
 
 
 def _new_model(config: EncoderConfig, options: Mapping[str, Any], device: Mapping[str, Any]) -> Model:

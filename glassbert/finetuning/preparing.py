@@ -24,7 +24,14 @@ import numpy as np
 from glassbert.errors import ConfigError
 from glassbert.finetuning.card import SEQUENCE_HEADS, TaskCard
 from glassbert.finetuning.examples import Examples, encode_examples, truth_of
-from glassbert.finetuning.initial_model import HeadChoice, build_model, has_token_types, is_preset, open_tokenizer
+from glassbert.finetuning.initial_model import (
+    HeadChoice,
+    TableNumbers,
+    build_model,
+    has_token_types,
+    is_preset,
+    open_tokenizer,
+)
 from glassbert.finetuning.reading import TaskExamples, read_examples
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.settings import FineTuningSettings
@@ -65,7 +72,7 @@ class Prepared:
     head: HeadChoice
     findings: list[Finding]
     notes: list[str]
-    numbers: NumbersConfig | None = None
+    numbers: TableNumbers | None = None
     choice: TaskData | None = None
     choice_examples: Examples | None = None
 
@@ -122,7 +129,8 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
     numbers = None
     if card.reads_numbers:
         assert card.template is not None
-        numbers = NumbersConfig.of(card.template.numbers(task_examples.train.table))
+        knots = NumbersConfig.of(card.template.numbers(task_examples.train.table))
+        numbers = TableNumbers(knots, tuple(card.template.number_names))
     model, notes = build_model(settings, head, tokenizer, settings.seed, numbers)
     config = model.config
     card = card.replace(max_length=max_length(settings, config))

@@ -21,6 +21,7 @@ from glassbert.models.model import Model
 
 NUMBERS = "embeddings.number"
 import os
+
 NUMBER_FACTOR = float(os.environ.get("NF", "10"))
 
 

@@ -110,19 +110,19 @@ def rows_of_segments(
     max_windows: int | None = None,
     progress: Progress | None = None,
 ) -> Rows:
-    """Rows of texts with numbers beside them; the number of a segment is at its last token."""
-    known = list(dict.fromkeys(segment.text for segments in texts for segment in segments))
+    """Rows of texts with numbers between them; a number is one token, [MASK], whose vector gets that of the number."""
+    known = list(dict.fromkeys(one.text for segments in texts for one in segments if not one.field))
     pieces = dict(zip(known, _encoded(tokenizer, known), strict=True))
+    number = np.array([tokenizer.mask_id], np.int32)
     parts: list[np.ndarray] = []
     owners: list[int] = []
     for owner, segments in enumerate(texts):
         tokens = [np.zeros((0, 3))]
         for segment in segments:
-            ids = pieces[segment.text]
-            if len(ids) == 0:
-                continue
+            ids = number if segment.field else pieces[segment.text]
             block = np.stack([ids, np.zeros(len(ids)), np.zeros(len(ids))], 1)
-            block[-1, 1:] = segment.field, segment.value if segment.field else 0.0
+            if segment.field:
+                block[0, 1:] = segment.field, segment.value
             tokens.append(block)
         body = np.concatenate(tokens)  # [tokens, 3]: id, field, value
         first, last = [[tokenizer.cls_id, 0, 0]], [[tokenizer.sep_id, 0, 0]]

@@ -12,8 +12,8 @@
 A missing value is written "age is unknown" if it is missing in at least 5 % of the training rows: then the model can
 learn from it. A value that is missing less often is left out of the sentence.
 
-With `values` numbers are not written: the name of the column is, and the number goes to the model beside it
-(`segments`). The sentence with the digits remains the one that people, checks and baselines read.
+With `values` numbers are not written: a number goes to the model as one token of its own (`segments`). The sentence
+with the digits remains the one that people, checks and baselines read.
 
 A template is stored with the model as JSON. The same row always gives the same sentence.
 """
@@ -85,9 +85,9 @@ class Part:
 
 
 class Segment(NamedTuple):
-    """A piece of a row: a text, and a number that belongs to its last token.
+    """A piece of a row: a text or, where `field` is not 0, a number with the name of its column.
 
-    `field` counts the columns of numbers from 1; 0: no number. `value` is NaN if the cell is empty.
+    `field` counts the columns of numbers from 1. `value` is NaN if the cell is empty.
     """
 
     text: str
@@ -127,6 +127,11 @@ class Template:
         """The columns whose numbers `values` puts beside the text, in the order of their fields."""
         return [part.column for part in self.parts if part.kind == "number"]
 
+    @property
+    def number_names(self) -> list[str]:
+        """The names of these columns, as words."""
+        return [part.name for part in self.parts if part.kind == "number"]
+
     def numbers(self, table: Table) -> list[np.ndarray]:
         """The numbers of these columns, NaN where there is none."""
         return [np.array([_value(cell) for cell in table.column(name)]) for name in self.number_columns]
@@ -135,14 +140,16 @@ class Template:
         """One row for a model that reads numbers beside words."""
         fields = {name: number for number, name in enumerate(self.number_columns, 1)}
         if self.pattern is not None:
-            values = {part.column: part.value(row.get(part.column)) or UNKNOWN for part in self.parts}
-            pieces = FIELD.split(self.pattern)  # texts and columns by turns
-            texts = [Segment(text) if i % 2 == 0 else Segment(values[text]) for i, text in enumerate(pieces)]
-            return [
-                one._replace(field=fields.get(name, 0), value=_value(row.get(name))) if i % 2 else one
-                for i, (one, name) in enumerate(zip(texts, pieces, strict=True))
-                if one.text.strip()
-            ]
+            parts = {part.column: part for part in self.parts}
+            found = []
+            for i, piece in enumerate(FIELD.split(self.pattern)):  # texts and columns by turns
+                if i % 2 == 0:
+                    found.append(Segment(piece))
+                elif piece in fields:
+                    found.append(Segment(parts[piece].name, fields[piece], _value(row.get(piece))))
+                else:
+                    found.append(Segment(parts[piece].value(row.get(piece)) or UNKNOWN))
+            return [segment for segment in found if segment.text.strip()]
         found = []
         for part in sorted(self.parts, key=lambda part: part.kind == "text"):
             cell = row.get(part.column)
@@ -154,15 +161,14 @@ class Template:
         return found
 
     def shown(self, row: Mapping[str, Any]) -> str:
-        """One row as the model reads it: "age = 38" for a number beside its name."""
+        """One row as the model reads it: "[age = 38]" for a number."""
         if not self.values:
             return self.sentence(row)
-        if self.pattern is not None:
-            return " ".join(segment.text.strip() for segment in self.segments(row))
-        return ", ".join(
-            text if not field else f"{text} = {UNKNOWN if math.isnan(value) else f'{value:g}'}"
+        shown = [
+            text.strip() if not field else f"[{text} = {UNKNOWN if math.isnan(value) else f'{value:g}'}]"
             for text, field, value in self.segments(row)
-        )
+        ]
+        return " ".join(shown)
 
     def rows(self, table: Table) -> list[tuple[str, str, str, str]]:
         """(column, kind, example phrase, reason) of every column, for display."""

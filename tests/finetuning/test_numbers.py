@@ -48,23 +48,35 @@ def test_wrong_knots(knots):
         NumbersConfig(knots)
 
 
-def test_number_of_a_segment_is_at_its_last_token():
+def test_a_number_is_one_token():
     tokenizer = make_tokenizer()
     found = rows_of_segments(
-        tokenizer, [[Segment("house king", 1, 2.5), Segment("bird"), Segment("", 2, 1.0)]], length=10
+        tokenizer, [[Segment("house king", 1, 2.5), Segment("bird tree"), Segment("", 2, 1.0)]], length=10
     )
-    assert found.fields.tolist() == [0, 0, 1, 0, 0] and found.values.tolist() == [0, 0, 2.5, 0, 0]
+    assert found.fields.tolist() == [0, 1, 0, 0, 2, 0] and found.values.tolist() == [0, 2.5, 0, 0, 1.0, 0]
+    assert (found.ids == tokenizer.mask_id).tolist() == [False, True, False, False, True, False]
+
+
+def test_a_column_begins_with_the_vector_of_its_name(encoder, table):
+    ready = prepare(settings(encoder, table, text=None, template="auto"), progress_bar)
+    model = ready.model(0)
+    words, steps = model.parameters["embeddings.token"], model.parameters["embeddings.number"]
+    tokenizer = ready.tokenizer
+    house = words[tokenizer.token_to_id("house")] - words[tokenizer.mask_id]
+    assert ready.numbers.names == ("house", "river")
+    for row in (0, -1):  # the first knot, a missing value
+        assert np.corrcoef(steps[0, row], house)[0, 1] > 0.8
     long = rows_of_segments(tokenizer, [[Segment("bird " * 20), Segment("king", 1, 3.0)]], length=10, stride=8)
     assert len(long) == 3 and long.fields.sum() == 1 and (long.lengths <= 10).all()
 
 
 def test_numbers_are_beside_the_words_by_default(encoder, table):
     ready = prepare(settings(encoder, table, text=None, template="auto"), progress_bar)
-    assert ready.card.reads_numbers and ready.numbers.columns == 2
+    assert ready.card.reads_numbers and ready.numbers.config.columns == 2
     batch = ready.train_examples.inputs(np.arange(4))
     assert (batch["fields"] == 1).sum(1).tolist() == [1] * 4 and (batch["fields"] == 2).sum(1).tolist() == [1] * 4
     first = {name: ready.train.table.column(name)[0] for name in COLUMNS}
-    assert ready.card.template.shown(first).startswith(f"house = {float(first['house']):g}, river = unknown, bird is")
+    assert ready.card.template.shown(first).startswith(f"[house = {float(first['house']):g}] [river = unknown] bird is")
     digits = prepare(settings(encoder, table, text=None, template="auto", numbers="text"), progress_bar)
     assert not digits.card.reads_numbers and "fields" not in digits.train_examples.inputs(np.arange(4))
     assert digits.train_examples.rows.lengths.mean() > ready.train_examples.rows.lengths.mean()
@@ -73,7 +85,7 @@ def test_numbers_are_beside_the_words_by_default(encoder, table):
 def test_a_pattern_keeps_its_words(encoder, table):
     ready = prepare(settings(encoder, table, text=None, template="the {bird} of {house} runs"), progress_bar)
     batch = ready.train_examples.inputs(np.arange(3))
-    assert ready.numbers.columns == 1 and (batch["fields"] == 1).sum() == 3
+    assert ready.numbers.config.columns == 1 and (batch["fields"] == 1).sum() == 3
 
 
 def test_train_save_predict(tmp_path, encoder, table):
@@ -93,7 +105,7 @@ def test_train_save_predict(tmp_path, encoder, table):
 
 def test_start_from_a_model_of_another_table(tmp_path, encoder, table):
     first = tune(tmp_path / "run", encoder, table, text=None, template="auto", epochs=1)
-    other = write_csv(tmp_path / "o.csv", ["road", "verdict"], [[i % 9, "ab"[i % 2]] for i in range(40)])
+    other = write_csv(tmp_path / "o.csv", ["road", "verdict"], [[i % 23 + 0.5, "ab"[i % 2]] for i in range(60)])
     tuned = tune(tmp_path / "next", first.model, other, text=None, template="auto", epochs=1)
     assert glassbert.load(tuned.model, engine="numpy").config.numbers.columns == 1
 
