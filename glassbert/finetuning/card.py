@@ -58,9 +58,10 @@ class TaskCard:
     thresholds    minimum probability per label; None: 0.5
     details       options of single heads: the margin of forecasts, the range of similarity scores; "aligned" pairs
     baseline      name and scores of the baseline on the same examples
-    examples      the numbers of examples for training, for the choice of epoch, seed and calibration ("choice"; 0: the
-                  reported ones chose) and for the reported scores
+    examples      the numbers of examples for training, for the choice of epoch, seed and calibration ("choice") and for
+                  the reported scores
     bias          added to the logits after the division by the temperature; None: nothing
+    chosen_on     which examples chose the epoch: "other" ones than the "reported" ones, these, or "nothing" did
     """
 
     title: str
@@ -85,6 +86,7 @@ class TaskCard:
     baseline: Mapping[str, Any] = field(default_factory=dict)
     examples: Mapping[str, int] = field(default_factory=dict)
     bias: tuple[float, ...] | None = None
+    chosen_on: str = "reported"
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
@@ -128,7 +130,12 @@ class TaskCard:
     @property
     def chosen_apart(self) -> bool:
         """Whether epoch, seed, calibration and thresholds were chosen on other examples than the reported ones."""
-        return bool(self.examples.get("choice"))
+        return self.chosen_on == "other"
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the reported examples chose nothing, so that their scores can be tested for significance."""
+        return self.chosen_on != "reported"
 
     @property
     def uncalibrated(self) -> Self:
@@ -209,17 +216,17 @@ class TaskCard:
 
 def choice_sentence(card: TaskCard, seeds: int = 1) -> str:
     """Which examples chose the epoch, the seed and the calibration; for reports, cards and result.json."""
-    what = "The epoch and the seed" if seeds > 1 else "The epoch"
-    verb = "were" if seeds > 1 else "was"
-    count = card.examples.get("choice")
-    if count:
-        also = " So were the calibration and the thresholds." if card.head == "multilabel" else ""
-        also = " So was the calibration." if card.head in ("binary", "multiclass", "ordinal", "token") else also
-        return f"{what} {verb} chosen on {count:,} other examples, which no score here includes.{also}"
+    what = "The epoch and the seed were" if seeds > 1 else "The epoch was"
+    if card.chosen_on == "other":
+        also = {"multilabel": " So were the calibration and the thresholds."}.get(card.head, " So was the calibration.")
+        also = "" if card.head in ("regression", "span", "embedding", "forecast") else also
+        return f"{what} chosen on {card.examples['choice']:,} other examples, which no score here includes.{also}"
     halves = " Thresholds of labels are tuned on the other half of the examples." if card.head == "multilabel" else ""
+    if card.chosen_on == "nothing":
+        return f"No epoch was chosen: the weights are those of the last one, so that these scores are unbiased.{halves}"
     return (
-        f"{what} {verb} chosen on these same examples, so scores on new examples may be slightly lower; a --test file "
-        f"would give unbiased ones.{halves}"
+        f"{what} chosen on these same examples, so scores on new examples may be slightly lower; a --test file would "
+        f"give unbiased ones.{halves}"
     )
 
 

@@ -67,7 +67,8 @@ def cross_validate(
 
 def _final_settings(settings: FineTuningSettings) -> FineTuningSettings:
     """All examples are for training, but those that choose the epoch; nothing else is reported about this run."""
-    return settings.replace(folds=None, fold=None, inner=0.0, baseline=False, report=False)
+    choose = "last" if settings.choose == "last" else "reported"
+    return settings.replace(folds=None, fold=None, choose=choose, inner=None, baseline=False, report=False)
 
 
 def _finish(settings: FineTuningSettings, folder: RunFolder, found: Sequence[FineTuned], final: FineTuned) -> FineTuned:

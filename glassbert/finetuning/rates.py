@@ -18,7 +18,6 @@ from __future__ import annotations
 from glassbert.errors import TrainingError
 from glassbert.models.model import Model
 
-
 NUMBERS = "embeddings.number"
 import os
 

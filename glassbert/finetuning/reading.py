@@ -24,7 +24,7 @@ COLUMNS = ("text", "pair", "words", "target", "template", "separator", "label_pr
 QUESTION, CONTEXT, ANSWERS = "question", "context", ("answers", "answer")
 WORDS = "words"
 LABELLED = (*CLASS_HEADS, "multilabel", "token")
-LEAST_FOR_INNER = 500  # training examples
+LEAST_FOR_INNER = 2_000  # training examples
 INNER_SHARE, INNER_LEAST, INNER_MOST = 0.1, 100, 2_000  # of the training examples: share, and limits of their number
 
 
@@ -33,7 +33,7 @@ class TaskExamples:
     """Training and held-out examples with their card. `notes` list the automatic choices.
 
     `dev` are the examples that are reported. `choice` are those that choose the epoch, the seed, the calibration and
-    the thresholds; None: the reported ones choose.
+    the thresholds; None: the reported ones choose, or nothing does (`card.chosen_on`).
     """
 
     card: TaskCard
@@ -83,29 +83,34 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
     if settings.limit is not None and settings.limit < len(train):
         order = np.random.default_rng(settings.seed).permutation(len(train))[: settings.limit]
         train = train.select(np.sort(order))
+    chosen_on = "other"
     if test is None:
-        train, choice = _inner_split(train, card, settings)
+        train, choice, chosen_on = _inner_split(train, card, settings)
     for data in (reported, *([choice] if choice is not None else [])):
         _check_texts(data, "evaluate on")
         _check_held_out(card, data)
     counts = {"train": len(train), "choice": 0 if choice is None else len(choice), "reported": len(reported)}
-    return TaskExamples(card.replace(examples=counts), train, reported, choice, findings, notes)
+    card = card.replace(examples=counts, chosen_on=chosen_on)
+    return TaskExamples(card, train, reported, choice, findings, notes)
 
 
-def _inner_split(train: TaskData, card: TaskCard, settings: FineTuningSettings) -> tuple[TaskData, TaskData | None]:
-    """The training examples without those that choose; the latter are None if there are too few to spare any."""
-    if settings.inner == 0 or (settings.inner is None and len(train) < LEAST_FOR_INNER):
-        return train, None
+def _inner_split(
+    train: TaskData, card: TaskCard, settings: FineTuningSettings
+) -> tuple[TaskData, TaskData | None, str]:
+    """The training examples without those that choose, the latter, and `card.chosen_on`."""
+    choose = settings.choose or ("inner" if settings.inner is not None or len(train) >= LEAST_FOR_INNER else "last")
+    if choose != "inner":
+        return train, None, {"last": "nothing", "reported": "reported"}[choose]
     share = settings.inner or min(max(INNER_SHARE * len(train), INNER_LEAST), INNER_MOST) / len(train)
     rest, choice = train_dev_split(train, share, settings.seed)
     if card.head in LABELLED and (missing := set(card.labels) - set(LabelMap.of(rest.targets or ()).names)):
-        if settings.inner is None:
-            return train, None
+        if settings.choose is None and settings.inner is None:
+            return train, None, "nothing"
         raise InputError(
-            f"{train.source}: the label {min(missing)!r} is too rare for --inner: no example of it is left for "
-            "training; choose with --inner 0, or give a --test file"
+            f"{train.source}: the label {min(missing)!r} is too rare for --choose inner: no example of it is left for "
+            "training; give --choose last, or a --test file"
         )
-    return rest, choice
+    return rest, choice, "other"
 
 
 def _files(settings: FineTuningSettings, task: ReadyTask | None) -> tuple[Any, Any, dict[str, Any]]:

@@ -46,6 +46,12 @@ from glassbert.training.run_folder import FINETUNING, RunFolder, kind_of_run, ma
 from glassbert.training.settings_base import document
 from glassbert.training.trainer import Trainer
 
+CHOICES = {
+    "other": "{choice:,} other examples choose the epoch and the calibration.",
+    "nothing": "No examples are spent on choosing an epoch: the weights of the last one count.",
+    "reported": "The epoch is chosen on the held-out examples that are reported; a --test file would give unbiased "
+    "scores.",
+}
 IN_MEMORY = ("train", "dev", "test")  # settings that may be examples in memory
 
 
@@ -207,11 +213,7 @@ def show_plan(prepared: Prepared, display: Display) -> None:
         f"{card.title}: {len(prepared.train):,} training examples, {len(prepared.dev):,} held-out examples; "
         f"{card.head} head{labels}, main metric {card.metric}."
     )
-    display.say(
-        f"{card.examples['choice']:,} other examples choose the epoch and the calibration."
-        if card.chosen_apart
-        else "The epoch is chosen on the held-out examples that are reported; a --test file would give unbiased scores."
-    )
+    display.say(CHOICES[card.chosen_on].format(**card.examples))
     display.say(
         f"Learning rate {settings.learning_rate:g}, at most {settings.epochs} epochs, "
         f"{settings.batch} examples per batch."

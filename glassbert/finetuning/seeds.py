@@ -95,7 +95,9 @@ class SeedRuns:
         return results
 
     def best(self, results: list[SeedResult]) -> SeedResult:
-        """The seed with the best score; the first one if several are equal."""
+        """The seed with the best score; the first one if several are equal, or if nothing chooses."""
+        if self.card.chosen_on == "nothing":
+            return results[0]
         metric = self.card.main_metric
         scored = [result for result in results if result.score is not None]
         sign = -1.0 if metric.higher_is_better else 1.0
@@ -115,7 +117,10 @@ class SeedRuns:
         return self._outcomes[seed]
 
     def soup(self, results: list[SeedResult]) -> tuple[Model, list[int]] | None:
-        """The average of the models of several seeds, best first, and these seeds; None if the best seed is better."""
+        """The average of the models of several seeds, best first, and these seeds; None if the best seed is better.
+
+        If nothing chooses, all seeds are averaged.
+        """
         metric, best = self.card.main_metric, self.best(results)
         sign = -1.0 if metric.higher_is_better else 1.0
         scored = [result for result in results if result.score is not None and result is not best]
@@ -132,6 +137,10 @@ class SeedRuns:
                 model.parameters[name] = model.engine.array(array)
             return measured(self._measure(model), metric)
 
+        if self.card.chosen_on == "nothing":
+            mean = {name: np.mean([one[name] for one in candidates], 0) for name in candidates[0]}
+            measure(mean)
+            return model, [one.seed for one in order]
         first = measure(candidates[0])
         if first is None:
             return None
@@ -173,6 +182,7 @@ class SeedRuns:
                 display=self.display,
                 status=status,
                 should_stop=self.should_stop,
+                choose=card.chosen_on != "nothing",
             ).tune()
             result = SeedResult(
                 seed,

@@ -67,11 +67,14 @@ class FineTuningSettings(Settings):
     test: str = about(
         "", "A third file, for the reported scores; the dev examples then only choose (epoch, calibration).", "Examples"
     )
-    inner: float | None = about(
+    choose: str | None = about(
         None,
-        "Without --test: the share of the training examples that chooses in place of the reported ones. 0: the "
-        "reported examples choose. Default: a tenth, from 500 examples on.",
+        "Without --test, what chooses the epoch: inner (examples split off from training), last (nothing: the last "
+        "epoch counts) or reported (the reported examples). Default: last for few examples, else inner.",
         "Examples",
+    )
+    inner: float | None = about(
+        None, "The share of the training examples that --choose inner splits off. Default: a tenth.", "Examples"
     )
     text: str | None = about(None, "The text column (for spans: the question).", "Examples")
     pair: str | None = about(None, "The column of the second text (for spans: the context).", "Examples")
@@ -173,8 +176,11 @@ class FineTuningSettings(Settings):
         for name in ("dev", "test"):
             if self.folds is not None and getattr(self, name):
                 raise TrainingError(f"--folds splits the training file; remove --{name}")
-        if self.test and self.inner:
-            raise TrainingError("with --test the dev examples choose; remove --inner")
+        for name in ("choose", "inner"):
+            if self.test and getattr(self, name) is not None:
+                raise TrainingError(f"with --test the dev examples choose; remove --{name}")
+        if self.inner is not None and self.choose not in (None, "inner"):
+            raise TrainingError(f"--inner is the share of --choose inner; remove it, or --choose {self.choose}")
         if self.soup and self.seeds < 2:
             raise TrainingError("--soup averages the models of several seeds; give --seeds 3, or remove --soup")
         if self.clip == 0:
@@ -220,7 +226,8 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("weight_decay", "clip", "focal_gamma"), (lambda v: is_number(v) and v >= 0, "at least 0")),
     "layer_decay": (lambda value: is_number(value) and 0 < value <= 1, "in (0, 1], such as 0.9"),
     "held_out": (is_between(0, 1), "between 0 and 1"),
-    "inner": (lambda value: is_number(value) and 0 <= value < 1, "in [0, 1)"),
+    "inner": (is_between(0, 1), "between 0 and 1"),
+    "choose": one_of("inner", "last", "reported"),
     "ema": (is_between(0, 1), "between 0 and 1, such as 0.999"),
     "head": (is_head, f"one of {', '.join(HEADS)}, or a head of your own with a task"),
     "pooling": one_of(*CHOICES["classifier_pooling"]),

@@ -190,6 +190,7 @@ class FineTuner:
     settings     with learning_rate and epochs set
     folder       for checkpoints
     should_stop  called after every step; if it returns True, the state is saved and `tune` returns
+    choose       False: scores choose nothing, and the weights of the last step are kept
     """
 
     def __init__(
@@ -206,6 +207,7 @@ class FineTuner:
         display: Display | None = None,
         status: TuningStatus | None = None,
         should_stop: Callable[[], bool] = lambda: False,
+        choose: bool = True,
     ):
         if settings.learning_rate is None or settings.epochs is None:
             raise TrainingError("FineTuner needs learning_rate and epochs in its settings; `finetune` sets defaults")
@@ -215,7 +217,7 @@ class FineTuner:
         self.log, self.display = log or NoLog(), display or NoDisplay()
         self.status = status or TuningStatus()
         self.status.metric, self.status.epochs, self.status.seed = metric.name, self.epochs, seed
-        self.should_stop = should_stop
+        self.should_stop, self.choose = should_stop, choose
         self.lengths = examples.lengths
         self.multiple = min(COMPILED_MULTIPLE if model.engine.compiles else 1, model.config.max_position_embeddings)
         self.optimizer = make_optimizer(
@@ -372,7 +374,7 @@ class FineTuner:
         value = None if found is None else found.score
         epoch = self._progress_at(state.batch) * self.epochs
         state.evaluations += 1
-        rank = self._enter_top(found, epoch)
+        rank = self._enter_top(found, epoch) if self.choose else 0
         if found is not None and rank == 0:
             state.best, state.best_epoch = found.score, epoch
             state.evaluations_without_gain = 0

@@ -119,7 +119,7 @@ def test_calibration_does_not_change_ordinal_answers():
 
 def apart(found):
     """The outcome of a run that reports other examples than those that choose."""
-    return Outcome(found.card.replace(examples={"choice": 1}), found.data, found.truth, found.outputs, found.scores)
+    return Outcome(found.card.replace(chosen_on="other"), found.data, found.truth, found.outputs, found.scores)
 
 
 def test_bias_of_binary_and_multiclass_is_found_if_other_examples_are_reported():

@@ -150,7 +150,7 @@ def test_report_without_matplotlib(tmp_path, monkeypatch):
 
 def apart(outcome):
     """The outcome with other examples that chose the epoch."""
-    return dataclasses.replace(outcome, card=outcome.card.replace(examples={"choice": 100}))
+    return dataclasses.replace(outcome, card=outcome.card.replace(chosen_on="other", examples={"choice": 100}))
 
 
 def test_no_p_value_if_the_epoch_was_chosen_on_the_same_examples():

@@ -106,7 +106,7 @@ def test_token_head(tmp_path, encoder):
 
 
 def test_several_seeds(tmp_path, encoder, reviews):
-    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, seed=4, epochs=2)
+    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, seed=4, epochs=2, choose="reported")
     assert [result.seed for result in tuned.seeds] == [4, 5, 6]
     scores = [result.score for result in tuned.seeds]
     assert tuned.spread.mean == pytest.approx(np.mean(scores)) and tuned.spread.seeds == 3
@@ -211,15 +211,23 @@ def test_third_file_is_reported_and_the_dev_file_chooses(tmp_path, encoder, revi
 
 
 def test_inner_split_chooses_where_there_are_enough_examples(tmp_path, encoder, reviews):
-    train = write_csv(tmp_path / "many.csv", ["review", "verdict"], sentences(520, 3))
-    tuned = tune(tmp_path / "run", encoder, train, reviews[1], epochs=1)
-    counts = tuned.outcome.card.examples
-    assert 95 <= counts["choice"] <= 105 and counts["train"] + counts["choice"] == 520 and counts["reported"] == 32
-    small = tune(tmp_path / "small", encoder, *reviews, epochs=1)
-    assert small.outcome.card.examples["choice"] == 0 and not small.outcome.card.chosen_apart
+    train = write_csv(tmp_path / "many.csv", ["review", "verdict"], sentences(2_050, 3))
+    ready = prepare(settings(encoder, train, reviews[1]), progress_bar)
+    counts = ready.card.examples
+    assert 195 <= counts["choice"] <= 215 and counts["train"] + counts["choice"] == 2_050 and counts["reported"] == 32
+    assert ready.card.chosen_on == "other" and len(ready.choosing[1]) == counts["choice"]
+    small = tune(tmp_path / "small", encoder, *reviews, epochs=2, choose="reported")
+    assert small.outcome.card.examples["choice"] == 0 and not small.outcome.card.unbiased
     assert "chosen on these same examples" in json.loads((small.run / "result.json").read_text())["note"]
     asked = tune(tmp_path / "asked", encoder, *reviews, epochs=1, inner=0.25)
     assert asked.outcome.card.examples == {"train": 72, "choice": 24, "reported": 32}
+
+
+def test_few_examples_choose_nothing(tmp_path, encoder, reviews):
+    last = tune(tmp_path / "last", encoder, *reviews, epochs=2)
+    assert last.outcome.card.chosen_on == "nothing" and last.outcome.card.unbiased
+    assert last.seeds[0].epoch == 2.0 and last.seeds[0].score == last.outcome.main.value
+    assert "last one" in json.loads((last.run / "result.json").read_text())["note"]
 
 
 def test_multilabel_thresholds_come_from_the_choosing_examples(tmp_path, encoder):
@@ -232,7 +240,7 @@ def test_multilabel_thresholds_come_from_the_choosing_examples(tmp_path, encoder
 def test_soup_of_seeds(tmp_path, encoder, reviews, monkeypatch):
     always = lambda self, other, metric: other is None or self.score >= 0  # noqa: E731
     monkeypatch.setattr("glassbert.finetuning.tuner.Measured.better", always)
-    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, soup=True, epochs=1, average=1)
+    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, soup=True, epochs=1, choose="reported")
     assert sorted(json.loads((tuned.run / "result.json").read_text())["soup"]) == [0, 1, 2]
     ready = prepare(settings(encoder, *reviews, seeds=3, soup=True), progress_bar)
     one, two = ready.model(0), ready.model(1)
