@@ -67,7 +67,6 @@ def show(tuned: FineTuned) -> None:
     speed = sum(result.examples for result in tuned.seeds) / max(seconds, 1e-9)
     console.print(Text(f"{seconds:,.0f} seconds, {speed:,.0f} examples/s including evaluations."))
     show_files(tuned, console)
-    console.print(Text(f'Try     glassbert predict {tuned.run} "{example(tuned)}"'))
 
 
 def show_folds(tuned: FineTuned, console: Console) -> None:
@@ -95,11 +94,14 @@ def show_folds(tuned: FineTuned, console: Console) -> None:
 
 
 def show_files(tuned: FineTuned, console: Console) -> None:
+    from glassbert.finetuning.report.texts import shell_examples  # not before: it imports the plotting library
+
     assert tuned.outcome is not None
     console.print(Text(choice_sentence(tuned.outcome.card, len(tuned.seeds))))
     console.print(Text(f"Model   {tuned.model}"))
     if tuned.report.exists():
         console.print(Text(f"Report  {tuned.report}"))
+    console.print(Text(f"Try     {shell_examples(tuned.outcome, tuned.run)[0]}"))
 
 
 def scores_table(tuned: FineTuned) -> Table:
@@ -117,13 +119,6 @@ def scores_table(tuned: FineTuned) -> Table:
             cells.append(Text("–" if theirs is None else f"{theirs:.4f}"))
         table.add_row(*cells)
     return table
-
-
-def example(tuned: FineTuned) -> str:
-    """A short held-out text for the example command."""
-    assert tuned.outcome is not None
-    text = min(tuned.outcome.data.texts[:50], key=lambda text: abs(len(text) - 60), default="...")
-    return " ".join(text.replace('"', "'").split())[:80]
 
 
 run = with_settings(_run, partial(options_of, FineTuningSettings))

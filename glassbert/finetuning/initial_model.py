@@ -150,7 +150,7 @@ def _with_settings(config: EncoderConfig, settings: FineTuningSettings, head: st
 
     Without --dropout the encoder keeps its own dropout and only the head gets `HEAD_DROPOUT`: a Mini-BERT pretrained
     without dropout learned nothing with 0.1 in the encoder. A new head pools [CLS] if the encoder has a pooler or its
-    heads have a transform, else the mean over all tokens.
+    heads have a transform, else the mean over all tokens; also for a table, whose columns are tokens of equal rank.
     """
     if settings.dropout is None:
         config = config.replace(classifier_dropout=config.classifier_dropout or HEAD_DROPOUT)
@@ -158,7 +158,8 @@ def _with_settings(config: EncoderConfig, settings: FineTuningSettings, head: st
         config = config.replace(**dict.fromkeys((*DROPOUTS, "classifier_dropout"), settings.dropout))
     if head != "sequence" or not new_head:
         return config
-    pooling = settings.pooling or ("cls" if config.pooler or config.classifier_transform else "mean")
+    trained_cls = config.pooler or config.classifier_transform
+    pooling = settings.pooling or ("cls" if trained_cls and config.numbers is None else "mean")
     return with_pooling(config, pooling)
 
 

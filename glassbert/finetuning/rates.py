@@ -19,9 +19,7 @@ from glassbert.errors import TrainingError
 from glassbert.models.model import Model
 
 NUMBERS = "embeddings.number"
-import os
-
-NUMBER_FACTOR = float(os.environ.get("NF", "10"))
+NUMBER_FACTOR = 10.0
 
 
 def layer_rates(

@@ -102,14 +102,19 @@ def _inner_split(
     if choose != "inner":
         return train, None, {"last": "nothing", "reported": "reported"}[choose]
     share = settings.inner or min(max(INNER_SHARE * len(train), INNER_LEAST), INNER_MOST) / len(train)
-    rest, choice = train_dev_split(train, share, settings.seed)
-    if card.head in LABELLED and (missing := set(card.labels) - set(LabelMap.of(rest.targets or ()).names)):
+    try:
+        rest, choice = train_dev_split(train, share, settings.seed)
+        _check_held_out(card, choice)
+        missing = set(card.labels) - set(LabelMap.of(rest.targets or ()).names) if card.head in LABELLED else set()
+        if missing:
+            raise InputError(
+                f"{train.source}: the label {min(missing)!r} is too rare for --choose inner: no example of it is left "
+                "for training; give --choose last, or a --test file"
+            )
+    except InputError:
         if settings.choose is None and settings.inner is None:
             return train, None, "nothing"
-        raise InputError(
-            f"{train.source}: the label {min(missing)!r} is too rare for --choose inner: no example of it is left for "
-            "training; give --choose last, or a --test file"
-        )
+        raise
     return rest, choice, "other"
 
 
