@@ -125,6 +125,8 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
         card = card.replace(details={**card.details, "aligned": settings.pairs == "aligned"})
     elif settings.pairs is not None:
         raise ConfigError("--pairs is for a prediction about two texts: name the column of the second one with --pair")
+    if settings.token_dropout and card.head in ("token", "span"):
+        raise ConfigError(f"--token-dropout hides tokens that the {card.head} head must answer for; use --dropout")
     head = choose_head(settings, replace(task_examples, card=card))
     numbers = None
     if card.reads_numbers:

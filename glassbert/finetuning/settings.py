@@ -52,6 +52,9 @@ class FineTuningSettings(Settings):
     head: str | None = about(None, f"The kind of prediction: {', '.join(HEADS)}. Default: from the target.", "Model")
     pooling: str | None = about(None, "Pooling of the token vectors: cls, mean, max or attention.", "Model")
     dropout: float | None = about(None, "Rate of all dropouts. Default: as in pretraining.", "Model")
+    token_dropout: float | None = about(
+        None, "Share of the tokens that a training batch hides, for heads over whole texts.", "Model"
+    )
     low_rank: int | None = about(None, "LoRA: the rank of the trained matrices; the other weights are frozen.", "Model")
     low_rank_alpha: float | None = about(None, "LoRA: the scaling alpha. Default: twice the rank.", "Model")
     low_rank_targets: tuple[str, ...] = about(
@@ -219,7 +222,7 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("seed", "patience", "resamples", "fold"), (is_integer(0), "a whole number of at least 0")),
     "folds": (is_integer(2), "a whole number of at least 2"),
     **dict.fromkeys(("max_length", "batch_tokens"), (is_integer(8), "a whole number of at least 8")),
-    **dict.fromkeys(("dropout", "warmup", "label_smoothing"), (lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)")),
+    **dict.fromkeys(("dropout", "token_dropout", "warmup", "label_smoothing"), (lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)")),
     **dict.fromkeys(
         ("learning_rate", "low_rank_alpha", "head_factor"), (is_between(0, math.inf), "a number above 0")
     ),

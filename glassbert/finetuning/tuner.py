@@ -265,6 +265,8 @@ class FineTuner:
         state, before = self.state, self.progress
         units = self._batches[state.batch]
         batch: dict[str, Any] = self.examples.inputs(units, self.multiple)
+        if self.settings.token_dropout:
+            batch["attention_mask"] = self._hide_tokens(batch["attention_mask"])
         after = self._progress_at(state.batch + 1)
         self.optimizer.learning_rate = self.rate * self.schedule((before + after) / 2)
         result = self.step(**batch)
@@ -282,6 +284,13 @@ class FineTuner:
         if self.evaluation_interval.due(state.step, before, after) or self.save_allowance.permits(self.clock.elapsed):
             with self.save_allowance.spending(self.clock):
                 self.save()
+
+    def _hide_tokens(self, mask: np.ndarray) -> np.ndarray:
+        """The mask [B, T] without a random share of the tokens; the first one of a row stays."""
+        drawn = np.random.default_rng([self.seed, self.state.step]).random(mask.shape)
+        hidden = drawn < (self.settings.token_dropout or 0.0)
+        hidden[:, 0] = False
+        return np.where(hidden, 0, mask).astype(mask.dtype)
 
     @property
     def progress(self) -> float:

@@ -142,6 +142,18 @@ def test_best_evaluations_are_averaged_if_that_is_better(tmp_path, encoder, revi
         np.testing.assert_allclose(values, (seen[1][name] + seen[2][name]) / 2, atol=1e-6)
 
 
+def test_token_dropout_hides_a_share_of_the_tokens(tmp_path, encoder, reviews):
+    tuner = make_tuner(tmp_path, encoder, reviews, token_dropout=0.3)
+    mask = np.ones((200, 20), np.int32)
+    mask[:, 15:] = 0
+    hidden = tuner._hide_tokens(mask)
+    assert hidden[:, 0].all() and not hidden[:, 15:].any()
+    assert 0.65 < hidden[:, 1:15].mean() < 0.75
+    assert (tuner._hide_tokens(mask) == hidden).all()  # a function of seed and step, so that runs can be resumed
+    tuner.state.step = 1
+    assert (tuner._hide_tokens(mask) != hidden).any()
+
+
 def test_no_average_of_one(tmp_path, encoder, reviews):
     tuner = make_tuner(tmp_path, encoder, reviews, measure=measure_returning([0.1, 0.9, 0.3, 1.0]), average=1)
     assert tuner.tune().averaged == () and len(list(tmp_path.glob("seed-0/top-*"))) == 1
