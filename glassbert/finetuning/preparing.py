@@ -4,9 +4,10 @@ Settings that are None get defaults from the model and the data. The default lea
 
     rate = RATE / (width · layers)
 
-which gives about 4e-4 for Mini, 1e-4 for MiniLM, 3e-5 for BERT-base and 1e-5 for BERT-large. Small data sets get more
-epochs and a lower rate: on Titanic (713 examples, five folds) a Mini-BERT reached 81.1 % accuracy with 1.5e-4 over 10
-epochs, and 79.3 % with 4.2e-4 over 20.
+which gives about 4e-4 for Mini, 1e-4 for MiniLM, 3e-5 for BERT-base and 1e-5 for BERT-large. Small data sets of texts
+get more epochs and a lower rate. Tables with numbers keep the rate, because much of what they need is new, and get
+dropout in the encoder, which texts do not: on two folds of Titanic the AUC rose from 0.859 to 0.867. Pairs that are
+aligned need few epochs.
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ HEAD_ONLY_FACTOR = 10.0
 FROM_SCRATCH_FACTOR = 2.0
 DEFAULT_MAX_LENGTH = 512  # tokens
 # Up to this many examples: number of epochs, factor on the learning rate.
-BY_EXAMPLES = ((3_000, 10, 0.4), (8_000, 8, 0.7), (30_000, 5, 1.0), (math.inf, 3, 1.0))
+BY_EXAMPLES: dict[str, tuple[tuple[float, int, float], ...]] = {
+    "text": ((3_000, 10, 0.4), (8_000, 8, 0.7), (30_000, 5, 1.0), (math.inf, 3, 1.0)),
+    "table": ((3_000, 8, 0.85), (30_000, 10, 1.25), (math.inf, 5, 1.25)),
+    "aligned": ((3_000, 6, 0.85), (30_000, 3, 0.85), (math.inf, 2, 0.85)),
+}
+TABLE_DROPOUT = 0.1  # in the encoder
 
 
 @dataclass(frozen=True)
@@ -133,12 +139,15 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
         assert card.template is not None
         knots = NumbersConfig.of(card.template.numbers(task_examples.train.table))
         numbers = TableNumbers(knots, tuple(card.template.number_names))
+    if numbers is not None and settings.dropout is None:
+        settings = settings.replace(dropout=TABLE_DROPOUT)
     model, notes = build_model(settings, head, tokenizer, settings.seed, numbers)
     config = model.config
     card = card.replace(max_length=max_length(settings, config))
-    epochs = default_epochs(settings, len(task_examples.train))
+    default_epochs, factor = default_schedule(card, len(task_examples.train))
+    epochs = settings.epochs or default_epochs
     settings = settings.replace(
-        learning_rate=default_learning_rate(settings, config, len(task_examples.train), is_preset(settings.model)),
+        learning_rate=default_learning_rate(settings, config, factor, is_preset(settings.model)),
         epochs=epochs,
         patience=default_patience(settings, epochs),
         max_length=card.max_length,
@@ -226,13 +235,18 @@ def _balanced_weights(card: TaskCard, truth: Any) -> dict[str, Any]:
     raise ConfigError(f"--class-weights does not apply to the {card.head} head; it needs labels without an order")
 
 
+def default_schedule(card: TaskCard, examples: int) -> tuple[int, float]:
+    """The number of epochs, and a factor on the learning rate."""
+    kind = "table" if card.reads_numbers else "aligned" if card.aligned else "text"
+    return next((epochs, factor) for most, epochs, factor in BY_EXAMPLES[kind] if examples <= most)
+
+
 def default_learning_rate(
-    settings: FineTuningSettings, config: EncoderConfig, examples: int, from_scratch: bool
+    settings: FineTuningSettings, config: EncoderConfig, factor: float, from_scratch: bool
 ) -> float:
     if settings.learning_rate is not None:
         return settings.learning_rate
-    rate = RATE / (config.hidden_size * max(1, config.num_hidden_layers))
-    rate *= next(factor for most, _, factor in BY_EXAMPLES if examples <= most)
+    rate = factor * RATE / (config.hidden_size * max(1, config.num_hidden_layers))
     rate *= OPTIMIZER_FACTORS.get(settings.optimizer, 1.0)
     if settings.low_rank is not None:
         rate *= LOW_RANK_FACTOR
@@ -241,12 +255,6 @@ def default_learning_rate(
     elif from_scratch:
         rate *= FROM_SCRATCH_FACTOR
     return float(f"{rate:.2g}")
-
-
-def default_epochs(settings: FineTuningSettings, examples: int) -> int:
-    if settings.epochs is not None:
-        return settings.epochs
-    return next(count for most, count, _ in BY_EXAMPLES if examples <= most)
 
 
 def default_patience(settings: FineTuningSettings, epochs: int) -> int:

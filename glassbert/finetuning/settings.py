@@ -222,7 +222,10 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("seed", "patience", "resamples", "fold"), (is_integer(0), "a whole number of at least 0")),
     "folds": (is_integer(2), "a whole number of at least 2"),
     **dict.fromkeys(("max_length", "batch_tokens"), (is_integer(8), "a whole number of at least 8")),
-    **dict.fromkeys(("dropout", "token_dropout", "warmup", "label_smoothing"), (lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)")),
+    **dict.fromkeys(
+        ("dropout", "token_dropout", "warmup", "label_smoothing"),
+        (lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)"),
+    ),
     **dict.fromkeys(
         ("learning_rate", "low_rank_alpha", "head_factor"), (is_between(0, math.inf), "a number above 0")
     ),
