@@ -89,8 +89,11 @@ def test_a_pattern_keeps_its_words(encoder, table):
 
 
 def test_train_save_predict(tmp_path, encoder, table):
-    tuned = tune(tmp_path / "run", encoder, table, text=None, template="auto", epochs=12, learning_rate=1e-2)
+    changes = {"text": None, "template": "auto", "report": True}
+    tuned = tune(tmp_path / "run", encoder, table, **changes, epochs=12, learning_rate=1e-2, dropout=0.0)
     assert tuned.scores["auc"].value > 0.95
+    page = tuned.report.read_text()
+    assert "[house = " in page and "No epoch was chosen" in page
     content = json.loads((tuned.model / "config.json").read_text())
     assert content["model_type"] == "glassbert"  # transformers has no class for it
     predictor = glassbert.Predictor.load(tuned.run, engine="numpy")

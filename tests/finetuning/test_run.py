@@ -296,3 +296,15 @@ def test_cross_validation(tmp_path, encoder, monkeypatch):
     assert sorted(t for one in found.folds for t in one.outcome.data.texts) == sorted(t for t, _ in sentences(60))
     assert found.spread.seeds == 3 and found.scores["auc"].low is not None
     assert (tmp_path / "run" / "result.json").exists()
+
+
+def test_aligned_pairs_in_training_and_prediction(tmp_path, encoder):
+    path = write_csv(tmp_path / "pairs.csv", ["a", "b", "verdict"], pairs())
+    tuned = tune(tmp_path / "run", encoder, path, epochs=1, head="regression", text="a", pair="b")
+    card = TaskCard.load(tuned.run)
+    assert card.aligned and card.pair == "b"
+    predictor = glassbert.Predictor.load(tuned.run, engine="numpy")
+    both = list(zip(tuned.outcome.data.texts, tuned.outcome.data.pairs, strict=True))
+    np.testing.assert_allclose(predictor.predict(both).outputs, tuned.outcome.outputs, rtol=1e-4)
+    long = predictor.predict([("the house " * 30, "a bird " * 60), ("", "bird")])  # windows; an empty text
+    assert np.isfinite(np.asarray(long.outputs)).all()
