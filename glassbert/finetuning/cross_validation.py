@@ -4,7 +4,7 @@
     tuned.scores       over all examples, each predicted by a model that did not see it
     tuned.spread       mean and standard deviation over the folds
     tuned.folds        the runs of the folds
-    tuned.model        a model trained on all examples but a tenth, which chose its epoch
+    tuned.model        a model trained on all examples but a tenth, or a twentieth where no epoch is chosen
 
 RUN/fold-0, RUN/fold-1, ...   the runs of the folds: finished ones are reopened, unfinished ones are resumed
 RUN/final                     the run of the saved model
@@ -41,6 +41,7 @@ from glassbert.training.display import Display
 from glassbert.training.run_folder import FINETUNING, RunFolder, machine_facts, new_run_folder, versions
 
 FINAL = "final"
+FEW_HELD_OUT = 0.05
 
 
 def cross_validate(
@@ -59,16 +60,26 @@ def cross_validate(
             write_json(folder.settings_file, _receipt(settings))
         if one.outcome is None:
             return FineTuned(folder.path, "interrupted", [], one.metric, folds=tuple(found))
-    final = finetune_or_go_on(_final_settings(settings), folder.path / FINAL, display=display)
+    assert found[0].outcome is not None
+    final_settings = _final_settings(settings, found[0].outcome.card.chosen_on)
+    final = finetune_or_go_on(final_settings, folder.path / FINAL, display=display)
     if final.outcome is None:
         return FineTuned(folder.path, "interrupted", [], final.metric, folds=tuple(found))
     return _finish(settings, folder, found, final)
 
 
-def _final_settings(settings: FineTuningSettings) -> FineTuningSettings:
-    """All examples are for training, but those that choose the epoch; nothing else is reported about this run."""
-    choose = "last" if settings.choose == "last" else "reported"
-    return settings.replace(folds=None, fold=None, choose=choose, inner=None, baseline=False, report=False)
+def _final_settings(settings: FineTuningSettings, chosen_on: str) -> FineTuningSettings:
+    """The examples that are held out choose the epoch, if the folds chose one; nothing else is reported about them."""
+    last = chosen_on == "nothing"
+    return settings.replace(
+        folds=None,
+        fold=None,
+        choose="last" if last else "reported",
+        held_out=min(settings.held_out, FEW_HELD_OUT) if last else settings.held_out,
+        inner=None,
+        baseline=False,
+        report=False,
+    )
 
 
 def _finish(settings: FineTuningSettings, folder: RunFolder, found: Sequence[FineTuned], final: FineTuned) -> FineTuned:
@@ -150,8 +161,8 @@ def _write_report(
     if settings.report:
         notes = [
             f"Scores by cross-validation: each of the {len(outcome):,} examples was predicted by one of "
-            f"{len(outcomes)} models that did not see it. The saved model was trained on all examples but those that "
-            "chose its epoch."
+            f"{len(outcomes)} models that did not see it. The saved model was trained on "
+            f"{outcome.card.examples['train']:,} of them."
         ]
         write_report(folder.report, outcome=outcome, outcomes=by_fold, notes=notes, unit="fold", **shared)
 

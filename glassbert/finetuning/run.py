@@ -156,11 +156,16 @@ def reopen(run: str | Path, *, baseline: bool = False) -> FineTuned:
     """
     folder = RunFolder.existing(run)
     content = folder.read_settings()
+    settings = FineTuningSettings.from_dict(content["settings"])
+    if settings.folds is not None and settings.fold is None:
+        from glassbert.finetuning.cross_validation import cross_validate
+
+        return cross_validate(settings, folder.path)
     try:
         result = json.loads((folder.path / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TrainingError(f"{folder.path} is not finished; resume it with: glassbert resume {folder.path}") from error
-    prepared = prepare(FineTuningSettings.from_dict(content["settings"]), progress_bar, folder.path / "tokenizer")
+    prepared = prepare(settings, progress_bar, folder.path / "tokenizer")
     seeds = [SeedResult.from_json(one) for one in result["seeds"]]
     spread = Spread(**result["spread"]) if result["spread"] else None
     outcome = outcome_of(prepared, load(folder.model, engine=prepared.settings.engine))

@@ -261,6 +261,8 @@ def test_folds_in_python_leave_a_report_and_a_usable_model(tmp_path, encoder):
     assert tuned.report.exists() and "fold 2" in tuned.report.read_text()
     assert len(glassbert.Predictor.load(tuned.run).predict(["the lovely bird"]).answers()) == 1
     assert TaskCard.load(tuned.run).examples["reported"] == 60 and tuned.baseline is not None
+    assert TaskCard.load(tuned.run).examples["train"] > 54  # the saved model saw more than those of the folds
+    assert reopen(tuned.run).scores["auc"].value == tuned.scores["auc"].value
     with pytest.raises(TrainingError, match="already holds a run"):
         finetune(run=tmp_path / "run", display=NoDisplay(), model=str(encoder), train=rows, target="verdict", folds=3)
 
