@@ -3,9 +3,9 @@
     python -m benchmarks.tasks --model RUN --data DIR [--only sst2,stsb] [--seeds 3] [--runs FOLDER] [--json]
 
 Every task is fine-tuned with the default settings of `glassbert finetune`, once for every seed; small tables with
-cross-validation. Means and standard deviations are over seeds. The epoch is chosen on the same held-out examples that
-are reported, as is usual with these tasks, so the scores are slightly too high; the regularisation of the simple model
-is chosen by cross-validation within the training examples. Finished runs in FOLDER are not repeated.
+cross-validation. Means and standard deviations are over seeds. The epoch is chosen on examples that are split off from
+the training examples, or not at all where these are few; so is the regularisation of the simple model, by
+cross-validation. Which of two simple models is shown is chosen by its score. Finished runs in FOLDER are not repeated.
 """
 
 from __future__ import annotations

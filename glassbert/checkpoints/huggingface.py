@@ -157,6 +157,8 @@ class HuggingFaceFormat:
         family, config, head = self.family, described.config, described.head
         if config.series is not None:
             return ["it reads values instead of words"]
+        if config.numbers is not None:
+            return ["it reads numbers beside its words"]
         too_small = [name for name, least in family.at_least.items() if getattr(config, name) < least]
         found = [f"{name} is {getattr(config, name)}" for name in too_small]
         if head == EMBEDDING:

@@ -14,7 +14,7 @@ from rich.text import Text
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import TrainingError
-from glassbert.finetuning.cross_validation import CrossValidated, cross_validate
+from glassbert.finetuning.card import choice_sentence
 from glassbert.finetuning.run import FineTuned, finetune, resume_finetuning
 from glassbert.finetuning.seeds import Spread
 from glassbert.finetuning.settings import FineTuningSettings
@@ -47,15 +47,15 @@ def _run(
         show(resume_finetuning(resume_run))
         return
     given = FineTuningSettings.from_dict({**(read_toml(settings_file) if settings_file else {}), **settings})
-    if given.folds is not None and given.fold is None:
-        show_folds(cross_validate(given, run))
-    else:
-        show(finetune(given, run))
+    show(finetune(given, run))
 
 
 def show(tuned: FineTuned) -> None:
     """Print the scores beside those of the baseline, the files, and a command to try the model."""
     console = Console(soft_wrap=True, highlight=False)
+    if tuned.folds and tuned.outcome is not None:
+        show_folds(tuned, console)
+        return
     if tuned.outcome is None:
         console.print(Text(f"Stopped and saved. Resume with: glassbert finetune --resume {tuned.run}"))
         return
@@ -66,32 +66,42 @@ def show(tuned: FineTuned) -> None:
     seconds = sum(result.seconds for result in tuned.seeds)
     speed = sum(result.examples for result in tuned.seeds) / max(seconds, 1e-9)
     console.print(Text(f"{seconds:,.0f} seconds, {speed:,.0f} examples/s including evaluations."))
+    show_files(tuned, console)
+
+
+def show_folds(tuned: FineTuned, console: Console) -> None:
+    """Print the scores over all examples and their spread over the folds."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("metric", "all examples", "95 %", f"{len(tuned.folds)} folds"):
+        table.add_column(column, no_wrap=True)
+    if tuned.baseline is not None:
+        table.add_column("simple model", justify="right")
+    for name, value, note in tuned.scores.rows():
+        each = [score for one in tuned.folds if (score := one.scores[name].value) is not None]
+        style = "bold green" if name == tuned.metric else ""
+        cells: list[Any] = [
+            Text(name, style=style),
+            Text("–" if value is None else f"{value:.4f}", style=style),
+            Text(note),
+            str(Spread.of(each)) if each else "–",
+        ]
+        if tuned.baseline is not None:
+            theirs = tuned.baseline.scores[name].value if name in tuned.baseline.scores else None
+            cells.append(Text("–" if theirs is None else f"{theirs:.4f}"))
+        table.add_row(*cells)
+    console.print(table)
+    show_files(tuned, console)
+
+
+def show_files(tuned: FineTuned, console: Console) -> None:
+    from glassbert.finetuning.report.texts import shell_examples  # not before: it imports the plotting library
+
+    assert tuned.outcome is not None
+    console.print(Text(choice_sentence(tuned.outcome.card, len(tuned.seeds))))
     console.print(Text(f"Model   {tuned.model}"))
     if tuned.report.exists():
         console.print(Text(f"Report  {tuned.report}"))
-    console.print(Text(f'Try     glassbert predict {tuned.run} "{example(tuned)}"'))
-
-
-def show_folds(found: CrossValidated) -> None:
-    """Print the scores over all examples and their spread over the folds."""
-    console = Console(soft_wrap=True, highlight=False)
-    if found.scores is None:
-        command = "the same command with --run"
-        console.print(Text(f"Stopped and saved in fold {len(found.folds) - 1}. Resume with {command} {found.run}"))
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("metric", "all examples", "95 %", f"{len(found.folds)} folds"):
-        table.add_column(column, no_wrap=True)
-    for name, value, note in found.scores.rows():
-        each = [score for one in found.folds if (score := one.scores[name].value) is not None]
-        style = "bold green" if name == found.metric else ""
-        table.add_row(
-            Text(name, style=style),
-            Text("–" if value is None else f"{value:.4f}", style=style),
-            note,
-            str(Spread.of(each)) if each else "–",
-        )
-    console.print(table)
+    console.print(Text(f"Try     {shell_examples(tuned.outcome, tuned.run)[0]}"))
 
 
 def scores_table(tuned: FineTuned) -> Table:
@@ -109,13 +119,6 @@ def scores_table(tuned: FineTuned) -> Table:
             cells.append(Text("–" if theirs is None else f"{theirs:.4f}"))
         table.add_row(*cells)
     return table
-
-
-def example(tuned: FineTuned) -> str:
-    """A short held-out text for the example command."""
-    assert tuned.outcome is not None
-    text = min(tuned.outcome.data.texts[:50], key=lambda text: abs(len(text) - 60), default="...")
-    return " ".join(text.replace('"', "'").split())[:80]
 
 
 run = with_settings(_run, partial(options_of, FineTuningSettings))

@@ -1,22 +1,27 @@
-"""Calibration of probabilities: one temperature, fitted on held-out predictions and evaluated by cross-fitting.
+"""Calibration of probabilities: a temperature and a bias per class, fitted on held-out predictions.
 
-    calibration = calibrate(outcome)
-    calibration.temperature             divisor of the logits; None, with a `reason`, if none is used
-    calibration.after.ece               the expected calibration error on new examples
-    card = calibration.apply_to(card)   the card with its temperature and, for multilabel tasks, thresholds
+    p = softmax(logits / temperature + bias)          or σ(logit / temperature + bias)
 
-A temperature evaluated on the rows it was fitted on looks better than it is. So `after` is computed with two
-temperatures: each half of the rows uses the one fitted on the other half. The card gets the one of all rows.
+    calibration = calibrate(outcome)                  fitted on these examples
+    calibration = calibration.measured_on(other)      evaluated on others
+    calibration.temperature, calibration.bias         None, with a `reason`, if none is used
+    calibration.after.ece                             the expected calibration error on new examples
+    card = calibration.apply_to(card)                 the card with both and, for multilabel tasks, thresholds
 
-Heads with several predictions per example (labels, rank steps, words) use one temperature for all of them. In an
-ordinal head, step k counts only if the true rank is at least k. The loss of the head is the sum over these steps, so
-the fit is exact there as well.
+What is fitted is used only if it lowers the log loss of examples it was not fitted on: each half of the rows is
+predicted with the fit of the other half (cross-fitting). The card gets the fit of all rows.
+
+A bias moves the border between two answers. So it is fitted only where other examples are reported
+(`TaskCard.chosen_apart`), and only for one label per text: heads with several predictions per example (labels, rank
+steps, words) use one temperature for all of them. In an ordinal head, step k counts only if the true rank is at least
+k. The loss of the head is the sum over these steps, so the fit is exact there as well.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +33,7 @@ from glassbert.metrics import (
     Undefined,
     calibration_curve,
     expected_calibration_error,
+    fit_scaling,
     fit_temperature,
     log_loss,
     measure,
@@ -35,6 +41,8 @@ from glassbert.metrics import (
 )
 
 CALIBRATED = ("binary", "multiclass", "multilabel", "ordinal", "token")
+WITH_BIAS = ("binary", "multiclass")
+MAX_BIASES = 50  # labels
 MIN_PREDICTIONS = 20  # in each half
 
 
@@ -52,7 +60,10 @@ class CalibrationScores:
 
 @dataclass(frozen=True)
 class Calibration:
-    """`before` and `after` are computed on the same rows, `after` by cross-fitting; `thresholds` are for multilabel."""
+    """`before` and `after` are computed on the same rows; `apart`: rows on which nothing was fitted or chosen.
+
+    `thresholds` are for multilabel tasks.
+    """
 
     temperature: float | None
     reason: str = ""
@@ -60,59 +71,115 @@ class Calibration:
     after: CalibrationScores | None = None
     thresholds: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
+    bias: tuple[float, ...] | None = None
+    apart: bool = False
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the probabilities of examples that it was not fitted on are better with it."""
+        if self.before is None or self.after is None:
+            return False
+        before, after = self.before.log_loss.value, self.after.log_loss.value
+        return before is not None and after is not None and after < before
 
     def apply_to(self, card: TaskCard) -> TaskCard:
-        """The card with temperature and thresholds."""
-        return card.replace(temperature=self.temperature, thresholds=self.thresholds)
+        """The card with temperature, bias and thresholds."""
+        return card.replace(temperature=self.temperature, bias=self.bias, thresholds=self.thresholds)
+
+    def measured_on(self, outcome: Outcome, *, resamples: int = 0) -> Calibration:
+        """The same calibration, evaluated on examples that it was not fitted on."""
+        if self.before is None:
+            return self
+        truth, plain = outcome.truth, outcome.card.uncalibrated
+        both = []
+        for card in (plain, self.apply_to(plain)):
+            probs = probabilities(outcome.outputs, card)
+            both.append(_calibration_scores(_flat_probabilities(probs, truth, card), resamples))
+        after = both[1] if self.temperature is not None else None
+        return replace(self, before=both[0], after=after, apart=True)
 
     def as_json(self) -> dict[str, Any]:
         parts = {"before": self.before, "after": self.after}
         return {
             "temperature": self.temperature,
+            "bias": None if self.bias is None else list(self.bias),
+            "calibrated": self.calibrated,
             **({"reason": self.reason} if self.reason else {}),
             **{name: part.as_json() for name, part in parts.items() if part is not None},
         }
 
 
-def calibrate(outcome: Outcome, *, resamples: int = 0) -> Calibration:
-    """The temperature, and for multilabel tasks the thresholds, from the outcome on held-out examples."""
-    card = outcome.card.replace(temperature=None, thresholds=None)
+class Fit(NamedTuple):
+    """A temperature, and a bias or None."""
+
+    temperature: float
+    bias: tuple[float, ...] | None
+
+    def apply_to(self, card: TaskCard) -> TaskCard:
+        return card.replace(temperature=self.temperature, bias=self.bias)
+
+
+def _fit_temperature(outputs: Any, truth: Any, card: TaskCard) -> Fit:
+    return Fit(fit_temperature(*_flat_logits(outputs, truth, card)), None)
+
+
+def _fit_with_bias(outputs: Any, truth: Any, card: TaskCard) -> Fit:
+    temperature, bias = fit_scaling(*_flat_logits(outputs, truth, card))
+    return Fit(temperature, tuple(bias.tolist()))
+
+
+def calibrate(outcome: Outcome, *, resamples: int = 0, bias: bool | None = None) -> Calibration:
+    """The best fit and, for multilabel tasks, the thresholds, from the outcome on held-out examples.
+
+    `bias`: whether a bias may be fitted; None: if other examples are reported.
+    """
+    card = outcome.card.uncalibrated
+    bias = card.chosen_apart if bias is None else bias
     if card.head not in CALIBRATED or outcome.truth is None:
         return Calibration(None, f"a {card.head} head has no probabilities")
     outputs, truth = outcome.outputs, outcome.truth
     before = _calibration_scores(_flat_probabilities(probabilities(outputs, card), truth, card), resamples)
-    try:
-        temperature: float | None = fit_temperature(*_flat_logits(outputs, truth, card))
-        cross_fitted_probs = _cross_fitted(outputs, truth, card)
-    except Undefined as undefined:
-        thresholds, notes = _thresholds(outputs, truth, card)
-        return Calibration(None, str(undefined), before, None, thresholds, notes)
-    after: CalibrationScores | None
-    after = _calibration_scores(_flat_probabilities(cross_fitted_probs, truth, card), resamples)
-    reason = _reason_against(before, after)
-    if reason:
-        temperature, after = None, None
-    thresholds, notes = _thresholds(outputs, truth, card.replace(temperature=temperature))
-    return Calibration(temperature, reason, before, after, thresholds, notes)
+    found: Fit | None = None
+    after: CalibrationScores | None = None
+    reason = ""
+    fits = [_fit_temperature]
+    if bias and card.head in WITH_BIAS and len(card.labels) <= MAX_BIASES:
+        fits.append(_fit_with_bias)
+    for fit in fits:
+        try:
+            fitted, crossed = fit(outputs, truth, card), _cross_fitted(outputs, truth, card, fit)
+        except Undefined as undefined:
+            reason = reason or str(undefined)
+            continue
+        scores = _calibration_scores(_flat_probabilities(crossed, truth, card), resamples)
+        against = _reason_against(after or before, scores)
+        if against:
+            reason = reason or against
+        else:
+            found, after = fitted, scores
+    thresholds, notes = _thresholds(outputs, truth, card if found is None else found.apply_to(card))
+    if found is None:
+        return Calibration(None, reason, before, None, thresholds, notes)
+    return Calibration(found.temperature, "", before, after, thresholds, notes, found.bias)
 
 
-def _reason_against(before: CalibrationScores, after: CalibrationScores | None) -> str:
-    """The reason not to use the temperature; empty if it lowers the cross-fitted log loss."""
-    losses = before.log_loss.value, after.log_loss.value if after else None
+def _reason_against(before: CalibrationScores, after: CalibrationScores) -> str:
+    """The reason not to use a fit; empty if it lowers the cross-fitted log loss."""
+    losses = before.log_loss.value, after.log_loss.value
     if losses[0] is None or losses[1] is None or losses[1] < losses[0]:
         return ""
     return f"a temperature does not lower the log loss ({losses[0]:.4f} without, {losses[1]:.4f} with it)"
 
 
-def _cross_fitted(outputs: Any, truth: Any, card: TaskCard) -> Any:
-    """Probabilities with the temperature fitted on the other half; the halves are even and odd rows."""
+def _cross_fitted(outputs: Any, truth: Any, card: TaskCard, fit: Callable[[Any, Any, TaskCard], Fit]) -> Any:
+    """Probabilities with what was fitted on the other half; the halves are even and odd rows."""
     halves = [np.arange(start, len(truth), 2) for start in (0, 1)]
     parts: list[Any] = [None, None]
     for own, other in ((0, 1), (1, 0)):
-        fit_data = _flat_logits(_take(outputs, halves[other]), _take(truth, halves[other]), card)
-        if len(fit_data[0]) < MIN_PREDICTIONS:
+        other_outputs, other_truth = _take(outputs, halves[other]), _take(truth, halves[other])
+        if len(_flat_logits(other_outputs, other_truth, card)[0]) < MIN_PREDICTIONS:
             raise Undefined(f"no temperature fits: {len(truth)} examples are too few to fit and evaluate it")
-        fitted = card.replace(temperature=fit_temperature(*fit_data))
+        fitted = fit(other_outputs, other_truth, card).apply_to(card)
         parts[own] = probabilities(_take(outputs, halves[own]), fitted)
     rows: list[Any] = [None] * len(truth)
     for part, half in zip(parts, halves, strict=True):

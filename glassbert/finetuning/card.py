@@ -56,8 +56,12 @@ class TaskCard:
     max_windows   the maximum number of windows per text (None: all)
     temperature   divisor of the logits for calibrated probabilities; None: not calibrated
     thresholds    minimum probability per label; None: 0.5
-    details       options of single heads: the margin of forecasts, the range of similarity scores
+    details       options of single heads: the margin of forecasts, the range of similarity scores; "aligned" pairs
     baseline      name and scores of the baseline on the same examples
+    examples      the numbers of examples for training, for the choice of epoch, seed and calibration ("choice") and for
+                  the reported scores
+    bias          added to the logits after the division by the temperature; None: nothing
+    chosen_on     which examples chose the epoch: "other" ones than the "reported" ones, these, or "nothing" did
     """
 
     title: str
@@ -80,6 +84,9 @@ class TaskCard:
     thresholds: tuple[float, ...] | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     baseline: Mapping[str, Any] = field(default_factory=dict)
+    examples: Mapping[str, int] = field(default_factory=dict)
+    bias: tuple[float, ...] | None = None
+    chosen_on: str = "reported"
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
@@ -94,6 +101,8 @@ class TaskCard:
             )
         if self.thresholds is not None:
             object.__setattr__(self, "thresholds", tuple(self.thresholds))
+        if self.bias is not None:
+            object.__setattr__(self, "bias", tuple(self.bias))
 
     @property
     def label_map(self) -> LabelMap:
@@ -112,6 +121,31 @@ class TaskCard:
     def embeds_pairs(self) -> bool:
         """Whether an example is a pair of texts with one vector each."""
         return self.head == "embedding" and self.pair is not None
+
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether the numbers of a table go to the model beside its words."""
+        return self.template is not None and self.template.values and self.pair is None
+
+    @property
+    def chosen_apart(self) -> bool:
+        """Whether epoch, seed, calibration and thresholds were chosen on other examples than the reported ones."""
+        return self.chosen_on == "other"
+
+    @property
+    def unbiased(self) -> bool:
+        """Whether the reported examples chose nothing, so that their scores can be tested for significance."""
+        return self.chosen_on != "reported"
+
+    @property
+    def uncalibrated(self) -> Self:
+        """The card without temperature, bias and thresholds."""
+        return self.replace(temperature=None, bias=None, thresholds=None)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether the two texts of a pair are compared word by word (`AlignedHead`)."""
+        return bool(self.details.get("aligned"))
 
     def replace(self, **changes: Any) -> Self:
         return dataclasses.replace(self, **changes)
@@ -144,7 +178,7 @@ class TaskCard:
         content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in content.items()}
         plain["template"] = None if self.template is None else self.template.as_json()
-        plain |= {name: dict(content[name]) for name in ("reading", "details", "baseline")}
+        plain |= {name: dict(content[name]) for name in ("reading", "details", "baseline", "examples")}
         return {"format": FORMAT, **plain}
 
     @classmethod
@@ -178,6 +212,22 @@ class TaskCard:
             return cls.from_json(content)
         except (OSError, ValueError) as error:  # includes ConfigError
             raise CheckpointError(f"{path} cannot be used: {error}") from error
+
+
+def choice_sentence(card: TaskCard, seeds: int = 1) -> str:
+    """Which examples chose the epoch, the seed and the calibration; for reports, cards and result.json."""
+    what = "The epoch and the seed were" if seeds > 1 else "The epoch was"
+    if card.chosen_on == "other":
+        also = {"multilabel": " So were the calibration and the thresholds."}.get(card.head, " So was the calibration.")
+        also = "" if card.head in ("regression", "span", "embedding", "forecast") else also
+        return f"{what} chosen on {card.examples['choice']:,} other examples, which no score here includes.{also}"
+    halves = " Thresholds of labels are tuned on the other half of the examples." if card.head == "multilabel" else ""
+    if card.chosen_on == "nothing":
+        return f"No epoch was chosen: the weights are those of the last one, so that these scores are unbiased.{halves}"
+    return (
+        f"{what} chosen on these same examples, so scores on new examples may be slightly lower; a --test file would "
+        f"give unbiased ones.{halves}"
+    )
 
 
 def kind_of_prediction(head: str | None) -> str | None:

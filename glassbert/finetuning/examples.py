@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.finetuning.card import CLASS_HEADS, TaskCard
-from glassbert.finetuning.rows import Progress, Rows, rows_of_texts, rows_of_windows
+from glassbert.finetuning.rows import Progress, Rows, rows_of_segments, rows_of_texts, rows_of_windows
 from glassbert.finetuning.spans import SpanRows, span_rows, true_answers
 from glassbert.ops import IGNORED
 from glassbert.tasks import TaskData, WordPieces, align_words
@@ -61,8 +61,13 @@ class Examples:
             "input_ids": self.rows.padded(self.rows.ids, rows, self.pad_id, length),
             "attention_mask": (np.arange(length) < lengths[:, None]).astype(np.int32),
         }
-        if self.rows.types is not None:
+        if self.rows.types is not None and self.card.aligned:
+            batch["segment_ids"] = self.rows.padded(self.rows.types + 1, rows, 0, length)
+        elif self.rows.types is not None:
             batch["token_type_ids"] = self.rows.padded(self.rows.types, rows, 0, length)
+        if self.rows.fields is not None and self.rows.values is not None:
+            batch["fields"] = self.rows.padded(self.rows.fields, rows, 0, length)
+            batch["values"] = self.rows.padded(self.rows.values, rows, 0, length)
         if self.labels is not None:
             by_token = self.card.head == "token"
             batch["labels"] = self.rows.padded(self.labels, rows, IGNORED, length) if by_token else self.labels[rows]
@@ -81,7 +86,7 @@ def encode_examples(
     truth = truth_of(data, card)
     make = {"token": _token_examples, "span": _span_examples, "embedding": _embedding_examples}
     examples = make.get(card.head, _sequence_examples)(data, tokenizer, card, truth, progress)
-    if token_types or examples.rows.types is None:
+    if token_types or card.aligned or examples.rows.types is None:
         return examples
     return replace(examples, rows=replace(examples.rows, types=None))
 
@@ -103,15 +108,16 @@ def truth_of(data: TaskData, card: TaskCard) -> Any:
 def _sequence_examples(
     data: TaskData, tokenizer: Tokenizer, card: TaskCard, truth: Any, progress: Progress | None
 ) -> Examples:
-    rows = rows_of_texts(
-        tokenizer,
-        data.texts,
-        data.pairs,
-        length=card.max_length,
-        stride=card.stride,
-        max_windows=card.max_windows,
-        progress=progress,
-    )
+    windows: dict[str, Any] = {"length": card.max_length, "stride": card.stride, "max_windows": card.max_windows}
+    if card.reads_numbers:
+        assert card.template is not None
+        columns = {name: data.table.column(name) for name in card.template.columns}
+        cells = [{name: values[row] for name, values in columns.items()} for row in range(len(data))]
+        segments = [card.template.segments(one) for one in cells]
+        rows = rows_of_segments(tokenizer, segments, **windows, progress=progress)
+    else:
+        windows["separate"] = card.aligned
+        rows = rows_of_texts(tokenizer, data.texts, data.pairs, **windows, progress=progress)
     labels = None if truth is None else truth[rows.owners]
     if labels is not None and card.head in CLASS_HEADS:
         labels = labels.astype(np.float32 if card.head == "binary" else np.int64)

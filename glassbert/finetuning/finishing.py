@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from glassbert.errors import GlassBertError
 from glassbert.files import atomic_write, write_json
-from glassbert.finetuning.card import TaskCard
+from glassbert.finetuning.card import TaskCard, choice_sentence
 from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.preparing import Prepared
-from glassbert.finetuning.seeds import RESULT, SeedResult, SeedRuns, Spread
+from glassbert.finetuning.seeds import RESULT, SeedResult, SeedRuns, Spread, choosing_outcome, outcome_of
 from glassbert.models.model import Model
 from glassbert.text.tokenizer import Tokenizer
 from glassbert.training.display import Display
@@ -35,6 +35,7 @@ class FinishedRun:
     best: int
     outcome: Outcome
     baseline: Baseline | None
+    soup: tuple[int, ...] = ()  # the seeds whose models were averaged
 
 
 def finish(
@@ -45,14 +46,20 @@ def finish(
 
     best = seeds.best(results)
     outcomes = {result.seed: seeds.outcome(result.seed) for result in results}
-    outcome = outcomes[best.seed]
+    souped = seeds.soup(results) if prepared.settings.soup else None
+    model, averaged = souped or (seeds.model(best.seed), [])
+    outcome = outcome_of(prepared, model) if souped else outcomes[best.seed]
     scores = [score for one in outcomes.values() if (score := one.main.value) is not None]
     spread = Spread.of(scores) if scores else None
-    baseline = _baseline(prepared, display) if prepared.settings.baseline else None
-    calibration = calibrate(outcome, resamples=prepared.settings.resamples)
+    baseline = fit_simple_model(prepared, display) if prepared.settings.baseline else None
+    resamples = prepared.settings.resamples
+    calibration = calibrate(choosing_outcome(prepared, model), resamples=resamples)
+    if prepared.card.chosen_apart:
+        calibration = calibration.measured_on(outcome, resamples=resamples)
     card = calibration.apply_to(prepared.card).replace(baseline=baseline.summary() if baseline is not None else {})
-    finished = FinishedRun(spread, best.seed, dataclasses.replace(outcome, card=card), baseline)
-    write_model(folder, seeds.model(best.seed), card, prepared.tokenizer)
+    outcome = dataclasses.replace(outcome, card=card)
+    finished = FinishedRun(spread, best.seed, outcome, baseline, tuple(averaged))
+    write_model(folder, model, card, prepared.tokenizer)
     write_model_card(
         folder.model,
         finished.outcome,
@@ -81,27 +88,22 @@ def result_of(
         "task": prepared.card.title,
         "head": prepared.card.head,
         "metric": prepared.card.metric,
-        "examples": {"train": len(prepared.train), "dev": len(prepared.dev)},
+        "examples": dict(prepared.card.examples),
         "scores": finished.outcome.scores.as_json(),
         "best_seed": finished.best,
+        "soup": list(finished.soup),
         "seeds": seeds,
         "spread": asdict(finished.spread) if finished.spread is not None else None,
         "baseline": finished.baseline.summary() if finished.baseline is not None else None,
         "calibration": calibration.as_json(),
         "seconds": round(sum(result.seconds for result in results), 3),
         "examples_per_second": round(sum(r.examples for r in results) / max(sum(r.seconds for r in results), 1e-9), 1),
-        "note": (
-            "The epoch and the seed were selected on these same examples; scores on new ones may be slightly lower."
-            + (
-                " Thresholds of labels are tuned on the other half of the examples."
-                if prepared.card.head == "multilabel"
-                else ""
-            )
-        ),
+        "note": choice_sentence(prepared.card, len(results)),
     }
 
 
-def _baseline(prepared: Prepared, display: Display) -> Baseline | None:
+def fit_simple_model(prepared: Prepared, display: Display) -> Baseline | None:
+    """The baseline of a run; None, with a message, if there is none."""
     from glassbert.finetuning.baseline import BaselineMissing, fit_baseline
 
     with progress_bar("Fitting the baseline"):

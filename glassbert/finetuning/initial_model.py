@@ -23,11 +23,13 @@ from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import resolve_head, with_pooling
 from glassbert.models.model import Model
+from glassbert.models.numbers import NumbersConfig
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
 from glassbert.text.loading import find_tokenizer
 from glassbert.training.recipes import DROPOUTS
 
 HEAD_DROPOUT = 0.1
+OF_NUMBERS = ("embeddings.number",)  # parameters that belong to the columns of one table
 VOCABULARY_SIZES = (8_192, 4_096, 2_048, 1_024, 512, 256, 128, 64)  # the largest that the texts allow is used
 
 
@@ -39,26 +41,45 @@ class HeadChoice:
     num_labels: int | None = None
     loss: str | None = None
     loss_options: Mapping[str, Any] | None = None
+    kind: str | None = None  # another class than the one that the name implies
 
     def as_options(self) -> dict[str, Any]:
         """Arguments for `load` and `BertWithHead`. A binary head has one output for its two labels."""
         kind, labels, loss = resolve_head(self.name, self.num_labels, None)
         return {
-            "head": kind,
+            "head": self.kind or kind,
             "num_labels": labels,
             "loss": self.loss or loss,
             "loss_options": dict(self.loss_options or {}) or None,
         }
 
 
+@dataclass(frozen=True)
+class TableNumbers:
+    """The numbers of a table: the knots of its columns, and their names as words."""
+
+    config: NumbersConfig
+    names: tuple[str, ...]
+
+
 def is_preset(model: str) -> bool:
     return model in PRESETS and not Path(model).exists()
 
 
+def has_token_types(settings: FineTuningSettings) -> bool:
+    """Whether the encoder was made to read two texts in one sequence."""
+    config = PRESETS[settings.model] if is_preset(settings.model) else load(settings.model, head="core").config
+    return config.type_vocab_size > 1
+
+
 def build_model(
-    settings: FineTuningSettings, head: HeadChoice, tokenizer: Tokenizer, seed: int = 0
+    settings: FineTuningSettings,
+    head: HeadChoice,
+    tokenizer: Tokenizer,
+    seed: int = 0,
+    numbers: TableNumbers | None = None,
 ) -> tuple[Model, list[str]]:
-    """The model to train, and notes about its randomly initialised parts."""
+    """The model to train, and notes about its randomly initialised parts. `numbers`: columns between the words."""
     device = {"engine": settings.engine, "dtype": settings.precision, "threads": settings.threads, "seed": seed}
     options = head.as_options()
     if is_preset(settings.model):
@@ -68,7 +89,10 @@ def build_model(
             ids["sep_token_id"] = tokenizer.sep_id
         config = config.replace(**ids)
         notes = [f"All weights of {settings.model} begin at random: a pretrained encoder would do better."]
-        return _new_model(_with_settings(config, settings, options["head"], new_head=True), options, device), notes
+        config = _with_settings(_with_numbers(config, numbers), settings, options["head"], new_head=True)
+        model = _new_model(config, options, device)
+        _start_numbers(model, numbers, tokenizer)
+        return model, notes
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = load(settings.model, pooling=settings.pooling, **options, **device)  # type: ignore[arg-type]
@@ -81,12 +105,43 @@ def build_model(
             f"the tokenizer has {tokenizer.vocab_size:,} entries and the model {found.config.vocab_size:,}: "
             "they do not belong together; give the right one with --tokenizer"
         )
-    model = _new_model(_with_settings(found.config, settings, options["head"], new_head=bool(caught)), options, device)
+    config = _with_settings(_with_numbers(found.config, numbers), settings, options["head"], new_head=bool(caught))
+    model = _new_model(config, options, device)
     for name, values in found.parameters.items():
-        if name in model.parameters:
+        same = name not in OF_NUMBERS or found.config.numbers == config.numbers
+        if name in model.parameters and same:
             model.parameters[name] = values
+    if found.config.numbers != config.numbers:
+        _start_numbers(model, numbers, tokenizer)
     model.carried_fields = {key: value for key, value in found.carried_fields.items() if "label" not in key}
     return model, notes
+
+
+def _with_numbers(config: EncoderConfig, numbers: TableNumbers | None) -> EncoderConfig:
+    """The config with these numbers between its words, and without those of an earlier task."""
+    if config.numbers is None and numbers is None:
+        return config
+    if numbers is None:
+        return config.replace(embeddings="tokens", numbers=None)
+    return config.replace(embeddings="numbers", numbers=numbers.config)
+
+
+def _start_numbers(model: Model, numbers: TableNumbers | None, tokenizer: Tokenizer) -> None:
+    """Let the vectors of a column begin as the mean of the vectors of the words of its name.
+
+    A number is the token [MASK] plus the vector of the number, so that of [MASK] is subtracted.
+    """
+    if numbers is None:
+        return
+    to_numpy = model.engine.to_numpy
+    table = np.array(to_numpy(model.parameters["embeddings.token"]), np.float32)
+    steps = np.array(to_numpy(model.parameters["embeddings.number"]), np.float32)
+    for column, name in enumerate(numbers.names):
+        pieces = np.asarray(tokenizer.encode_ids([name])[0], np.int64)
+        start = (table[pieces].mean(0) if len(pieces) else 0.0) - table[tokenizer.mask_id]
+        steps[column, 0] += start  # of all knots, which are sums of steps
+        steps[column, -1] += start  # of a missing value
+    model.parameters["embeddings.number"] = model.engine.array(steps)
 
 
 def _new_model(config: EncoderConfig, options: Mapping[str, Any], device: Mapping[str, Any]) -> Model:
@@ -99,7 +154,7 @@ def _with_settings(config: EncoderConfig, settings: FineTuningSettings, head: st
 
     Without --dropout the encoder keeps its own dropout and only the head gets `HEAD_DROPOUT`: a Mini-BERT pretrained
     without dropout learned nothing with 0.1 in the encoder. A new head pools [CLS] if the encoder has a pooler or its
-    heads have a transform, else the mean over all tokens.
+    heads have a transform, else the mean over all tokens; also for a table, whose columns are tokens of equal rank.
     """
     if settings.dropout is None:
         config = config.replace(classifier_dropout=config.classifier_dropout or HEAD_DROPOUT)
@@ -107,7 +162,8 @@ def _with_settings(config: EncoderConfig, settings: FineTuningSettings, head: st
         config = config.replace(**dict.fromkeys((*DROPOUTS, "classifier_dropout"), settings.dropout))
     if head != "sequence" or not new_head:
         return config
-    pooling = settings.pooling or ("cls" if config.pooler or config.classifier_transform else "mean")
+    trained_cls = config.pooler or config.classifier_transform
+    pooling = settings.pooling or ("cls" if trained_cls and config.numbers is None else "mean")
     return with_pooling(config, pooling)
 
 

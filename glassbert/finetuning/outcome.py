@@ -30,9 +30,9 @@ DECODED_AS = {"multiclass": "cross_entropy", "token": "cross_entropy", "ordinal"
 
 
 def probabilities(outputs: Any, card: TaskCard) -> Any:
-    """Probabilities, calibrated with `card.temperature`; None for heads without probabilities."""
+    """Probabilities, calibrated with `card.temperature` and `card.bias`; None for heads without probabilities."""
     if card.head in ("binary", "multilabel"):
-        return sigmoid(np.asarray(outputs, np.float64) / (card.temperature or 1.0))
+        return sigmoid(_scaled(outputs, card))
     if card.head == "token":
         return [_decoded(scores, card) for scores in outputs]
     return _decoded(outputs, card) if card.head in DECODED_AS else None
@@ -45,7 +45,7 @@ def choices(outputs: Any, card: TaskCard) -> Any:
     if card.head == "multilabel":
         return (probabilities(outputs, card) >= np.array(card.thresholds or 0.5)).astype(np.int64)
     if card.head == "multiclass":
-        return np.asarray(outputs).argmax(-1)
+        return _scaled(outputs, card).argmax(-1)
     if card.head == "ordinal":  # the median: half of the probability lies at or below this rank
         # A temperature could move the median of the ranks. Calibration must not change answers.
         cumulative = np.cumsum(probabilities(outputs, card.replace(temperature=None)), -1)[:, :-1]
@@ -91,8 +91,15 @@ def cosines(outputs: Any) -> np.ndarray:
 
 
 def _decoded(outputs: Any, card: TaskCard) -> np.ndarray:
+    return DECODERS[DECODED_AS[card.head]](_scaled(outputs, card), LossOptions())
+
+
+def _scaled(outputs: Any, card: TaskCard) -> np.ndarray:
+    """logits / temperature + bias"""
     scaled = np.asarray(outputs, np.float64) / (card.temperature or 1.0)
-    return DECODERS[DECODED_AS[card.head]](scaled, LossOptions())
+    if card.bias is None:
+        return scaled
+    return scaled + (card.bias[0] if card.head == "binary" else np.array(card.bias))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ The head learns at the full rate, and each layer of the encoder slower than the 
     head, pooler          head_factor
     layer i of L          decayᴸ⁻ⁱ             the top layer (and the last norm): decay; the bottom one: decayᴸ
     embeddings            decayᴸ⁺¹
+    numbers of a table    NUMBER_FACTOR        their vectors are new: at the rate of the encoder they hardly move
 
 A factor of 0 freezes a parameter: it does not change at all, not even by weight decay, and the backward pass skips the
 frozen layers at the bottom. Gradual unfreezing starts with the head and adds one layer from the top in every epoch:
@@ -16,6 +17,9 @@ from __future__ import annotations
 
 from glassbert.errors import TrainingError
 from glassbert.models.model import Model
+
+NUMBERS = "embeddings.number"
+NUMBER_FACTOR = 10.0
 
 
 def layer_rates(
@@ -45,7 +49,9 @@ def layer_rates(
     rates = {}
     for name in model.layout.shapes:
         level = _level(name, layers)
-        if level > layers:
+        if name == NUMBERS:
+            rates[name] = NUMBER_FACTOR
+        elif level > layers:
             rates[name] = float(head_factor)
         else:
             rates[name] = 0.0 if level < frozen else decay ** (layers + 1 - level)

@@ -5,7 +5,7 @@ All checks of the data happen here, before training. Errors name the row or colu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from glassbert.finetuning.card import CLASS_HEADS, KIND_OF_HEAD, TaskCard, head_
 from glassbert.finetuning.examples import truth_of
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.finetuning.spans import true_answers
-from glassbert.tasks import Finding, TaskData, check_data, folds, read_table, ready_task, train_dev_split
+from glassbert.tasks import Finding, LabelMap, TaskData, check_data, folds, read_table, ready_task, train_dev_split
 from glassbert.tasks.data import text_column
 from glassbert.tasks.ready import ReadyTask
 
@@ -24,15 +24,22 @@ COLUMNS = ("text", "pair", "words", "target", "template", "separator", "label_pr
 QUESTION, CONTEXT, ANSWERS = "question", "context", ("answers", "answer")
 WORDS = "words"
 LABELLED = (*CLASS_HEADS, "multilabel", "token")
+LEAST_FOR_INNER = 2_000  # training examples
+INNER_SHARE, INNER_LEAST, INNER_MOST = 0.1, 100, 2_000  # of the training examples: share, and limits of their number
 
 
 @dataclass(frozen=True)
 class TaskExamples:
-    """Training and held-out examples with their card. `notes` list the automatic choices."""
+    """Training and held-out examples with their card. `notes` list the automatic choices.
+
+    `dev` are the examples that are reported. `choice` are those that choose the epoch, the seed, the calibration and
+    the thresholds; None: the reported ones choose, or nothing does (`card.chosen_on`).
+    """
 
     card: TaskCard
     train: TaskData
     dev: TaskData
+    choice: TaskData | None
     findings: list[Finding]
     notes: list[str]
 
@@ -54,8 +61,10 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
     train = TaskData.of(train_file, **columns)
     notes += train.notes
     if train.template is not None:
+        train = _with_values(train, settings, head)
         columns["template"] = train.template
     dev = TaskData.of(dev_file, **columns) if dev_file is not None else None
+    test = TaskData.of(settings.test, **columns) if settings.test else None
     if head is None:
         assert train.inferred is not None
         head = head_of(train.inferred.kind)
@@ -69,13 +78,44 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
         else:
             train, dev = folds(train, settings.folds, settings.seed)[settings.fold or 0]
         notes.append(f"{len(dev):,} of {len(train) + len(dev):,} examples are held out for evaluation.")
-    _check_texts(dev, "evaluate on")
-    _check_held_out(card, dev)
-    findings = check_data(train, dev)
+    reported, choice = (dev, None) if test is None else (test, dev)
+    findings = check_data(train, reported)
     if settings.limit is not None and settings.limit < len(train):
         order = np.random.default_rng(settings.seed).permutation(len(train))[: settings.limit]
         train = train.select(np.sort(order))
-    return TaskExamples(card, train, dev, findings, notes)
+    chosen_on = "other"
+    if test is None:
+        train, choice, chosen_on = _inner_split(train, card, settings)
+    for data in (reported, *([choice] if choice is not None else [])):
+        _check_texts(data, "evaluate on")
+        _check_held_out(card, data)
+    counts = {"train": len(train), "choice": 0 if choice is None else len(choice), "reported": len(reported)}
+    card = card.replace(examples=counts, chosen_on=chosen_on)
+    return TaskExamples(card, train, reported, choice, findings, notes)
+
+
+def _inner_split(
+    train: TaskData, card: TaskCard, settings: FineTuningSettings
+) -> tuple[TaskData, TaskData | None, str]:
+    """The training examples without those that choose, the latter, and `card.chosen_on`."""
+    choose = settings.choose or ("inner" if settings.inner is not None or len(train) >= LEAST_FOR_INNER else "last")
+    if choose != "inner":
+        return train, None, {"last": "nothing", "reported": "reported"}[choose]
+    share = settings.inner or min(max(INNER_SHARE * len(train), INNER_LEAST), INNER_MOST) / len(train)
+    try:
+        rest, choice = train_dev_split(train, share, settings.seed)
+        _check_held_out(card, choice)
+        missing = set(card.labels) - set(LabelMap.of(rest.targets or ()).names) if card.head in LABELLED else set()
+        if missing:
+            raise InputError(
+                f"{train.source}: the label {min(missing)!r} is too rare for --choose inner: no example of it is left "
+                "for training; give --choose last, or a --test file"
+            )
+    except InputError:
+        if settings.choose is None and settings.inner is None:
+            return train, None, "nothing"
+        raise
+    return rest, choice, "other"
 
 
 def _files(settings: FineTuningSettings, task: ReadyTask | None) -> tuple[Any, Any, dict[str, Any]]:
@@ -131,6 +171,17 @@ def _span_columns(file: Any, columns: dict[str, Any]) -> dict[str, Any]:
     for name in ("text", "pair", "target"):
         table.column(named[name])
     return named
+
+
+def _with_values(train: TaskData, settings: FineTuningSettings, head: str | None) -> TaskData:
+    """The data with a template that puts numbers beside the text, unless --numbers text."""
+    template = train.template
+    assert template is not None
+    values = settings.numbers != "text" and bool(template.number_columns) and train.pairs is None
+    if settings.numbers == "values" and not values:
+        reason = "pairs of texts" if train.pairs is not None else "a table without a column of numbers"
+        raise InputError(f"--numbers values does not apply to {reason}; remove it")
+    return replace(train, template=replace(template, values=values and head not in ("token", "span", "embedding")))
 
 
 def _with_target_kind(columns: dict[str, Any], head: str | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.tasks.template import Segment
 from glassbert.tasks.windows import Windows, prefix_length, window_starts
 from glassbert.text.tokenizer import Tokenizer
 
@@ -29,6 +30,8 @@ class Rows:
     starts: np.ndarray  # [rows + 1]
     owners: np.ndarray  # [rows]
     texts: int
+    fields: np.ndarray | None = None  # the column of the number at each token, 0: none; None: no numbers
+    values: np.ndarray | None = None  # that number
 
     def __len__(self) -> int:
         return len(self.owners)
@@ -55,9 +58,13 @@ def rows_of_texts(
     length: int,
     stride: int | None = None,
     max_windows: int | None = None,
+    separate: bool = False,
     progress: Progress | None = None,
 ) -> Rows:
-    """Rows of at most `length` tokens; the arguments are those of `cut_windows`."""
+    """Rows of at most `length` tokens; the arguments are those of `cut_windows`.
+
+    `separate`: the second text of a pair also begins with [CLS], as if it stood alone.
+    """
     if pairs is not None and len(pairs) != len(texts):
         raise InputError(f"there are {len(texts)} texts and {len(pairs)} second texts")
     parts: list[np.ndarray] = []
@@ -72,12 +79,13 @@ def rows_of_texts(
         for owner, body in enumerate(bodies, begin):
             prefix, space = [cls], length - 2
             if pairs is not None:
-                leader = leaders[owner - begin][: prefix_length(length, len(body))]
-                prefix, space = [cls, leader, sep], length - 3 - len(leader)
+                between = [sep, cls] if separate else [sep]
+                leader = leaders[owner - begin][: prefix_length(length - separate, len(body))]
+                prefix, space = [cls, leader, *between], length - 2 - len(between) - len(leader)
             for start in window_starts(len(body), space, stride)[:max_windows]:
                 part = body[start : start + space]
                 parts += [*prefix, part, sep]
-                second.append(len(part) + 1)
+                second.append(len(part) + 1 + separate)
                 counts.append(sum(map(len, prefix)) + len(part) + 1)
                 owners.append(owner)
         if progress is not None:
@@ -91,6 +99,42 @@ def rows_of_texts(
         changes[starts[1:]] -= 1
         types = np.cumsum(changes[:-1], dtype=np.int32)
     return Rows(ids, types, starts, np.array(owners, np.int64), len(texts))
+
+
+def rows_of_segments(
+    tokenizer: Tokenizer,
+    texts: Sequence[Sequence[Segment]],
+    *,
+    length: int,
+    stride: int | None = None,
+    max_windows: int | None = None,
+    progress: Progress | None = None,
+) -> Rows:
+    """Rows of texts with numbers between them; a number is one token, [MASK], whose vector gets that of the number."""
+    known = list(dict.fromkeys(one.text for segments in texts for one in segments if not one.field))
+    pieces = dict(zip(known, _encoded(tokenizer, known), strict=True))
+    number = np.array([tokenizer.mask_id], np.int32)
+    parts: list[np.ndarray] = []
+    owners: list[int] = []
+    for owner, segments in enumerate(texts):
+        tokens = [np.zeros((0, 3))]
+        for segment in segments:
+            ids = number if segment.field else pieces[segment.text]
+            block = np.stack([ids, np.zeros(len(ids)), np.zeros(len(ids))], 1)
+            if segment.field:
+                block[0, 1:] = segment.field, segment.value
+            tokens.append(block)
+        body = np.concatenate(tokens)  # [tokens, 3]: id, field, value
+        first, last = [[tokenizer.cls_id, 0, 0]], [[tokenizer.sep_id, 0, 0]]
+        for start in window_starts(len(body), length - 2, stride)[:max_windows]:
+            parts.append(np.concatenate([first, body[start : start + length - 2], last]))
+            owners.append(owner)
+        if progress is not None and (owner + 1) % CHUNK == 0:
+            progress(owner + 1, len(texts))
+    flat = np.concatenate(parts) if parts else np.zeros((0, 3))
+    starts = np.concatenate([[0], np.cumsum([len(part) for part in parts], dtype=np.int64)])
+    ids, fields = flat[:, 0].astype(np.int32), flat[:, 1].astype(np.int32)
+    return Rows(ids, None, starts, np.array(owners, np.int64), len(texts), fields, flat[:, 2])
 
 
 def rows_of_windows(windows: Windows, paired: bool) -> Rows:

@@ -32,7 +32,7 @@ from glassbert.checkpoints import load
 from glassbert.errors import TrainingError
 from glassbert.files import atomic_write, write_json
 from glassbert.finetuning.display import progress_bar, tuning_display
-from glassbert.finetuning.finishing import finish
+from glassbert.finetuning.finishing import finish, fit_simple_model
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.preparing import Prepared, prepare
 from glassbert.finetuning.seeds import RESULT, SeedResult, SeedRuns, Spread, outcome_of
@@ -40,11 +40,19 @@ from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.metrics import Scores
 from glassbert.tasks import read_table
 from glassbert.training.budget import Interrupts
-from glassbert.training.display import Display
+from glassbert.training.display import Display, NoDisplay
 from glassbert.training.finishing import Result
 from glassbert.training.run_folder import FINETUNING, RunFolder, kind_of_run, machine_facts, new_run_folder, versions
 from glassbert.training.settings_base import document
 from glassbert.training.trainer import Trainer
+
+CHOICES = {
+    "other": "{choice:,} other examples choose the epoch and the calibration.",
+    "nothing": "No examples are spent on choosing an epoch: the weights of the last one count.",
+    "reported": "The epoch is chosen on the held-out examples that are reported; a --test file would give unbiased "
+    "scores.",
+}
+IN_MEMORY = ("train", "dev", "test")  # settings that may be examples in memory
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,7 @@ class FineTuned:
     best: int = 0  # the seed of the saved model
     outcome: Outcome | None = None
     baseline: Outcome | None = None
+    folds: tuple[FineTuned, ...] = ()  # of a cross-validation
 
     @property
     def scores(self) -> Scores:
@@ -83,8 +92,9 @@ def finetune(
 ) -> FineTuned:
     """Fine-tune a model; the arguments are the fields of `FineTuningSettings`.
 
-    `train` and `dev` may also be lists, dictionaries or data frames, which are saved in the run folder. Otherwise
-    nothing is written before data and model have been read and checked.
+    `train`, `dev` and `test` may also be lists, dictionaries or data frames, which are saved in the run folder.
+    Otherwise nothing is written before data and model have been read and checked. With `folds` (and no `fold`) it is a
+    cross-validation (`glassbert.finetuning.cross_validation`).
     """
     folder = RunFolder(run) if run is not None else new_run_folder("runs", _name(settings, changes))
     if folder.settings_file.exists():
@@ -95,6 +105,10 @@ def finetune(
     display = display or tuning_display()
     with _with_saved_examples(folder, changes) as given:
         settings = FineTuningSettings.from_dict(given) if settings is None else settings.replace(**given)
+        if settings.folds is not None and settings.fold is None:
+            from glassbert.finetuning.cross_validation import cross_validate
+
+            return cross_validate(settings, folder.path, display=display)
         prepared = prepare(settings, progress_bar)
     show_plan(prepared, display)
     with folder.locked():
@@ -119,8 +133,12 @@ def resume_finetuning(run: str | Path, *, display: Display | None = None) -> Fin
     if (folder.path / RESULT).exists():
         raise TrainingError(f"the run {folder.path} is finished; its model is in {folder.model}")
     display = display or tuning_display()
+    settings = FineTuningSettings.from_dict(content["settings"])
+    if settings.folds is not None and settings.fold is None:
+        from glassbert.finetuning.cross_validation import cross_validate
+
+        return cross_validate(settings, folder.path, display=display)
     with folder.locked():
-        settings = FineTuningSettings.from_dict(content["settings"])
         prepared = prepare(settings, progress_bar, folder.path / "tokenizer")
         if prepared.fingerprint != content["fingerprint"]:
             raise TrainingError(
@@ -131,26 +149,35 @@ def resume_finetuning(run: str | Path, *, display: Display | None = None) -> Fin
         return _tune(prepared, folder, display)
 
 
-def reopen(run: str | Path) -> FineTuned:
-    """The result of a finished run. The predictions for the held-out examples are computed again."""
+def reopen(run: str | Path, *, baseline: bool = False) -> FineTuned:
+    """The result of a finished run. The predictions for the held-out examples are computed again.
+
+    `baseline`: fit the simple model again as well, if the run had one.
+    """
     folder = RunFolder.existing(run)
     content = folder.read_settings()
+    settings = FineTuningSettings.from_dict(content["settings"])
+    if settings.folds is not None and settings.fold is None:
+        from glassbert.finetuning.cross_validation import cross_validate
+
+        return cross_validate(settings, folder.path)
     try:
         result = json.loads((folder.path / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise TrainingError(f"{folder.path} is not finished; resume it with: glassbert resume {folder.path}") from error
-    prepared = prepare(FineTuningSettings.from_dict(content["settings"]), progress_bar, folder.path / "tokenizer")
-    seeds = [SeedResult(**one) for one in result["seeds"]]
+    prepared = prepare(settings, progress_bar, folder.path / "tokenizer")
+    seeds = [SeedResult.from_json(one) for one in result["seeds"]]
     spread = Spread(**result["spread"]) if result["spread"] else None
     outcome = outcome_of(prepared, load(folder.model, engine=prepared.settings.engine))
-    return FineTuned(folder.path, "finished", seeds, result["metric"], spread, result["best_seed"], outcome)
+    simple = fit_simple_model(prepared, NoDisplay()) if baseline and result["baseline"] else None
+    return FineTuned(folder.path, "finished", seeds, result["metric"], spread, result["best_seed"], outcome, simple)
 
 
 def finetune_or_go_on(settings: FineTuningSettings, run: str | Path, *, display: Display | None = None) -> FineTuned:
     """Start the fine-tuning in folder `run`, resume it if it is unfinished, or reopen it if it is finished."""
     folder = Path(run)
     if (folder / RESULT).exists():
-        return reopen(folder)
+        return reopen(folder, baseline=settings.baseline)
     if (folder / "settings.json").exists():
         return resume_finetuning(folder, display=display)
     return finetune(settings, folder, display=display)
@@ -159,7 +186,7 @@ def finetune_or_go_on(settings: FineTuningSettings, run: str | Path, *, display:
 @contextmanager
 def _with_saved_examples(folder: RunFolder, changes: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the settings with in-memory examples replaced by files in the run folder; remove these files on errors."""
-    saved = {name: folder.path / "examples" / f"{name}.jsonl" for name in ("train", "dev")}
+    saved = {name: folder.path / "examples" / f"{name}.jsonl" for name in IN_MEMORY}
     saved = {name: path for name, path in saved.items() if not isinstance(changes.get(name, ""), str | Path)}
     try:
         for name, path in saved.items():
@@ -168,9 +195,7 @@ def _with_saved_examples(folder: RunFolder, changes: dict[str, Any]) -> Iterator
                 for row in range(len(table)):
                     line = {column: values[row] for column, values in table.columns.items()}
                     file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
-        yield {
-            name: str(saved.get(name, value)) if name in ("train", "dev") else value for name, value in changes.items()
-        }
+        yield {name: str(saved.get(name, value)) if name in IN_MEMORY else value for name, value in changes.items()}
     except BaseException:
         if saved:
             shutil.rmtree(folder.path / "examples", ignore_errors=True)
@@ -193,12 +218,14 @@ def show_plan(prepared: Prepared, display: Display) -> None:
         f"{card.title}: {len(prepared.train):,} training examples, {len(prepared.dev):,} held-out examples; "
         f"{card.head} head{labels}, main metric {card.metric}."
     )
+    display.say(CHOICES[card.chosen_on].format(**card.examples))
     display.say(
         f"Learning rate {settings.learning_rate:g}, at most {settings.epochs} epochs, "
         f"{settings.batch} examples per batch."
     )
     if card.template is not None and len(prepared.train):
-        display.say(f"First table row as text: {prepared.train.texts[0][:200]!r}")
+        first = {name: prepared.train.table.column(name)[0] for name in card.template.columns}
+        display.say(f"First table row as the model reads it: {card.template.shown(first)[:200]!r}")
         rows = card.template.rows(prepared.train.table)
         if left_out := [f"{column} ({reason})" for column, _, phrase, reason in rows if phrase == "left out"]:
             display.say(f"Columns left out: {'; '.join(left_out)}.")
@@ -234,7 +261,7 @@ def _receipt(prepared: Prepared) -> dict[str, Any]:
         "command": command,
         "settings": prepared.settings.to_dict(),
         "task": prepared.card.as_json(),
-        "examples": {"train": len(prepared.train), "dev": len(prepared.dev)},
+        "examples": dict(prepared.card.examples),
         "notes": prepared.notes,
         "findings": [finding.as_json() for finding in prepared.findings],
         "fingerprint": prepared.fingerprint,

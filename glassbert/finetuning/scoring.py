@@ -20,7 +20,7 @@ from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import Examples
 from glassbert.finetuning.outcome import choices, probabilities
 from glassbert.finetuning.rows import Progress
-from glassbert.metrics import METRICS, Scores, get_metric, tune_thresholds
+from glassbert.metrics import METRICS, Scores, Undefined, get_metric, log_loss, tune_thresholds
 from glassbert.metrics.inputs import as_weights, check_lengths
 from glassbert.models.model import Model
 from glassbert.training.evaluate import evaluation_mode
@@ -127,6 +127,23 @@ def compute_scores(outputs: Any, truth: Any, card: TaskCard, *, resamples: int =
         function, *pair = columns.for_metric(name)
         scores.add(name, function, *pair, resamples=resamples, seed=seed)
     return scores
+
+
+def choice_loss(outputs: Any, truth: Any, card: TaskCard) -> float | None:
+    """The loss that decides between equal scores: log loss, or squared error; None where there is neither."""
+    if truth is None or card.head == "span":
+        return None
+    probs = probabilities(outputs, card)
+    try:
+        if probs is None:
+            return float(np.mean((np.asarray(choices(outputs, card), np.float64) - truth) ** 2))
+        if card.head == "token":
+            return float(log_loss(np.concatenate(truth), np.concatenate(probs)))
+        if card.head == "multilabel":
+            return float(log_loss(np.asarray(truth).reshape(-1).astype(np.int64), probs.reshape(-1)))
+        return float(log_loss(truth, probs))
+    except Undefined:
+        return None
 
 
 def retrieval_scores(outputs: Any, card: TaskCard, *, resamples: int = 0, seed: int = 0) -> Scores:

@@ -19,8 +19,8 @@ from glassbert.files import write_json
 from glassbert.finetuning.display import TuningStatus
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.preparing import Prepared
-from glassbert.finetuning.scoring import compute_scores, score_examples
-from glassbert.finetuning.tuner import FineTuner, SeedFolder
+from glassbert.finetuning.scoring import choice_loss, compute_scores, score_examples
+from glassbert.finetuning.tuner import AVERAGE, FineTuner, Measured, SeedFolder, average_greedily, measured
 from glassbert.metrics import Scores
 from glassbert.models.model import Model
 from glassbert.training.display import Display
@@ -31,7 +31,10 @@ RESULT, MODEL = "result.json", "model"
 
 @dataclass(frozen=True)
 class SeedResult:
-    """Result of one seed. `score` is that of its best evaluation, after `epoch` of `epochs`."""
+    """Result of one seed. `score` is that of its best evaluation, after `epoch` of `epochs`, on the choosing examples.
+
+    `averaged` are the epochs whose weights were averaged; empty: those of `epoch` alone.
+    """
 
     seed: int
     score: float | None
@@ -42,6 +45,11 @@ class SeedResult:
     examples: int
     seconds: float
     log_position: int = 0
+    averaged: tuple[float, ...] = ()
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> SeedResult:
+        return cls(**{**content, "averaged": tuple(content.get("averaged", ()))})
 
     @property
     def examples_per_second(self) -> float:
@@ -87,7 +95,9 @@ class SeedRuns:
         return results
 
     def best(self, results: list[SeedResult]) -> SeedResult:
-        """The seed with the best score; the first one if several are equal."""
+        """The seed with the best score; the first one if several are equal, or if nothing chooses."""
+        if self.card.chosen_on == "nothing":
+            return results[0]
         metric = self.card.main_metric
         scored = [result for result in results if result.score is not None]
         sign = -1.0 if metric.higher_is_better else 1.0
@@ -106,6 +116,39 @@ class SeedRuns:
             self._outcomes[seed] = outcome_of(self.prepared, self.model(seed))
         return self._outcomes[seed]
 
+    def soup(self, results: list[SeedResult]) -> tuple[Model, list[int]] | None:
+        """The average of the models of several seeds, best first, and these seeds; None if the best seed is better.
+
+        If nothing chooses, all seeds are averaged.
+        """
+        metric, best = self.card.main_metric, self.best(results)
+        sign = -1.0 if metric.higher_is_better else 1.0
+        scored = [result for result in results if result.score is not None and result is not best]
+        order = [best, *sorted(scored, key=lambda result: sign * (result.score or 0.0))]
+        model = self.model(best.seed)
+        to_numpy = model.engine.to_numpy
+        candidates = [
+            {name: np.array(to_numpy(array)) for name, array in self.model(one.seed).parameters.items()}
+            for one in order
+        ]
+
+        def measure(weights: dict[str, np.ndarray]) -> Measured | None:
+            for name, array in weights.items():
+                model.parameters[name] = model.engine.array(array)
+            return measured(self._measure(model), metric)
+
+        if self.card.chosen_on == "nothing":
+            mean = {name: np.mean([one[name] for one in candidates], 0) for name in candidates[0]}
+            measure(mean)
+            return model, [one.seed for one in order]
+        first = measure(candidates[0])
+        if first is None:
+            return None
+        weights, used, _ = average_greedily(candidates, first, measure, metric)
+        for name, array in weights.items():  # the last trial may have been another one
+            model.parameters[name] = model.engine.array(array)
+        return (model, [order[index].seed for index in used]) if len(used) > 1 else None
+
     def remove_intermediate(self) -> None:
         """Remove models and checkpoints that only an unfinished run needs."""
         for seed in self.numbers:
@@ -118,7 +161,7 @@ class SeedRuns:
         prepared, settings, card = self.prepared, self.settings, self.card
         folder = SeedFolder(self.run, seed)
         model = prepared.model(seed)
-        folder.require_space(16 * model.get_parameter_count() + 2**20)
+        folder.require_space((16 + 4 * (settings.average or AVERAGE)) * model.get_parameter_count() + 2**20)
         steps = folder.steps()
         if steps:
             log_position = json.loads((folder.checkpoint(steps[-1]) / "state.json").read_text())["log_position"]
@@ -139,9 +182,18 @@ class SeedRuns:
                 display=self.display,
                 status=status,
                 should_stop=self.should_stop,
+                choose=card.chosen_on != "nothing",
             ).tune()
             result = SeedResult(
-                seed, tuned.best, tuned.stopped, tuned.epoch, tuned.epochs, tuned.steps, tuned.examples, tuned.seconds
+                seed,
+                tuned.best,
+                tuned.stopped,
+                tuned.epoch,
+                tuned.epochs,
+                tuned.steps,
+                tuned.examples,
+                tuned.seconds,
+                averaged=tuned.averaged,
             )
             return result if tuned.stopped == "interrupted" else self._save(result, model, log)
         finally:
@@ -163,20 +215,37 @@ class SeedRuns:
     def _finished(self, seed: int) -> SeedResult | None:
         try:
             content: dict[str, Any] = json.loads((self._seed_folder(seed) / RESULT).read_text(encoding="utf-8"))
-            return SeedResult(**content)
+            return SeedResult.from_json(content)
         except (OSError, ValueError, TypeError):
             return None
 
     def _measure(self, model: Model) -> Scores:
-        examples = self.prepared.dev_examples
-        return compute_scores(score_examples(model, examples), examples.truth, self.card)
+        _, examples = self.prepared.choosing
+        outputs = score_examples(model, examples)
+        scores = compute_scores(outputs, examples.truth, self.card)
+        scores.loss = choice_loss(outputs, examples.truth, self.card)
+        return scores
 
     def _seed_folder(self, seed: int) -> Path:
         return self.run / f"seed-{seed}"
 
 
 def outcome_of(prepared: Prepared, model: Model) -> Outcome:
-    """The outcome of a model on the held-out examples, with bootstrap intervals."""
+    """The outcome of a model on the reported examples, with bootstrap intervals.
+
+    Calibration and thresholds come from the choosing examples, if those are others.
+    """
+    from glassbert.finetuning.calibration import calibrate
+
+    card = prepared.card
+    if card.chosen_apart:
+        card = calibrate(choosing_outcome(prepared, model)).apply_to(card)
     outputs, truth = score_examples(model, prepared.dev_examples), prepared.dev_examples.truth
-    scores = compute_scores(outputs, truth, prepared.card, resamples=prepared.settings.resamples)
-    return Outcome(prepared.card, prepared.dev, truth, outputs, scores)
+    scores = compute_scores(outputs, truth, card, resamples=prepared.settings.resamples)
+    return Outcome(card, prepared.dev, truth, outputs, scores)
+
+
+def choosing_outcome(prepared: Prepared, model: Model) -> Outcome:
+    """The outcome of a model on the examples that choose, without scores."""
+    data, examples = prepared.choosing
+    return Outcome(prepared.card, data, examples.truth, score_examples(model, examples), Scores())

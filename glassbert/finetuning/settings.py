@@ -52,6 +52,9 @@ class FineTuningSettings(Settings):
     head: str | None = about(None, f"The kind of prediction: {', '.join(HEADS)}. Default: from the target.", "Model")
     pooling: str | None = about(None, "Pooling of the token vectors: cls, mean, max or attention.", "Model")
     dropout: float | None = about(None, "Rate of all dropouts. Default: as in pretraining.", "Model")
+    token_dropout: float | None = about(
+        None, "Share of the tokens that a training batch hides, for heads over whole texts.", "Model"
+    )
     low_rank: int | None = about(None, "LoRA: the rank of the trained matrices; the other weights are frozen.", "Model")
     low_rank_alpha: float | None = about(None, "LoRA: the scaling alpha. Default: twice the rank.", "Model")
     low_rank_targets: tuple[str, ...] = about(
@@ -64,11 +67,34 @@ class FineTuningSettings(Settings):
     data: str = about("data", "The folder with the files of the ready tasks.", "Examples")
     train: str = about("", "The training file: CSV, TSV, JSON lines, Parquet or CoNLL.", "Examples")
     dev: str = about("", "The evaluation file. Default: a part of the training file is held out.", "Examples")
+    test: str = about(
+        "", "A third file, for the reported scores; the dev examples then only choose (epoch, calibration).", "Examples"
+    )
+    choose: str | None = about(
+        None,
+        "Without --test, what chooses the epoch: inner (examples split off from training), last (nothing: the last "
+        "epoch counts) or reported (the reported examples). Default: last for few examples, else inner.",
+        "Examples",
+    )
+    inner: float | None = about(
+        None, "The share of the training examples that --choose inner splits off. Default: a tenth.", "Examples"
+    )
     text: str | None = about(None, "The text column (for spans: the question).", "Examples")
     pair: str | None = about(None, "The column of the second text (for spans: the context).", "Examples")
+    pairs: str | None = about(
+        None,
+        "How two texts are compared: aligned (word by word) or cross (both in one sequence). Default: cross if the "
+        "encoder has token types.",
+        "Model",
+    )
     words: str | None = about(None, "The column of the words, for token tasks; 'words' in CoNLL files.", "Examples")
     target: str | None = about(None, "The target column.", "Examples")
     template: str | None = about(None, "Turn table rows into texts: auto, or 'a {sex} of {age}'.", "Examples")
+    numbers: str | None = about(
+        None,
+        "The numbers of table rows: values (beside the text, as numbers) or text (as digits). Default: values.",
+        "Examples",
+    )
     separator: str | None = about(None, "The separator between several labels in one cell.", "Examples")
     label_prefix: str = about("", "A prefix to remove from every label, such as '__label__'.", "Examples")
     format: str | None = about(None, "The format of the files, if their extension does not show it.", "Examples")
@@ -115,6 +141,12 @@ class FineTuningSettings(Settings):
     label_smoothing: float | None = about(None, "The probability mass spread over all labels.", "Learning")
     focal_gamma: float | None = about(None, "The gamma of the focal loss; 2 is common.", "Learning")
     embedding_loss: str | None = about(None, "cosine (pairs with scores) or contrastive (without).", "Learning")
+    average: int | None = about(
+        None, "Average the weights of up to so many of the best evaluations, if that is better; 1: never.", "Learning"
+    )
+    soup: bool = about(
+        False, "Start all seeds from the same weights, and average their models if that is better.", "Learning"
+    )
     ema: float | None = about(
         None, "Decay of a moving average of the weights, which is evaluated and saved.", "Learning"
     )
@@ -144,8 +176,16 @@ class FineTuningSettings(Settings):
             )
         if self.fold is not None and (self.folds is None or self.fold >= self.folds):
             raise TrainingError(f"--fold {self.fold} needs --folds with a larger number")
-        if self.folds is not None and self.dev:
-            raise TrainingError("--folds splits the training file; remove --dev")
+        for name in ("dev", "test"):
+            if self.folds is not None and getattr(self, name):
+                raise TrainingError(f"--folds splits the training file; remove --{name}")
+        for name in ("choose", "inner"):
+            if self.test and getattr(self, name) is not None:
+                raise TrainingError(f"with --test the dev examples choose; remove --{name}")
+        if self.inner is not None and self.choose not in (None, "inner"):
+            raise TrainingError(f"--inner is the share of --choose inner; remove it, or --choose {self.choose}")
+        if self.soup and self.seeds < 2:
+            raise TrainingError("--soup averages the models of several seeds; give --seeds 3, or remove --soup")
         if self.clip == 0:
             object.__setattr__(self, "clip", None)
         if self.label_smoothing and self.focal_gamma:
@@ -167,32 +207,41 @@ def is_head(value: Any) -> bool:
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
-        ("model", "tokenizer", "task", "data", "train", "dev", "text", "pair", "words", "target", "template",
+        ("model", "tokenizer", "task", "data", "train", "dev", "test", "text", "pair", "words", "target", "template",
          "separator", "label_prefix", "format"),
         (is_text, "text"),
     ),
-    **dict.fromkeys(("drop_missing", "gradient_checkpointing", "baseline", "report"), (is_flag, "true or false")),
+    **dict.fromkeys(
+        ("drop_missing", "gradient_checkpointing", "baseline", "report", "soup"), (is_flag, "true or false")
+    ),
     **dict.fromkeys(
         ("low_rank", "limit", "stride", "max_windows", "epochs", "evaluations", "seeds", "batch", "physical_batch",
-         "unfreeze_every", "threads"),
+         "unfreeze_every", "threads", "average"),
         (is_integer(1), "a whole number of at least 1"),
     ),
     **dict.fromkeys(("seed", "patience", "resamples", "fold"), (is_integer(0), "a whole number of at least 0")),
     "folds": (is_integer(2), "a whole number of at least 2"),
     **dict.fromkeys(("max_length", "batch_tokens"), (is_integer(8), "a whole number of at least 8")),
-    **dict.fromkeys(("dropout", "warmup", "label_smoothing"), (lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)")),
+    **dict.fromkeys(
+        ("dropout", "token_dropout", "warmup", "label_smoothing"),
+        (lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)"),
+    ),
     **dict.fromkeys(
         ("learning_rate", "low_rank_alpha", "head_factor"), (is_between(0, math.inf), "a number above 0")
     ),
     **dict.fromkeys(("weight_decay", "clip", "focal_gamma"), (lambda v: is_number(v) and v >= 0, "at least 0")),
     "layer_decay": (lambda value: is_number(value) and 0 < value <= 1, "in (0, 1], such as 0.9"),
     "held_out": (is_between(0, 1), "between 0 and 1"),
+    "inner": (is_between(0, 1), "between 0 and 1"),
+    "choose": one_of("inner", "last", "reported"),
     "ema": (is_between(0, 1), "between 0 and 1, such as 0.999"),
     "head": (is_head, f"one of {', '.join(HEADS)}, or a head of your own with a task"),
     "pooling": one_of(*CHOICES["classifier_pooling"]),
     "metric": one_of(*METRICS),
     "freeze": (_is_freezable, f"one of {', '.join(FREEZABLE)}, or a number of layers"),
     "class_weights": one_of("none", "balanced"),
+    "numbers": one_of("values", "text"),
+    "pairs": one_of("aligned", "cross"),
     "embedding_loss": one_of("cosine", "contrastive"),
     "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),

@@ -4,17 +4,21 @@
     result = tuner.tune()
 
 The tuner works with any model: `examples` gives the inputs of a batch as a dict, `measure` computes the scores of the
-current model. A checkpoint holds a few counters and the arrays of model and optimizer. Batches, dropout and learning
-rates are functions of these, so a resumed run ends with bit-identical weights.
+current model. Of two evaluations with the same score, the one with the lower loss is better. At the end the weights of
+the best evaluations are averaged, one after the other, as long as the average scores better.
+
+A checkpoint holds a few counters and the arrays of model and optimizer. Batches, dropout and learning rates are
+functions of these, so a resumed run ends with bit-identical weights.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -23,7 +27,7 @@ from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import TrainingError
 from glassbert.finetuning.display import TuningStatus
-from glassbert.finetuning.rates import layer_rates
+from glassbert.finetuning.rates import NUMBERS, layer_rates
 from glassbert.finetuning.scoring import COMPILED_MULTIPLE
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.metrics import Metric, Scores
@@ -42,6 +46,7 @@ from glassbert.training.step import TrainingStep
 from glassbert.training.step_results import explain_bad_step
 
 WEIGHTS = "weights.safetensors"
+AVERAGE = 3  # evaluations whose weights may be averaged
 LOG_LINES = 200  # log lines for the training steps of one seed
 SMOOTHING = 0.97
 MAX_SKIPPED_IN_A_ROW = 10
@@ -70,8 +75,8 @@ class TuningState:
     examples: int = 0
     seconds: float = 0.0
     best: float | None = None
-    best_step: int | None = None
     best_epoch: float = 0.0
+    top: list[dict[str, float]] = field(default_factory=list)  # the best evaluations: step, epoch, score, loss
     evaluations: int = 0
     evaluations_without_gain: int = 0
     skipped: int = 0
@@ -93,6 +98,7 @@ class TuningResult(NamedTuple):
     stopped: str
     best: float | None
     epoch: float  # of the best weights
+    averaged: tuple[float, ...]  # the epochs whose weights were averaged; empty: none
     epochs: float  # trained
     steps: int
     examples: int
@@ -127,6 +133,44 @@ class ParameterFile:
             self.model.parameters[name] = self.model.engine.array(arrays[name])
 
 
+class Measured(NamedTuple):
+    """A main score and a loss, comparable: a higher score is better, then a lower loss."""
+
+    score: float
+    loss: float
+
+    def better(self, other: Measured | None, metric: Metric) -> bool:
+        if other is None or self.score != other.score:
+            return other is None or metric.better(self.score, other.score)
+        return self.loss < other.loss
+
+
+def measured(scores: Scores, metric: Metric) -> Measured | None:
+    """None if the main score is undefined."""
+    value = scores[metric.name].value
+    return None if value is None else Measured(value, math.inf if scores.loss is None else scores.loss)
+
+
+def average_greedily(
+    candidates: Sequence[dict[str, np.ndarray]],
+    first: Measured,
+    measure: Callable[[dict[str, np.ndarray]], Measured | None],
+    metric: Metric,
+) -> tuple[dict[str, np.ndarray], list[int], Measured]:
+    """Weights that start as `candidates[0]`, with every further candidate added to their mean if that scores better.
+
+    Returns the weights, the indices of the candidates in the mean, and its score.
+    """
+    weights, used, best = candidates[0], [0], first
+    for index, candidate in enumerate(candidates[1:], 1):
+        share = np.float32(1.0 / (len(used) + 1))
+        trial = {name: array + share * (candidate[name] - array) for name, array in weights.items()}
+        found = measure(trial)
+        if found is not None and found.better(best, metric):
+            weights, used, best = trial, [*used, index], found
+    return weights, used, best
+
+
 def epoch_batches(
     lengths: np.ndarray, *, batch: int, batch_tokens: int, group: int = 1, seed: int = 0, epoch: int = 0
 ) -> list[np.ndarray]:
@@ -146,6 +190,7 @@ class FineTuner:
     settings     with learning_rate and epochs set
     folder       for checkpoints
     should_stop  called after every step; if it returns True, the state is saved and `tune` returns
+    choose       False: scores choose nothing, and the weights of the last step are kept
     """
 
     def __init__(
@@ -162,6 +207,7 @@ class FineTuner:
         display: Display | None = None,
         status: TuningStatus | None = None,
         should_stop: Callable[[], bool] = lambda: False,
+        choose: bool = True,
     ):
         if settings.learning_rate is None or settings.epochs is None:
             raise TrainingError("FineTuner needs learning_rate and epochs in its settings; `finetune` sets defaults")
@@ -171,7 +217,7 @@ class FineTuner:
         self.log, self.display = log or NoLog(), display or NoDisplay()
         self.status = status or TuningStatus()
         self.status.metric, self.status.epochs, self.status.seed = metric.name, self.epochs, seed
-        self.should_stop = should_stop
+        self.should_stop, self.choose = should_stop, choose
         self.lengths = examples.lengths
         self.multiple = min(COMPILED_MULTIPLE if model.engine.compiles else 1, model.config.max_length)
         self.optimizer = make_optimizer(
@@ -211,15 +257,16 @@ class FineTuner:
         if interrupted:
             self.save()
             return self._result("interrupted")
-        self._restore_best()
         self.model.set_training(False)
-        return self._result(self.state.stopped)
+        return self._result(self.state.stopped, self._restore_best())
 
     def one_step(self) -> None:
         """Train on one batch; evaluate, start the next epoch and save a checkpoint if due."""
         state, before = self.state, self.progress
         units = self._batches[state.batch]
         batch: dict[str, Any] = self.examples.inputs(units, self.multiple)
+        if self.settings.token_dropout:
+            batch["attention_mask"] = self._hide_tokens(batch["attention_mask"])
         after = self._progress_at(state.batch + 1)
         self.optimizer.learning_rate = self.rate * self.schedule((before + after) / 2)
         result = self.step(**batch)
@@ -237,6 +284,13 @@ class FineTuner:
         if self.evaluation_interval.due(state.step, before, after) or self.save_allowance.permits(self.clock.elapsed):
             with self.save_allowance.spending(self.clock):
                 self.save()
+
+    def _hide_tokens(self, mask: np.ndarray) -> np.ndarray:
+        """The mask [B, T] without a random share of the tokens; the first one of a row stays."""
+        drawn = np.random.default_rng([self.seed, self.state.step]).random(mask.shape)
+        hidden = drawn < (self.settings.token_dropout or 0.0)
+        hidden[:, 0] = False
+        return np.where(hidden, 0, mask).astype(mask.dtype)
 
     @property
     def progress(self) -> float:
@@ -261,7 +315,7 @@ class FineTuner:
     def _rate_factors(self) -> dict[str, float] | None:
         settings = self.settings
         chosen = (settings.layer_decay or 1.0, settings.head_factor or 1.0, settings.freeze, settings.unfreeze_every)
-        if chosen == (1.0, 1.0, "none", None):
+        if chosen == (1.0, 1.0, "none", None) and NUMBERS not in self.model.layout.shapes:
             return None
         unfrozen = None if settings.unfreeze_every is None else self.state.epoch // settings.unfreeze_every
         freeze = {"none": 0}.get(settings.freeze, settings.freeze)
@@ -325,11 +379,13 @@ class FineTuner:
         state = self.state
         with self._ema_weights():
             scores = self.measure(self.model)
-        value = scores[self.metric.name].value
+        found = measured(scores, self.metric)
+        value = None if found is None else found.score
         epoch = self._progress_at(state.batch) * self.epochs
         state.evaluations += 1
-        if value is not None and (state.best is None or self.metric.better(value, state.best)):
-            state.best, state.best_step, state.best_epoch = value, state.step, epoch
+        rank = self._enter_top(found, epoch) if self.choose else 0
+        if found is not None and rank == 0:
+            state.best, state.best_epoch = found.score, epoch
             state.evaluations_without_gain = 0
         else:
             state.evaluations_without_gain += 1
@@ -345,12 +401,49 @@ class FineTuner:
     def _ema_weights(self) -> Any:
         return nullcontext() if self.ema is None else self.ema.swapped(self.model)
 
-    def _restore_best(self) -> None:
-        """Load the weights of the best evaluation into the model."""
-        if self.state.best_step is not None and self.state.best_step != self.state.step:
-            self._load(self.state.best_step)
-        if self.ema is not None:
-            self.model.parameters = self.ema.parameters
+    def _enter_top(self, found: Measured | None, epoch: float) -> int | None:
+        """Keep the weights of this evaluation if it is one of the best; returns its rank among them, from 0."""
+        state, kept = self.state, self.settings.average or AVERAGE
+        if found is None:
+            return None
+        rank = 0
+        while rank < len(state.top) and not found.better(_measured_of(state.top[rank]), self.metric):
+            rank += 1
+        if rank >= kept:
+            return None
+        with self._ema_weights():
+            ParameterFile(self.model).save(self._top_folder(state.step))
+        loss = None if math.isinf(found.loss) else found.loss
+        state.top.insert(rank, {"step": state.step, "epoch": epoch, "score": found.score, "loss": loss})  # type: ignore[dict-item]
+        for left_out in state.top[kept:]:
+            shutil.rmtree(self._top_folder(int(left_out["step"])), ignore_errors=True)
+        del state.top[kept:]
+        return rank
+
+    def _top_folder(self, step: int) -> Path:
+        return self.folder.checkpoints / f"top-step-{step:08d}"
+
+    def _restore_best(self) -> tuple[float, ...]:
+        """Load the weights of the best evaluation, or the average of several; returns the epochs of the latter."""
+        top = self.state.top
+        if not top:
+            if self.ema is not None:
+                self.model.parameters = self.ema.parameters
+            return ()
+        candidates = [load_file(self._top_folder(int(one["step"])) / WEIGHTS) for one in top]
+
+        def measure(weights: dict[str, np.ndarray]) -> Measured | None:
+            self._set_weights(weights)
+            return measured(self.measure(self.model), self.metric)
+
+        weights, used, best = average_greedily(candidates, _measured_of(top[0]), measure, self.metric)
+        self._set_weights(weights)
+        self.state.best = best.score
+        return tuple(top[index]["epoch"] for index in used) if len(used) > 1 else ()
+
+    def _set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        for name, array in weights.items():
+            self.model.parameters[name] = self.model.engine.array(array)
 
     def save(self) -> None:
         """Write a checkpoint, unless the last step was skipped."""
@@ -364,7 +457,7 @@ class FineTuner:
         numbers = {"counters": dict(self.optimizer.state_numbers), "dropout_seed": self.model.dropout_seed}
         content = {**dataclasses.asdict(self.state), "machinery": numbers}
         write_checkpoint(self.folder, self.state.step, ParameterFile(self.model), arrays, content)
-        prune(self.folder, 1, self.state.best_step)
+        prune(self.folder, 1, None)
 
     def _resume(self) -> None:
         """Load the last checkpoint, if there is one."""
@@ -389,9 +482,13 @@ class FineTuner:
     def _write(self, kind: str, **values: Any) -> None:
         self.log.write(kind, self.state.step, self.clock.elapsed, seed=self.seed, progress=self.progress, **values)
 
-    def _result(self, stopped: str) -> TuningResult:
+    def _result(self, stopped: str, averaged: tuple[float, ...] = ()) -> TuningResult:
         state = self.state
         epochs = state.epoch + state.batch / max(1, len(self._batches)) if self._batches else float(state.epoch)
         return TuningResult(
-            stopped, state.best, state.best_epoch, epochs, state.step, state.examples, self.clock.elapsed
+            stopped, state.best, state.best_epoch, averaged, epochs, state.step, state.examples, self.clock.elapsed
         )
+
+
+def _measured_of(one: Mapping[str, Any]) -> Measured:
+    return Measured(one["score"], math.inf if one["loss"] is None else one["loss"])

@@ -1,6 +1,7 @@
 """Embeddings: the input of the first block.
 
 tokens    sum = token[id] + position[place] + token_type[type]        each term optional but the first
+numbers   the same + number, the vector of a number of a table        at the tokens that have one
 values    sum = patch · projectionᵀ + bias + position[place]          of a window of a series, see below
           output = projection(dropout(norm(sum)))                     a projection only where embeddings are narrower
 
@@ -105,6 +106,9 @@ class TokenEmbeddings(Embeddings):
 
     def forward(self, batch: Any, scope: Scope) -> Array:
         """ids [B, T] -> [B, T, H]"""
+        return self.after_sum(self.sum(batch, scope), scope)
+
+    def sum(self, batch: Any, scope: Scope) -> Array:
         x = scope.run("embedding", "token", scope.parameter("token"), batch.ids, self.frozen_id)
         scope.record("tokens", x)  # [B, T, H]
         x = self.positions.embed(x, batch.positions, scope)
@@ -113,11 +117,13 @@ class TokenEmbeddings(Embeddings):
                 x = x + scope.parameter("token_type")[0]
             else:
                 x = x + scope.run("embedding", "token_type", scope.parameter("token_type"), batch.types)
-        return self.after_sum(x, scope)
+        return x
 
     def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
         """The sum passes its gradient to every term; each table collects it in the rows that were looked up."""
-        dx = self.after_sum_backward(dx, scope)
+        self.sum_backward(self.after_sum_backward(dx, scope), batch, scope)
+
+    def sum_backward(self, dx: Array, batch: Any, scope: Scope) -> None:
         scope.add_rows("token", *scope.run_backward("token", dx))
         self.positions.embed_backward(dx, scope)
         if self.config.type_vocab_size:
@@ -125,6 +131,28 @@ class TokenEmbeddings(Embeddings):
                 scope.add("token_type", first_row_only(dx, scope.parameter("token_type")))
             else:
                 scope.add_rows("token_type", *scope.run_backward("token_type", dx))
+
+
+@EMBEDDINGS.register("numbers")
+class NumberEmbeddings(TokenEmbeddings):
+    """Token ids to vectors, and the numbers of a table beside them (`glassbert.models.numbers`)."""
+
+    def input_parameters(self) -> list[Parameter]:
+        numbers = self.config.numbers
+        shape = (numbers.columns, numbers.rows, self.config.embedding_width)
+        return [*super().input_parameters(), Parameter("number", shape, "embedding")]
+
+    def sum(self, batch: Any, scope: Scope) -> Array:
+        x = super().sum(batch, scope)
+        if batch.number_index is None:
+            return x
+        given = scope.parameter("number"), batch.number_index, batch.number_weights
+        return x + scope.record("numbers", scope.run("number_embedding", "number", *given))
+
+    def sum_backward(self, dx: Array, batch: Any, scope: Scope) -> None:
+        super().sum_backward(dx, batch, scope)
+        if batch.number_index is not None:
+            scope.add("number", scope.run_backward("number", dx))
 
 
 @EMBEDDINGS.register("values")

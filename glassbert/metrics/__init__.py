@@ -31,6 +31,7 @@ from glassbert.metrics.probabilities import (
     brier_score,
     calibration_curve,
     expected_calibration_error,
+    fit_scaling,
     fit_temperature,
     log_loss,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "exact_match",
     "expected_calibration_error",
     "f1",
+    "fit_scaling",
     "fit_temperature",
     "get_metric",
     "kendall",

@@ -41,6 +41,8 @@ from glassbert.metrics.inputs import (
 
 MIN_PROBABILITY = np.finfo(np.float64).eps  # a probability of 0 has a log loss of 36 instead of infinity
 MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3
+BIAS_PENALTY = 0.5  # on the squared biases, added to the summed log loss
+TINY = 1e-9
 Bins = Literal["uniform", "quantile"]
 
 # ---- log loss and Brier score ----------------------------------------------------------------------------------------
@@ -169,6 +171,50 @@ def fit_temperature(truth: Any, logits: Any) -> float:
             break
         b = after
     return 1.0 / b
+
+
+def fit_scaling(truth: Any, logits: Any) -> tuple[float, np.ndarray]:
+    """T and a bias per class that minimise the log loss of logits / T + bias; the biases of all classes sum to 0.
+
+    For logits [N] of the positive class the bias is [1]. A small penalty on the biases keeps that of a rare class
+    finite. Newton's method, with the step halved until the loss falls.
+    """
+    z, columns = _as_two_columns(truth, logits)
+    single = np.ndim(logits) == 1
+    count, classes = z.shape
+    inverse = 1.0 / fit_temperature(truth, logits)
+    bias = np.zeros(classes)
+    hit = np.eye(classes)[columns]
+
+    def loss(scale: float, bias: np.ndarray) -> float:
+        scores = scale * z + bias
+        top = scores.max(1)
+        logs = top + np.log(np.exp(scores - top[:, None]).sum(1))
+        return float((logs - scores[np.arange(count), columns]).sum() + 0.5 * BIAS_PENALTY * (bias**2).sum())
+
+    value = loss(inverse, bias)
+    for _ in range(100):
+        p = apply_temperature(inverse * z + bias, 1.0)
+        mean = (p * z).sum(1)  # [N]
+        slope = np.r_[((p - hit) * z).sum(), (p - hit).sum(0) + BIAS_PENALTY * bias]
+        curvature = np.empty((classes + 1, classes + 1))
+        curvature[0, 0] = (p * z * z).sum() - (mean**2).sum() + TINY
+        curvature[0, 1:] = curvature[1:, 0] = (p * (z - mean[:, None])).sum(0)
+        curvature[1:, 1:] = np.diag(p.sum(0) + BIAS_PENALTY) - p.T @ p
+        step = np.linalg.solve(curvature, slope)
+        size = 1.0
+        while size > 1e-6:
+            trial = inverse - size * step[0], bias - size * step[1:]
+            if trial[0] > 1.0 / MAX_TEMPERATURE and (after := loss(*trial)) <= value:
+                break
+            size /= 2
+        else:
+            break
+        gain, (inverse, bias), value = value - after, trial, after
+        if gain < 1e-9 * max(1.0, abs(value)):
+            break
+    bias = bias - bias.mean()
+    return 1.0 / float(inverse), bias[1:] - bias[:1] if single else bias
 
 
 def apply_temperature(logits: Any, temperature: float) -> np.ndarray:

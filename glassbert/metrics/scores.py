@@ -64,10 +64,11 @@ def measure(
 
 
 class Scores(Mapping[str, Score]):
-    """Scores by name, in the order they were added."""
+    """Scores by name, in the order they were added. `loss`, where it is known, decides between equal scores."""
 
-    def __init__(self, scores: Mapping[str, Score] | None = None) -> None:
+    def __init__(self, scores: Mapping[str, Score] | None = None, loss: float | None = None) -> None:
         self._scores: dict[str, Score] = dict(scores or {})
+        self.loss = loss
 
     def add(self, name: str, metric: Callable[..., Any], *columns: Any, **options: Any) -> Score:
         """Compute a metric by `measure` and store it under `name`."""

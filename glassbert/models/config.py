@@ -18,6 +18,7 @@ from typing import Any, Self
 import glassbert.layers  # noqa: F401  (fills the tables of parts)
 from glassbert.errors import ConfigError
 from glassbert.layers.registry import ATTENTIONS, BLOCKS, EMBEDDINGS, FEED_FORWARDS, POSITIONS
+from glassbert.models.numbers import NumbersConfig
 from glassbert.models.series import SeriesConfig
 from glassbert.ops.registry import OPERATIONS, SUFFIX
 
@@ -78,6 +79,7 @@ class EncoderConfig:
     sep_token_id: int | None = None  # the token between two texts, where an attention looks for it
     frozen_padding: bool = True  # lookups of pad_token_id give its embedding no gradient
     series: SeriesConfig | None = None  # windows of values take the place of token ids
+    numbers: NumbersConfig | None = None  # numbers of a table beside the tokens
 
     embeddings: str = "tokens"
     embedding_size: int | None = None  # narrower embeddings, projected to hidden_size; None: hidden_size
@@ -223,6 +225,8 @@ class EncoderConfig:
             raise ConfigError(
                 'embeddings="values" read a series, so both are set or neither; with_series(config, series) sets both'
             )
+        if (self.numbers is not None) != (self.embeddings == "numbers"):
+            raise ConfigError('embeddings="numbers" read the numbers of a table, so both are set or neither')
         if self.series is not None:
             self._require(isinstance(self.series, SeriesConfig), "series", "a SeriesConfig, or None")
             if self.series.tokens > self.max_position_embeddings:
@@ -306,10 +310,10 @@ class EncoderConfig:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         values = renamed(values)
         cls._known(values)
-        series = values.get("series")
-        if series is None:
-            return cls(**values)
-        return cls(**{"embeddings": "values", **values, "series": SeriesConfig.from_dict(series)})
+        for name, read, part in (("series", SeriesConfig, "values"), ("numbers", NumbersConfig, "numbers")):
+            if values.get(name) is not None:
+                values = {"embeddings": part, **values, name: read.from_dict(values[name])}
+        return cls(**values)
 
     @classmethod
     def _known(cls, values: Mapping[str, Any]) -> None:

@@ -43,6 +43,8 @@ class Batch:
     pairs: Array | None = None  # [B, T, T], which token attends to which
     position_terms: Any = None  # what the position scheme computed on the host, such as rotary angles
     windows: Array | None = None  # [B, W], values of a series in place of ids
+    number_index: Array | None = None  # [B, T], see `glassbert.ops.numbers`
+    number_weights: Array | None = None  # [B, T, 2]
     memory: Memory | None = None  # of earlier tokens, for each layer
     more: dict[str, Array] = field(default_factory=dict)  # inputs that only the attention of a family reads
 

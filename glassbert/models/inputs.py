@@ -10,6 +10,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.layers.registry import ATTENTIONS, POSITIONS
 from glassbert.models.config import EncoderConfig
+from glassbert.models.numbers import check_numbers
 from glassbert.models.series import SeriesConfig
 from glassbert.ops import IGNORED
 
@@ -24,6 +25,8 @@ def check_inputs(
     segment_ids: Any = None,
     position_ids: Any = None,
     memory: Any = None,
+    fields: Any = None,
+    values: Any = None,
     *,
     head: str | None = None,
     past: int = 0,
@@ -41,7 +44,7 @@ def check_inputs(
             raise InputError(f"this model takes no {name}{own}")
     if config.series is not None:
         others = {"attention_mask": attention_mask, "token_type_ids": token_type_ids, "segment_ids": segment_ids,
-                  "position_ids": position_ids, "memory": memory}  # fmt: skip
+                  "position_ids": position_ids, "memory": memory, "fields": fields, "values": values}  # fmt: skip
         for name, given in others.items():
             if given is not None:
                 raise InputError(f"a model of series takes only windows of values; leave {name} out")
@@ -103,6 +106,7 @@ def check_inputs(
     elif segments is not None and not scheme.relative:
         positions = positions_in_segments(segments) + config.position_offset
     checked = {"ids": ids, "mask": mask, "types": types, "segments": segments, "positions": positions}
+    checked |= check_numbers(config.numbers, fields, values, ids.shape)
     if pairs is not None:
         checked["pairs"] = pairs
     if memory is not None:

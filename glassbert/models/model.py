@@ -161,6 +161,8 @@ class Model:
         segment_ids: Any = None,
         position_ids: Any = None,
         memory: Any = None,
+        fields: Any = None,
+        values: Any = None,
         skip_padding: bool = False,
         kernels: str | None = None,
         **more: Any,
@@ -172,13 +174,16 @@ class Model:
         trace           keep every value by name; the plain operations compute then, unless `kernels` says otherwise
         segment_ids     documents from 1, padding 0: packed documents do not attend to each other
         memory          what each layer keeps of earlier tokens, such as keys and values: `memory()` of an earlier cache
+        fields, values  [B, T], the column (from 1; 0: none) and the number of each token, for `config.numbers`
         skip_padding    compute nothing for padding, whose hidden states are zeros then (where dropout is off)
         more            inputs that only the attention of this model has, such as `global_attention_mask`
 
         Without `trace`, a pass that would keep more than 2 GiB keeps the inputs of its blocks, and computes the rest
         when it is read.
         """
-        checked = self.check(input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory, **more)
+        checked = self.check(
+            input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory, fields, values, **more
+        )
         cache = self.run(
             checked, dropout=self.draw_dropout(), trace=trace, kernels=kernels, skip_padding=skip_padding,
             checkpointing=self._too_much_to_keep(checked, trace),
@@ -196,10 +201,13 @@ class Model:
         token_type_ids: Any = None,
         *,
         skip_padding: bool = True,
-        **more: Any,
+        **inputs: Any,
     ) -> Array:
-        """The output alone, as fast as possible: nothing is kept for a backward, nothing is computed for padding."""
-        checked = self.check(input_ids, attention_mask, token_type_ids, **more)
+        """The output alone, as fast as possible: nothing is kept for a backward, nothing is computed for padding.
+
+        `inputs` are the other inputs of `forward`: segment_ids, position_ids, fields, values.
+        """
+        checked = self.check(input_ids, attention_mask, token_type_ids, **inputs)
         dropout = self.draw_dropout()
         return self.run(checked, dropout=dropout, inference=True, skip_padding=skip_padding).output()
 
@@ -213,6 +221,8 @@ class Model:
         *,
         segment_ids: Any = None,
         position_ids: Any = None,
+        fields: Any = None,
+        values: Any = None,
         pair_labels: Any = None,
         memory: Any = None,
         skip_padding: bool = False,
@@ -225,7 +235,9 @@ class Model:
         """
         if self.head is None:
             raise InputError("this model has no head, so it has no loss; BertWithHead(config, head=...) has one")
-        checked = self.check(input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory, **more)
+        checked = self.check(
+            input_ids, attention_mask, token_type_ids, segment_ids, position_ids, memory, fields, values, **more
+        )
         labels = labels_at_outputs(labels, checked)
         prepared = self.head.prepare({"labels": labels, "pair_labels": pair_labels}, shape_of(checked))
         targets = on_engine(pad_rows(prepared) if self.engine.compiles else prepared, self.engine)

@@ -462,6 +462,9 @@ def pack(checked: Mapping[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
         "types": None if checked["types"] is None else checked["types"].reshape(-1)[index][None],
         "mask": None,
     }
+    for name in ("number_index", "number_weights"):
+        if name in checked:
+            row[name] = checked[name].reshape(mask.size, *checked[name].shape[2:])[index][None]
     return row, index
 
 

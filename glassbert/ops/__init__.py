@@ -14,6 +14,7 @@ from glassbert.ops.activations import (
 )
 from glassbert.ops.attention import AttentionPattern, attention, attention_backward, softmax, softmax_backward
 from glassbert.ops.chosen_tokens import put_tokens, put_tokens_backward, take_tokens, take_tokens_backward
+from glassbert.ops.compare import compare, compare_backward
 from glassbert.ops.convolution import convolution, convolution_backward
 from glassbert.ops.distillation import (
     cosine_distance_loss,
@@ -39,6 +40,7 @@ from glassbert.ops.losses import (
     take_rows_backward,
 )
 from glassbert.ops.low_rank import low_rank, low_rank_backward
+from glassbert.ops.numbers import number_embedding, number_embedding_backward
 from glassbert.ops.ordinal import ordinal_loss, ordinal_loss_backward
 from glassbert.ops.pooling import (
     attention_pool,
@@ -80,6 +82,8 @@ __all__ = [
     "binary_focal_loss_backward",
     "cls_pool",
     "cls_pool_backward",
+    "compare",
+    "compare_backward",
     "contrastive_loss",
     "contrastive_loss_backward",
     "convolution",
@@ -118,6 +122,8 @@ __all__ = [
     "mean_pool_backward",
     "mean_squared_error",
     "mean_squared_error_backward",
+    "number_embedding",
+    "number_embedding_backward",
     "operation",
     "operation_names",
     "ordinal_loss",

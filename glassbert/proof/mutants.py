@@ -99,6 +99,8 @@ def wrong_in(places: dict[Any, str], name: str, *suspects: str, harmless: bool =
 def all_mutants() -> dict[str, Mutant]:
     for module in (
         "op_mutants",
+        "number_mutants",
+        "aligned_mutants",
         "loss_mutants",
         "relative_mutants",
         "layer_mutants",

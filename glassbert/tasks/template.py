@@ -12,15 +12,19 @@
 A missing value is written "age is unknown" if it is missing in at least 5 % of the training rows: then the model can
 learn from it. A value that is missing less often is left out of the sentence.
 
+With `values` numbers are not written: a number goes to the model as one token of its own (`segments`). The sentence
+with the digits remains the one that people, checks and baselines read.
+
 A template is stored with the model as JSON. The same row always gives the same sentence.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -80,12 +84,24 @@ class Part:
         return " ".join(words)
 
 
+class Segment(NamedTuple):
+    """A piece of a row: a text or, where `field` is not 0, a number with the name of its column.
+
+    `field` counts the columns of numbers from 1. `value` is NaN if the cell is empty.
+    """
+
+    text: str
+    field: int = 0
+    value: float = math.nan
+
+
 @dataclass(frozen=True)
 class Template:
-    """One phrase per column; or, with `pattern`, a sentence with {column} in it."""
+    """One phrase per column; or, with `pattern`, a sentence with {column} in it. `values`: numbers beside the text."""
 
     parts: tuple[Part, ...]
     pattern: str | None = None
+    values: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -106,6 +122,54 @@ class Template:
         phrases = (part.phrase(row.get(part.column)) for part in ordered if _is_written(part))
         return ", ".join(phrase for phrase in phrases if phrase)
 
+    @property
+    def number_columns(self) -> list[str]:
+        """The columns whose numbers `values` puts beside the text, in the order of their fields."""
+        return [part.column for part in self.parts if part.kind == "number"]
+
+    @property
+    def number_names(self) -> list[str]:
+        """The names of these columns, as words."""
+        return [part.name for part in self.parts if part.kind == "number"]
+
+    def numbers(self, table: Table) -> list[np.ndarray]:
+        """The numbers of these columns, NaN where there is none."""
+        return [np.array([_value(cell) for cell in table.column(name)]) for name in self.number_columns]
+
+    def segments(self, row: Mapping[str, Any]) -> list[Segment]:
+        """One row for a model that reads numbers beside words."""
+        fields = {name: number for number, name in enumerate(self.number_columns, 1)}
+        if self.pattern is not None:
+            parts = {part.column: part for part in self.parts}
+            found = []
+            for i, piece in enumerate(FIELD.split(self.pattern)):  # texts and columns by turns
+                if i % 2 == 0:
+                    found.append(Segment(piece))
+                elif piece in fields:
+                    found.append(Segment(parts[piece].name, fields[piece], _value(row.get(piece))))
+                else:
+                    found.append(Segment(parts[piece].value(row.get(piece)) or UNKNOWN))
+            return [segment for segment in found if segment.text.strip()]
+        found = []
+        for part in sorted(self.parts, key=lambda part: part.kind == "text"):
+            cell = row.get(part.column)
+            if part.column in fields:
+                if part.say_unknown or not math.isnan(_value(cell)):
+                    found.append(Segment(part.name, fields[part.column], _value(cell)))
+            elif _is_written(part) and (phrase := part.phrase(cell)):
+                found.append(Segment(phrase))
+        return found
+
+    def shown(self, row: Mapping[str, Any]) -> str:
+        """One row as the model reads it: "[age = 38]" for a number."""
+        if not self.values:
+            return self.sentence(row)
+        shown = [
+            text.strip() if not field else f"[{text} = {UNKNOWN if math.isnan(value) else f'{value:g}'}]"
+            for text, field, value in self.segments(row)
+        ]
+        return " ".join(shown)
+
     def rows(self, table: Table) -> list[tuple[str, str, str, str]]:
         """(column, kind, example phrase, reason) of every column, for display."""
         shown = []
@@ -116,13 +180,13 @@ class Template:
         return shown
 
     def as_json(self) -> dict[str, Any]:
-        return {"pattern": self.pattern, "parts": [asdict(part) for part in self.parts]}
+        return {"pattern": self.pattern, "values": self.values, "parts": [asdict(part) for part in self.parts]}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Template:
         try:
             parts = [Part(**{**part, "edges": tuple(part.get("edges", ()))}) for part in content["parts"]]
-            return cls(tuple(parts), content["pattern"])
+            return cls(tuple(parts), content["pattern"], bool(content.get("values", False)))
         except (KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"not a stored template: {error}") from error
 
@@ -180,6 +244,11 @@ def _decimals(numbers: np.ndarray) -> int:
     if spread == 0 or (numbers == np.round(numbers)).all():
         return 0
     return int(np.clip(np.ceil(-np.log10(spread / 100)), 0, 8))
+
+
+def _value(cell: Any) -> float:
+    number = None if is_missing(cell) else as_number(cell)
+    return math.nan if number is None else number
 
 
 def _is_written(part: Part) -> bool:

@@ -137,7 +137,10 @@ def evaluation_mode(model: Model) -> Iterator[None]:
         model.dropout_seed = seed
 
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids", "prediction_order")
+INPUTS = (
+    *("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids", "fields", "values"),
+    "prediction_order",
+)
 
 
 def _fields(batch: Any) -> dict[str, Any]:

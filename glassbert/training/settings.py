@@ -36,7 +36,7 @@ from glassbert.training.settings_base import (
 MASK_SENTENCE = "Paris is the [MASK] of France."
 BUILT_IN_SENTENCE = "This function returns a [MASK] of strings."  # the built-in texts are about Python
 BUDGETS = ("steps", "tokens", "minutes")
-NOT_CHOSEN = ("family", "vocab_size", "series")  # config fields that follow from preset and corpus
+NOT_CHOSEN = ("family", "vocab_size", "series", "numbers")  # config fields that follow from preset and corpus
 CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name not in NOT_CHOSEN}
 
 

@@ -117,18 +117,15 @@ class TrainingStep:
         labels: Any = None,
         attention_mask: Any = None,
         *,
-        token_type_ids: Any = None,
-        segment_ids: Any = None,
-        position_ids: Any = None,
         pair_labels: Any = None,
         skip_padding: bool = False,
         **more: Any,
     ) -> Prepared:
-        """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step."""
-        inputs = {
-            "input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids,
-            "segment_ids": segment_ids, "position_ids": position_ids, **more,
-        }  # fmt: skip
+        """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step.
+
+        `more` are the other inputs of `model.forward`: token_type_ids, segment_ids, position_ids, fields, values.
+        """
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, **more}
         teacher = self.objectives.teacher
         for_teacher = None if teacher is None else teacher.check(**inputs)
         parts = cut_rows(self.model.config, inputs, {"labels": labels, "pair_labels": pair_labels}, self.segments)

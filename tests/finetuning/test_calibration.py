@@ -5,8 +5,8 @@ import pytest
 
 from glassbert.finetuning.calibration import calibrate
 from glassbert.finetuning.card import TaskCard
-from glassbert.finetuning.outcome import Outcome
-from glassbert.metrics import Scores, fit_temperature
+from glassbert.finetuning.outcome import Outcome, choices, probabilities
+from glassbert.metrics import Scores, fit_scaling, fit_temperature
 from glassbert.ops.losses import sigmoid
 from glassbert.tasks import TaskData
 
@@ -115,3 +115,48 @@ def test_calibration_does_not_change_ordinal_answers():
     finished = Outcome(calibrate(given).apply_to(given.card), given.data, ranks, given.outputs, Scores())
     assert finished.card.temperature is not None
     np.testing.assert_array_equal(finished.choices(), given.choices())
+
+
+def apart(found):
+    """The outcome of a run that reports other examples than those that choose."""
+    return Outcome(found.card.replace(chosen_on="other"), found.data, found.truth, found.outputs, found.scores)
+
+
+def test_bias_of_binary_and_multiclass_is_found_if_other_examples_are_reported():
+    generator = np.random.default_rng(3)
+    z = calibrated_logits(generator, N)
+    truth = (generator.random(N) < sigmoid(z)).astype(np.int64)
+    shifted = outcome("binary", truth, 2 * (z - 1.5), ("no", "yes"))
+    found = calibrate(apart(shifted))
+    assert found.temperature == pytest.approx(2, rel=0.1) and found.bias[0] == pytest.approx(1.5, rel=0.15)
+    assert calibrate(shifted).bias is None  # the answers that were scored must not change
+    scores = calibrated_logits(generator, (N, 3))
+    classes = (scores + generator.gumbel(size=scores.shape)).argmax(1)
+    found = calibrate(apart(outcome("multiclass", classes, 3 * (scores - [0.0, 1.0, 2.0]), tuple("abc"))))
+    np.testing.assert_allclose(found.bias, [-1.0, 0.0, 1.0], atol=0.15)
+    assert found.temperature == pytest.approx(3, rel=0.1)
+
+
+def test_bias_decides_the_answers_of_the_card():
+    card = TaskCard(title="t", head="binary", labels=("no", "yes"), temperature=2.0, bias=(1.0,))
+    assert choices(np.array([-1.9, -2.1]), card).tolist() == [1, 0]
+    np.testing.assert_allclose(probabilities(np.array([-2.0]), card), [0.5])
+    classes = TaskCard(title="t", head="multiclass", labels=tuple("abc"), bias=(0.0, 0.0, 3.0))
+    assert choices(np.array([[2.0, 1.0, 0.0]]), classes).tolist() == [2]
+    assert TaskCard.from_json(classes.as_json()).bias == (0.0, 0.0, 3.0)
+
+
+def test_calibrated_is_said_only_where_it_is():
+    """Fitted on overconfident logits, evaluated on calibrated ones: the correction makes those worse."""
+    generator = np.random.default_rng(4)
+    z = calibrated_logits(generator, N)
+    truth = (generator.random(N) < sigmoid(z)).astype(np.int64)
+    fitted = calibrate(apart(outcome("binary", truth, 3 * z, ("no", "yes"))))
+    assert fitted.measured_on(outcome("binary", truth, 3 * z, ("no", "yes"))).calibrated
+    worse = fitted.measured_on(outcome("binary", truth, z, ("no", "yes")))
+    assert worse.apart and not worse.calibrated and worse.as_json()["calibrated"] is False
+
+
+def test_rare_class_gets_a_finite_bias():
+    temperature, bias = fit_scaling([0, 1, 0, 1, 0, 1, 0, 0], np.random.default_rng(0).normal(size=(8, 3)))
+    assert np.isfinite(bias).all() and abs(bias.sum()) < 1e-9 and temperature > 0

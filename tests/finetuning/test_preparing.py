@@ -87,17 +87,30 @@ def test_label_smoothing_of_binary_labels(encoder, reviews):
     np.testing.assert_allclose(np.unique(labels), [0.1, 0.9], rtol=1e-6)
 
 
-def test_note_about_pairs_without_token_types(encoder, tmp_path):
+def test_pairs_are_aligned_unless_the_encoder_has_token_types(encoder, tmp_path):
     path = write_csv(tmp_path / "pairs.csv", ["a", "b", "y"], [(f"bird {i}", "king", i) for i in range(20)])
     columns = {"text": "a", "pair": "b", "target": "y"}
     typed = make_model(tmp_path / "typed", type_vocab_size=2)
-    for model, head, named in (
-        (encoder, "regression", True),
-        (encoder, "embedding", False),
-        (typed, "regression", False),
+    for model, changes, aligned in (
+        (encoder, {"head": "regression"}, True),
+        (encoder, {"head": "regression", "pairs": "cross"}, False),
+        (encoder, {"head": "embedding"}, False),
+        (typed, {"head": "regression"}, False),
+        (typed, {"head": "regression", "pairs": "aligned"}, True),
     ):
-        notes = prepared(model, (path,), **columns, head=head).notes
-        assert any("--head embedding" in note for note in notes) == named
+        ready = prepared(model, (path,), **columns, **changes)
+        assert ready.card.aligned == aligned and (ready.model(0).head.kind == "aligned") == aligned
+        batch = ready.train_examples.inputs(np.arange(3))
+        assert ("segment_ids" in batch) == aligned
+        if aligned:
+            starts = batch["input_ids"] == ready.tokenizer.cls_id  # each text begins with [CLS]
+            assert (starts.sum(1) == 2).all() and (batch["segment_ids"][starts].reshape(3, 2) == [1, 2]).all()
+            assert ((batch["segment_ids"] == 0) == (batch["attention_mask"] == 0)).all()
+
+
+def test_pairs_option_needs_pairs(encoder, reviews):
+    with pytest.raises(ConfigError, match="--pair"):
+        prepared(encoder, reviews, pairs="aligned")
 
 
 def test_embedding_loss_must_fit_the_targets(encoder, tmp_path):

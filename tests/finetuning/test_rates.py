@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassbert.errors import TrainingError
-from glassbert.finetuning.rates import layer_rates
+from glassbert.finetuning.rates import NUMBER_FACTOR, layer_rates
+from glassbert.models.numbers import NumbersConfig
 from glassbert.training.optimizers import AdamW
 from tests.models.small import BERT, CAUSAL, make
 
@@ -82,3 +83,11 @@ def test_rates_increase_from_bottom_to_top(decay, head_factor, freeze, unfrozen)
 def test_invalid_options(options, message):
     with pytest.raises(TrainingError, match=message):
         layer_rates(MODEL, **options)
+
+
+def test_vectors_of_numbers_learn_faster_than_the_encoder_and_are_never_frozen():
+    config = BERT.replace(embeddings="numbers", numbers=NumbersConfig(((0.0, 1.0),)))
+    model = make(config, "sequence", 3)
+    for options in ({}, {"decay": 0.5}, {"freeze": "encoder"}, {"unfrozen_layers": 0}):
+        rates = layer_rates(model, **options)
+        assert rates["embeddings.number"] == NUMBER_FACTOR > rates["embeddings.token"]

@@ -148,8 +148,22 @@ def test_report_without_matplotlib(tmp_path, monkeypatch):
     assert text.count("glassbert[plots]") == 1
 
 
+def apart(outcome):
+    """The outcome with other examples that chose the epoch."""
+    return dataclasses.replace(outcome, card=outcome.card.replace(chosen_on="other", examples={"choice": 100}))
+
+
+def test_no_p_value_if_the_epoch_was_chosen_on_the_same_examples():
+    good, bad = case("binary", 0.3), case("binary", 4.0, seed=6)
+    for found, level in ((verdict(good, bad, "it"), "note"), (verdict(bad, good, "it"), "warning")):
+        assert found.level == level and "p =" not in found.evidence and "not tested" in found.evidence
+        assert "--test" in found.remedy
+
+
 def test_verdict():
-    good, alike, bad = case("binary", 0.3), case("binary", 0.3, seed=5), case("binary", 4.0, seed=6)
+    cases = case("binary", 0.3), case("binary", 0.3, seed=5), case("binary", 4.0, seed=6)
+    good, alike, bad = map(apart, cases)
+    assert "p =" in verdict(good, bad, "it").evidence
     assert verdict(good, bad, "it").level == "good" and "more than chance" in verdict(good, bad, "it").sentence
     assert verdict(good, alike, "it").sentence.startswith("No clear difference")
     worse = verdict(bad, good, "it")
@@ -158,7 +172,7 @@ def test_verdict():
 
 
 def test_verdict_if_lower_is_better():
-    good, bad = case("regression", 0.1), case("regression", 2.0, seed=1)
+    good, bad = apart(case("regression", 0.1)), apart(case("regression", 2.0, seed=1))
     found = verdict(good, bad, "it")
     assert good.card.metric == "rmse" and found.difference.value < 0 and found.level == "good"
 

@@ -106,7 +106,7 @@ def test_token_head(tmp_path, encoder):
 
 
 def test_several_seeds(tmp_path, encoder, reviews):
-    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, seed=4, epochs=2)
+    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, seed=4, epochs=2, choose="reported")
     assert [result.seed for result in tuned.seeds] == [4, 5, 6]
     scores = [result.score for result in tuned.seeds]
     assert tuned.spread.mean == pytest.approx(np.mean(scores)) and tuned.spread.seeds == 3
@@ -197,6 +197,89 @@ def test_examples_from_memory_are_saved(tmp_path, encoder, monkeypatch):
     assert not (tmp_path / "bad").exists()
 
 
+def test_third_file_is_reported_and_the_dev_file_chooses(tmp_path, encoder, reviews):
+    test = write_csv(tmp_path / "test.csv", ["review", "verdict"], sentences(40, 9))
+    tuned = tune(tmp_path / "run", encoder, *reviews, test=str(test), epochs=2, seeds=2)
+    assert len(tuned.outcome) == 40 and tuned.outcome.data.source == str(test)
+    counts = {"train": 96, "choice": 32, "reported": 40}
+    result = json.loads((tuned.run / "result.json").read_text())
+    assert result["examples"] == counts == TaskCard.load(tuned.run).examples
+    assert "chosen on 32 other examples" in result["note"] and tuned.outcome.card.chosen_apart
+    chosen = {one.seed: one.score for one in tuned.seeds}
+    assert tuned.best == max(chosen, key=chosen.get)  # by the dev file, not by the reported examples
+    assert reopen(tuned.run).scores["auc"].value == tuned.scores["auc"].value
+
+
+def test_inner_split_chooses_where_there_are_enough_examples(tmp_path, encoder, reviews):
+    train = write_csv(tmp_path / "many.csv", ["review", "verdict"], sentences(2_050, 3))
+    ready = prepare(settings(encoder, train, reviews[1]), progress_bar)
+    counts = ready.card.examples
+    assert 195 <= counts["choice"] <= 215 and counts["train"] + counts["choice"] == 2_050 and counts["reported"] == 32
+    assert ready.card.chosen_on == "other" and len(ready.choosing[1]) == counts["choice"]
+    small = tune(tmp_path / "small", encoder, *reviews, epochs=2, choose="reported")
+    assert small.outcome.card.examples["choice"] == 0 and not small.outcome.card.unbiased
+    assert "chosen on these same examples" in json.loads((small.run / "result.json").read_text())["note"]
+    asked = tune(tmp_path / "asked", encoder, *reviews, epochs=1, inner=0.25)
+    assert asked.outcome.card.examples == {"train": 72, "choice": 24, "reported": 32}
+
+
+def test_few_examples_choose_nothing(tmp_path, encoder, reviews):
+    last = tune(tmp_path / "last", encoder, *reviews, epochs=2)
+    assert last.outcome.card.chosen_on == "nothing" and last.outcome.card.unbiased
+    assert last.seeds[0].epoch == 2.0 and last.seeds[0].score == last.outcome.main.value
+    assert "last one" in json.loads((last.run / "result.json").read_text())["note"]
+
+
+def test_multilabel_thresholds_come_from_the_choosing_examples(tmp_path, encoder):
+    rows = [[t, "a,b" if "the" in t else "a"] for t, _ in sentences(80)]
+    path = write_csv(tmp_path / "t.csv", ["review", "verdict"], rows)
+    tuned = tune(tmp_path / "run", encoder, path, head="multilabel", epochs=1, inner=0.3)
+    assert tuned.outcome.card.thresholds == TaskCard.load(tuned.run).thresholds is not None
+
+
+def test_soup_of_seeds(tmp_path, encoder, reviews, monkeypatch):
+    always = lambda self, other, metric: other is None or self.score >= 0  # noqa: E731
+    monkeypatch.setattr("glassbert.finetuning.tuner.Measured.better", always)
+    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, soup=True, epochs=1, choose="reported")
+    assert sorted(json.loads((tuned.run / "result.json").read_text())["soup"]) == [0, 1, 2]
+    ready = prepare(settings(encoder, *reviews, seeds=3, soup=True), progress_bar)
+    one, two = ready.model(0), ready.model(1)
+    name = "head.classifier.weight"
+    np.testing.assert_array_equal(one.parameters[name], two.parameters[name])  # the same initial weights
+    assert one.dropout_seed != two.dropout_seed
+    with pytest.raises(TrainingError, match="--seeds 3"):
+        settings(encoder, *reviews, soup=True)
+
+
+def test_folds_in_python_leave_a_report_and_a_usable_model(tmp_path, encoder):
+    rows = [{"review": text, "verdict": label} for text, label in sentences(60)]
+    tuned = finetune(
+        run=tmp_path / "run", display=NoDisplay(), model=str(encoder), train=rows, text="review", target="verdict",
+        folds=3, epochs=1, learning_rate=3e-3, batch=8, engine="numpy", threads=1, resamples=50,
+    )  # fmt: skip
+    assert len(tuned.folds) == 3 and len(tuned.outcome) == 60 and tuned.spread.seeds == 3
+    assert tuned.report.exists() and "fold 2" in tuned.report.read_text()
+    assert len(glassbert.Predictor.load(tuned.run).predict(["the lovely bird"]).answers()) == 1
+    assert TaskCard.load(tuned.run).examples["reported"] == 60 and tuned.baseline is not None
+    assert TaskCard.load(tuned.run).examples["train"] > 54  # the saved model saw more than those of the folds
+    assert reopen(tuned.run).scores["auc"].value == tuned.scores["auc"].value
+    with pytest.raises(TrainingError, match="already holds a run"):
+        finetune(run=tmp_path / "run", display=NoDisplay(), model=str(encoder), train=rows, target="verdict", folds=3)
+
+
+def test_interrupted_cross_validation_is_resumed(tmp_path, encoder, monkeypatch):
+    train = write_csv(tmp_path / "t.csv", ["review", "verdict"], sentences(60))
+    with monkeypatch.context() as patch:
+        killed_at(3, patch)
+        with pytest.raises(Stop):
+            finetune(settings(encoder, train, epochs=1, folds=2), tmp_path / "run", display=NoDisplay())
+    if not (tmp_path / "run" / "settings.json").exists():  # killed in the first fold
+        tuned = cross_validate(settings(encoder, train, epochs=1, folds=2), tmp_path / "run", display=NoDisplay())
+    else:
+        tuned = resume(tmp_path / "run", display=NoDisplay())
+    assert tuned.stopped == "finished" and len(tuned.folds) == 2
+
+
 def test_cross_validation(tmp_path, encoder, monkeypatch):
     train = write_csv(tmp_path / "t.csv", ["review", "verdict"], sentences(60))
     asked = settings(encoder, train, epochs=1, folds=3)
@@ -215,3 +298,15 @@ def test_cross_validation(tmp_path, encoder, monkeypatch):
     assert sorted(t for one in found.folds for t in one.outcome.data.texts) == sorted(t for t, _ in sentences(60))
     assert found.spread.seeds == 3 and found.scores["auc"].low is not None
     assert (tmp_path / "run" / "result.json").exists()
+
+
+def test_aligned_pairs_in_training_and_prediction(tmp_path, encoder):
+    path = write_csv(tmp_path / "pairs.csv", ["a", "b", "verdict"], pairs())
+    tuned = tune(tmp_path / "run", encoder, path, epochs=1, head="regression", text="a", pair="b")
+    card = TaskCard.load(tuned.run)
+    assert card.aligned and card.pair == "b"
+    predictor = glassbert.Predictor.load(tuned.run, engine="numpy")
+    both = list(zip(tuned.outcome.data.texts, tuned.outcome.data.pairs, strict=True))
+    np.testing.assert_allclose(predictor.predict(both).outputs, tuned.outcome.outputs, rtol=1e-4)
+    long = predictor.predict([("the house " * 30, "a bird " * 60), ("", "bird")])  # windows; an empty text
+    assert np.isfinite(np.asarray(long.outputs)).all()

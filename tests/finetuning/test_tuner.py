@@ -34,9 +34,9 @@ def make_tuner(run, encoder, files, measure=None, metric="accuracy", should_stop
 
 
 def measure_returning(values):
-    """A measure function that returns these accuracies in turn."""
+    """A measure function that returns these accuracies in turn; averages of weights get 0."""
     left = iter(values)
-    return lambda model: Scores({"accuracy": Score(next(left))})
+    return lambda model: Scores({"accuracy": Score(next(left, 0.0))})
 
 
 def killed_at(step, monkeypatch):
@@ -115,10 +115,54 @@ def test_best_weights_are_restored(tmp_path, encoder, reviews):
     assert not same(weights(first), weights(last))
 
 
+def test_ties_go_to_the_lower_loss(tmp_path, encoder, reviews):
+    left = iter([(0.8, 0.5), (0.8, 0.3), (0.8, 0.4)])
+
+    def measure(model):
+        score, loss = next(left, (0.0, 0.0))
+        return Scores({"accuracy": Score(score)}, loss)
+
+    tuner = make_tuner(tmp_path, encoder, reviews, measure=measure, patience=0)
+    assert tuner.tune().epoch == 2.0
+    assert [one["loss"] for one in tuner.state.top] == [0.3, 0.4, 0.5]
+
+
+def test_best_evaluations_are_averaged_if_that_is_better(tmp_path, encoder, reviews):
+    """The second best evaluation improves the average, the third one does not."""
+    scores, seen = [0.7, 0.9, 0.8, 0.95, 0.94], []
+
+    def measure(model):
+        seen.append({name: np.array(values) for name, values in model.parameters.items()})
+        return Scores({"accuracy": Score(scores[len(seen) - 1])})
+
+    tuner = make_tuner(tmp_path, encoder, reviews, measure=measure, patience=0)
+    found = tuner.tune()
+    assert found.averaged == (2.0, 3.0) and found.best == 0.95 and found.epoch == 2.0
+    for name, values in weights(tuner).items():
+        np.testing.assert_allclose(values, (seen[1][name] + seen[2][name]) / 2, atol=1e-6)
+
+
+def test_token_dropout_hides_a_share_of_the_tokens(tmp_path, encoder, reviews):
+    tuner = make_tuner(tmp_path, encoder, reviews, token_dropout=0.3)
+    mask = np.ones((200, 20), np.int32)
+    mask[:, 15:] = 0
+    hidden = tuner._hide_tokens(mask)
+    assert hidden[:, 0].all() and not hidden[:, 15:].any()
+    assert 0.65 < hidden[:, 1:15].mean() < 0.75
+    assert (tuner._hide_tokens(mask) == hidden).all()  # a function of seed and step, so that runs can be resumed
+    tuner.state.step = 1
+    assert (tuner._hide_tokens(mask) != hidden).any()
+
+
+def test_no_average_of_one(tmp_path, encoder, reviews):
+    tuner = make_tuner(tmp_path, encoder, reviews, measure=measure_returning([0.1, 0.9, 0.3, 1.0]), average=1)
+    assert tuner.tune().averaged == () and len(list(tmp_path.glob("seed-0/top-*"))) == 1
+
+
 def test_metric_with_lower_is_better(tmp_path, encoder, reviews):
     values = iter([3.0, 1.0, 2.0])
     tuner = make_tuner(
-        tmp_path, encoder, reviews, measure=lambda model: Scores({"rmse": Score(next(values))}), metric="rmse"
+        tmp_path, encoder, reviews, measure=lambda model: Scores({"rmse": Score(next(values, 9.0))}), metric="rmse"
     )
     assert tuner.tune().best == 1.0
 

@@ -106,7 +106,7 @@ class Candidate(NamedTuple):
 
 def fit_baseline(train: TaskData, dev: TaskData, card: TaskCard, *, resamples: int = 0) -> Baseline:
     """The best simple model by `card.metric` on `dev`. Raises BaselineMissing."""
-    card = card.replace(temperature=None, thresholds=None)
+    card = card.uncalibrated
     groups = _candidates(train, card)
     if find_spec("sklearn") is None and (groups or card.head == "embedding"):
         raise BaselineMissing(MISSING)

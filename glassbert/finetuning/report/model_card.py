@@ -13,6 +13,7 @@ from typing import Any
 from glassbert.files import atomic_write
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
+from glassbert.finetuning.card import choice_sentence
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.report.texts import (
     TASKS,
@@ -53,7 +54,7 @@ Evaluated on {examples:,} held-out examples.
 
 {verdict}
 
-The epoch{and_seed} selected on these same examples, so scores on new examples may be slightly lower.{calibrated}
+{chosen}{calibrated}
 
 ## Training data
 
@@ -91,7 +92,7 @@ def write_model_card(
         examples=len(outcome),
         scores=_scores(outcome, baseline),
         verdict=compared,
-        and_seed=" and the seed were" if outcomes is not None and len(outcomes) > 1 else " was",
+        chosen=choice_sentence(card, len(outcomes or ())),
         calibrated=_calibration_sentence(calibration),
         learned=f"{learned} of `{settings.get('task') or Path(str(settings.get('train') or 'a file')).name}`.",
     )
@@ -131,15 +132,11 @@ def _scores(outcome: Outcome, baseline: Baseline | None) -> str:
 
 
 def _calibration_sentence(calibration: Calibration | None) -> str:
-    if (
-        calibration is None
-        or calibration.temperature is None
-        or calibration.after is None
-        or calibration.before is None
-    ):
+    if calibration is None or not calibration.calibrated or calibration.before is None or calibration.after is None:
         return ""
     before, after = calibration.before.ece.value, calibration.after.ece.value
+    bias = " and a bias for each label" if calibration.bias is not None else ""
     return (
-        f" Its probabilities are calibrated (temperature {calibration.temperature:.2f}): the calibration error went "
-        f"from {before:.3f} to {after:.3f}."
+        f" Its probabilities are calibrated (temperature {calibration.temperature:.2f}{bias}): the calibration error "
+        f"went from {before:.3f} to {after:.3f}."
     )

@@ -15,6 +15,7 @@ import numpy as np
 
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
+from glassbert.finetuning.card import choice_sentence
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.report import figures as report_figures
 from glassbert.finetuning.report.errors import worst_errors
@@ -54,13 +55,18 @@ def write_report(
     notes: Sequence[str] = (),
     seeds: Sequence[SeedResult] = (),
     log: str | Path | None = None,
+    unit: str = "seed",
 ) -> Path:
-    """Write the page. `outcome` is that of the saved model, `outcomes` those of all seeds, on the same examples."""
+    """Write the page.
+
+    outcome    that of the saved model, or of all folds of a cross-validation together
+    outcomes   those of all seeds, on the same examples, or (`unit` "fold") of all folds
+    """
     path = Path(path)
     card, receipt = outcome.card, _receipt(path.parent)
     page = Page(card.title, f"`{settings.get('model') or 'A model'}`, fine-tuned to predict {TASKS[card.head]}.")
-    _headline(page, outcome, outcomes, baseline, receipt)
-    _scores(page, outcome, outcomes, baseline)
+    _headline(page, outcome, outcomes, baseline, receipt, unit)
+    _scores(page, outcome, outcomes, baseline, unit)
     _learning(page, outcome, seeds, log, settings)
     head_sections(page, outcome, baseline, calibration)
     worst_errors(page, outcome)
@@ -76,6 +82,7 @@ def _headline(
     outcomes: Mapping[int, Outcome],
     baseline: Baseline | None,
     receipt: Mapping[str, Any],
+    unit: str,
 ) -> None:
     metric, main = outcome.card.metric, outcome.main
     found = verdict(outcome, baseline, baseline.name, RESAMPLES) if baseline is not None else None
@@ -90,8 +97,8 @@ def _headline(
         facts.append(("Difference", format_difference(found.difference.value, metric), interval))
     known = [one.main.value for one in outcomes.values() if one.main.value is not None]
     if len(known) > 1:
-        spread = f"± {format_difference(float(np.std(known, ddof=1)), metric).lstrip('+±')} from seed to seed"
-        facts.append((f"Mean of {len(known)} seeds", format_value(float(np.mean(known)), metric), spread))
+        spread = f"± {format_difference(float(np.std(known, ddof=1)), metric).lstrip('+±')} from {unit} to {unit}"
+        facts.append((f"Mean of {len(known)} {unit}s", format_value(float(np.mean(known)), metric), spread))
     trained_on = receipt.get("examples", {}).get("train")
     facts.append(("Held-out examples", len(outcome), f"trained on {trained_on:,}" if trained_on else ""))
     page.facts(facts)
@@ -108,11 +115,13 @@ def _headline(
         )
 
 
-def _scores(page: Page, outcome: Outcome, outcomes: Mapping[int, Outcome], baseline: Baseline | None) -> None:
+def _scores(
+    page: Page, outcome: Outcome, outcomes: Mapping[int, Outcome], baseline: Baseline | None, unit: str
+) -> None:
     page.heading("Scores")
     others = [baseline, *baseline.others] if baseline is not None else []
     several = len(outcomes) > 1
-    headers = ["", "this model", "95 % interval", *([f"mean of {len(outcomes)} seeds"] if several else [])]
+    headers = ["", "this model", "95 % interval", *([f"mean of {len(outcomes)} {unit}s"] if several else [])]
     rows = []
     for name, score in outcome.scores.items():
         row = [metric_name(name), format_value(score.value, name), format_interval(score, name)]
@@ -127,7 +136,7 @@ def _scores(page: Page, outcome: Outcome, outcomes: Mapping[int, Outcome], basel
     page.table([*headers, *columns], rows, caption=f"{legend[:1].upper()}{legend[1:]}." if others else "")
     metric = outcome.card.metric
     kept = {seed: one.outputs is outcome.outputs for seed, one in outcomes.items()}
-    names = {seed: f"seed {seed}, kept" if kept[seed] else f"seed {seed}" for seed in outcomes}
+    names = {seed: f"{unit} {seed}, kept" if kept[seed] else f"{unit} {seed}" for seed in outcomes}
     points = [_point(names[seed] if several else "this model", one, 0) for seed, one in outcomes.items()]
     points += [_point(one.name, one, 1) for one in others]
     drawn = [point for point in points if point is not None]
@@ -136,11 +145,7 @@ def _scores(page: Page, outcome: Outcome, outcomes: Mapping[int, Outcome], basel
             lambda: report_figures.comparison(drawn, metric_name(metric), lambda value: format_value(value, metric)),
             f"{metric_name(metric)} with 95 % bootstrap intervals for samples of {len(outcome):,} examples.",
         )
-    page.text(
-        "The epoch"
-        + (" and the seed were" if several else " was")
-        + " selected on these same examples, so scores on new examples may be slightly lower."
-    )
+    page.text(choice_sentence(outcome.card, len(outcomes) if unit == "seed" else 1))
 
 
 def _deviation(values: Sequence[float]) -> float:
@@ -169,16 +174,19 @@ def _learning(
     with page.columns() as (left, right):
         left.figure(lambda: report_figures.learning(losses, "loss on training examples"), "Training loss.")
         right.figure(
-            lambda: report_figures.learning(scores, f"{metric_in_sentence(outcome.card.metric)} on held-out examples"),
-            "Score on the held-out examples at every evaluation. The best weights are kept.",
+            lambda: report_figures.learning(scores, metric_in_sentence(outcome.card.metric)),
+            f"Score on the {'choosing' if outcome.card.chosen_apart else 'held-out'} examples at every evaluation. The "
+            "best weights are kept.",
         )
     if seeds:
         rows = [
             [f"seed {one.seed}", format_value(one.score, outcome.card.metric), f"{one.epoch:g} of {one.epochs:g}",
-             one.steps, duration(one.seconds), f"{one.examples_per_second:,.0f}", one.stopped]
+             ", ".join(f"{epoch:g}" for epoch in one.averaged) or "–", one.steps, duration(one.seconds),
+             f"{one.examples_per_second:,.0f}", one.stopped]
             for one in seeds
         ]  # fmt: skip
-        headers = ["", metric_name(outcome.card.metric), "best epoch", "steps", "time", "examples/s", "stopped"]
+        headers = ["", metric_name(outcome.card.metric), "best epoch", "averaged", "steps", "time", "examples/s",
+                   "stopped"]  # fmt: skip
         page.table(headers, rows)
 
 
@@ -218,7 +226,9 @@ def _data(page: Page, outcome: Outcome, findings: Sequence[Finding], notes: Sequ
             "The labels of the held-out examples." if card.head != "token" else "The tags of the held-out words.",
         )
     if card.template is not None:
-        page.text(f"A row of the table becomes a sentence, such as: “{outcome.data.texts[0][:400]}”")
+        first = {name: outcome.data.table.column(name)[0] for name in card.template.columns}
+        beside = " Numbers go to the model as numbers, beside the name of their column." if card.reads_numbers else ""
+        page.text(f"The model reads a row of the table as “{card.template.shown(first)[:400]}”.{beside}")
         with page.details("How each column is used") as inside:
             inside.table(["column", "type", "in the sentence", "reason"], card.template.rows(outcome.data.table))
 

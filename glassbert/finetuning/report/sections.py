@@ -304,9 +304,13 @@ def _calibration(page: Section, calibration: Calibration | None) -> None:
             "Perfect calibration is the dashed line: 70 % probability is correct in 70 of 100 cases. Below it the "
             "model is overconfident. The size of a dot is the number of predictions.",
         )
+        bias = " Then a bias is added to the score of each label." if calibration.bias is not None else ""
         right.text(
             f"The logits are divided by a temperature of {calibration.temperature:.2f}, which makes the model {effect}."
+            f"{bias}"
         )
+        if not calibration.calibrated:
+            right.message("note", "This did not lower the log loss here: do not take the probabilities as calibrated.")
         right.table(
             ["", "before", "after"],
             [
@@ -315,8 +319,13 @@ def _calibration(page: Section, calibration: Calibration | None) -> None:
             ],
         )
         right.text(
-            "The calibration error is the mean gap between predicted probability and observed frequency. The values "
-            "after calibration are cross-fitted: each half of the examples uses the temperature of the other half."
+            "The calibration error is the mean gap between predicted probability and observed frequency. "
+            + (
+                "Temperature and bias were fitted on other examples."
+                if calibration.apart
+                else "The values after calibration are cross-fitted: each half of the examples uses the temperature of "
+                "the other half."
+            )
         )
 
 

@@ -157,6 +157,15 @@ def verdict(ours: Outcome, theirs: Outcome, name: str, resamples: int = 1000) ->
     value, lowest, highest = (format_difference(one, metric) for one in (found.value, found.low, found.high))
     size = f"{value} in {called}, 95 % interval {lowest.removesuffix(' points')} to {highest}"
     count = f"{len(ours):,} examples"
+    if not ours.card.unbiased:
+        side = "higher" if found.value > 0 else "lower" if found.value else "no other"
+        return Verdict(
+            "warning" if high < 0 else "note",
+            f"The score is {side} than that of the baseline: {scores}.",
+            f"{size}. Whether this is more than chance is not tested, because the epoch was chosen on these examples.",
+            "Report on examples that choose nothing: give a --test file, or more training examples.",
+            found,
+        )
     if low > 0:
         return Verdict(
             "good",

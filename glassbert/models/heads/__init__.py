@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from glassbert.errors import ConfigError
 from glassbert.layers.registry import Registry, unknown
 from glassbert.models.config import EncoderConfig
+from glassbert.models.heads.aligned import AlignedHead
 from glassbert.models.heads.discriminator import DiscriminatorHead
 from glassbert.models.heads.forecast import ForecastHead
 from glassbert.models.heads.head import Head, HeadPart, pad_rows
@@ -29,6 +30,7 @@ __all__ = [
     "HEADS",
     "LOSS_OPTIONS",
     "SHORT_NAMES",
+    "AlignedHead",
     "CausalLanguageHead",
     "DiscriminatorHead",
     "EmbeddingHead",
@@ -56,7 +58,7 @@ __all__ = [
 HEADS: Registry[type[Head]] = Registry("head")
 for _head in (
     *(MaskedLanguageHead, TokenHead, SequenceHead, PretrainingHead, SpanHead, EmbeddingHead),
-    *(ForecastHead, CausalLanguageHead, DiscriminatorHead, ReplacedTokenHead),
+    *(ForecastHead, CausalLanguageHead, DiscriminatorHead, ReplacedTokenHead, AlignedHead),
 ):
     HEADS.register(_head.kind)(_head)
 
