@@ -52,11 +52,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: pyproject.toml | $(BIN)/python
-	$(PIP) --editable ".[data,fast,plots,tasks]"
+	$(PIP) --editable ".[data,fast,glass,plots,tasks]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) --editable ".[data,dev,fast,learn,mlx,plots,tasks]"
+	$(PIP) --editable ".[data,dev,fast,glass,learn,mlx,plots,tasks]"
 	@touch $@ $(VENV)/.runtime
 
 # torch comes first and by itself, so that nothing else decides which build of it is installed.

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from glassbert.finetuning.settings import FineTuningSettings as FineTuningSettings
     from glassbert.forecasting.forecast import forecast as forecast
     from glassbert.insight.prediction import explain as explain
+    from glassbert.learn.glass.widget import glass as glass
     from glassbert.text.corpus import Corpus as Corpus
     from glassbert.text.corpus import build_corpus as build_corpus
     from glassbert.text.fast import FastTokenizer as FastTokenizer
@@ -88,6 +89,7 @@ LATER = {
     "fill_mask": "training.fill_mask",
     "finetune": "finetuning.run",
     "forecast": "forecasting.forecast",
+    "glass": "learn.glass.widget",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
     "resume": "finetuning.run",

@@ -20,8 +20,8 @@ from glassbert.errors import GlassBertError, InputError
 from glassbert.insight.inputs import LoadedModel
 from glassbert.learn.glass.experiments import Nudge, heads_in_turn, moved_most, saliency
 from glassbert.learn.glass.inputs import MAX_CHARACTERS, MAX_TOKENS, View, labels_for, tokens_of
-from glassbert.learn.glass.look import Look
-from glassbert.learn.glass.variants import after_steps, plain_model, snapshot_steps, with_weights
+from glassbert.learn.glass.look import Look, encode
+from glassbert.learn.glass.variants import after_steps, snapshot_steps, with_weights
 
 KEPT_LOOKS = 6
 KEPT_NUDGES = 1
@@ -37,55 +37,65 @@ def question(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str,
 
 
 class Glass:
-    """Answers the questions of a page about some models. Questions are answered one at a time."""
+    """Answers the questions of a page about some models; several threads may ask."""
 
-    def __init__(self, models: Sequence[LoadedModel], text: str = TEXT, view: dict[str, Any] | None = None):
+    def __init__(self, models: Sequence[LoadedModel], views: Sequence[dict[str, Any]] = ()):
         if not models:
             raise InputError("the glass needs at least one model")
         for loaded in models:
             if loaded.model.config.series is not None:
                 raise InputError(f"{loaded.name} reads series of values; the glass shows models of text")
         self.models = list(models)
-        self.text = text
-        self.first_view = {"text": text, **(view or {})}
+        self.views = list(views) or [{"text": TEXT}]
         self._looks: OrderedDict[View, Look] = OrderedDict()
         self._nudges: OrderedDict[View, Nudge] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the two tables
+        self._making: dict[View, threading.Lock] = {}
+        self._nudging = threading.Lock()
 
     def ask(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The answer, or {"error": a sentence} for a question that cannot be answered."""
         if method not in METHODS:
             return {"error": f"there is no question {method!r}; there are {', '.join(METHODS)}"}
         try:
-            with self._lock:
-                return METHODS[method](self, **arguments)
+            return METHODS[method](self, **arguments)
         except GlassBertError as error:
             return {"error": str(error)}
         except TypeError as error:
             return {"error": f"the question {method!r} was not understood: {error}"}
 
     def look_at(self, given: Any) -> Look:
-        """The recorded pass of a view."""
+        """The recorded pass of a view; two threads that ask for the same one wait for a single pass."""
         view = View.of(given)
-        if view in self._looks:
-            self._looks.move_to_end(view)
-            return self._looks[view]
+        with self._lock:
+            if view in self._looks:
+                self._looks.move_to_end(view)
+                return self._looks[view]
+            making = self._making.setdefault(view, threading.Lock())
+        with making:
+            with self._lock:
+                if view in self._looks:
+                    return self._looks[view]
+            look = self._look(view)
+            with self._lock:
+                self._looks[view] = look
+                while len(self._looks) > KEPT_LOOKS:
+                    self._looks.popitem(last=False)
+                self._making.pop(view, None)
+        return look
+
+    def _look(self, view: View) -> Look:
         if view.model >= len(self.models):
             raise InputError(f"there is no model {view.model}; the glass was opened with {len(self.models)}")
         loaded = self.models[view.model]
         model = with_weights(loaded, view)
-        labels = None
-        if view.step is not None:
-            tokens = tokens_of(loaded, view)
-            labels = labels_for(loaded, model, view, tokens)
-            if labels is None:
-                raise InputError("without a loss there is no step; mask a word first")
-            model = after_steps(model, tokens.ids, labels, view.step)
-        look = Look(loaded, model, view, labels)
-        self._looks[view] = look
-        while len(self._looks) > KEPT_LOOKS:
-            self._looks.popitem(last=False)
-        return look
+        if view.step is None:
+            return Look(loaded, model, view)
+        tokens = tokens_of(loaded, view)
+        labels = labels_for(loaded, model, view, tokens)
+        if labels is None:
+            raise InputError("without a loss there is no step; mask a word first")
+        return Look(loaded, after_steps(model, tokens.ids, labels, view.step), view, labels)
 
     # ---- questions ---------------------------------------------------------------------------------------------------
 
@@ -94,7 +104,8 @@ class Glass:
         """Models, limits and the first view: what a page asks first."""
         return {
             "models": [self._about_model(loaded) for loaded in self.models],
-            "view": self.first_view,
+            "view": self.views[0],
+            "views": self.views,
             "limits": {"tokens": MAX_TOKENS, "characters": MAX_CHARACTERS},
             "live": True,
         }
@@ -126,6 +137,11 @@ class Glass:
         return {**look.summary(), "map": look.map()}
 
     @question
+    def summary(self, view: Any) -> dict[str, Any]:
+        """Tokens, answers and loss, without the map."""
+        return self.look_at(view).summary()
+
+    @question
     def operation(self, view: Any, name: str) -> dict[str, Any]:
         return self.look_at(view).operation(name)
 
@@ -147,11 +163,12 @@ class Glass:
     def nudge(self, view: Any, parameter: str, index: list[int], epsilon: float) -> dict[str, Any]:
         """The predicted and the measured change of the loss when one weight changes by ε."""
         look = self.look_at(view)
-        if look.view not in self._nudges:
-            self._nudges[look.view] = Nudge(look)
-            while len(self._nudges) > KEPT_NUDGES:
-                self._nudges.popitem(last=False)
-        return self._nudges[look.view](parameter, index, epsilon)
+        with self._nudging:
+            if look.view not in self._nudges:
+                self._nudges[look.view] = Nudge(look)
+                while len(self._nudges) > KEPT_NUDGES:
+                    self._nudges.popitem(last=False)
+            return self._nudges[look.view](parameter, index, epsilon)
 
     @question
     def moved(self, view: Any, other: Any) -> dict[str, Any]:
@@ -165,8 +182,6 @@ class Glass:
         weights = look.recording.values.get(f"layers.{layer}.attention.weights")
         if weights is None:
             raise InputError(f"layer {layer} has no attention weights to show")
-        from glassbert.learn.glass.look import encode
-
         return {
             "shape": list(weights.shape[1:]),
             "data": encode(weights[0]),
@@ -201,16 +216,3 @@ class Glass:
             "token": look.shown_token(token),
             "window": look.model.config.window_of(layer),
         }
-
-
-def single(model: Any, tokenizer: Any = None, name: str = "model") -> LoadedModel:
-    """A model with its tokenizer as the glass takes it: a folder, a `LoadedModel`, or a model and a tokenizer."""
-    from glassbert.insight.inputs import open_model
-
-    if isinstance(model, LoadedModel):
-        return model
-    if hasattr(model, "parameters"):
-        if tokenizer is None:
-            raise InputError("give the tokenizer as well: glass(model, text, tokenizer=load_tokenizer(folder))")
-        return LoadedModel(name, plain_model(model), tokenizer)
-    return open_model(model, "numpy")

@@ -460,6 +460,7 @@ def test_every_question_answers_json():
     given = {
         "about": {},
         "look": {"view": VIEW},
+        "summary": {"view": VIEW},
         "operation": {"view": VIEW, "name": "layers.0.ffn.up"},
         "values": {"view": VIEW, "name": "gradients", "role": "layers.0.ffn.up.weight", "leading": [], "row": 0,
                    "column": 0, "height": 2, "width": 2},
