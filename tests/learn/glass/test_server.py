@@ -44,6 +44,7 @@ def test_the_page_and_its_files_are_served(client):
     assert page.status_code == 200 and "page/main.js" in page.text
     for name in [*(f"{one}.js" for one in modules("main")), "style.css", "icon.svg"]:
         assert client.get(f"/page/{name}").status_code == 200, name
+        assert f"page/{name}" in page.text or name == "main.js", name  # asked for at once, not one after the other
     for answer in (page, client.get("/page/main.js"), client.get("/page/nothing.js")):
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"

@@ -8,7 +8,8 @@ import pytest
 
 import glassbert
 from glassbert.errors import InputError
-from glassbert.insight import LoadedModel
+from glassbert.insight import LoadedModel, open_model
+from glassbert.insight.dynamics import saved_steps
 from glassbert.insight.pruning import without_heads
 from glassbert.learn.glass.formulas import FACTOR, parse
 from glassbert.learn.glass.inputs import View
@@ -22,6 +23,7 @@ from glassbert.ops.normal import normal_cdf
 from glassbert.training.optimizers import OPTIMIZERS
 from glassbert.training.step import TrainingStep
 from tests.insight.specimen import CONFIGS, sentences, specimen, tokenizer
+from tests.training.toy import make_corpus, make_trainer
 
 TEXT = sentences(1, seed=5)[0]
 VIEW = {"text": TEXT, "masked": [2, 3]}
@@ -422,6 +424,30 @@ def test_a_silenced_head_is_a_model_without_it():
     grid = glass.ask("heads", {"view": VIEW})
     assert grid["without"][1][0] == pytest.approx(answer["loss"], rel=1e-12)
     assert np.shape(grid["rise"]) == (2, 2)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+        patch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+        make_trainer(make_corpus(folder / "corpus"), folder / "run", steps=12, snapshots=3).train()
+    return folder / "run"
+
+
+def test_snapshots_of_a_run_are_variants_of_its_model(run):
+    loaded = open_model(run, "numpy")
+    glass = Glass([loaded])
+    view = {"text": "the red bird sings.", "masked": [3]}
+    steps = glass.ask("about", {})["models"][0]["snapshots"]
+    assert len(steps) >= 3
+    losses = [glass.ask("summary", {"view": {**view, "snapshot": step}})["loss"] for step in steps]
+    assert losses[-1] == pytest.approx(glass.ask("summary", {"view": view})["loss"], rel=1e-6)
+    assert len(set(losses)) == len(losses)
+    first = glassbert.load(saved_steps(loaded.run)[steps[0]], engine="numpy")
+    seen = glass.look_at(view)
+    assert losses[0] == pytest.approx(float(first.loss(seen.tokens.ids, **seen.labels)[0]), rel=1e-5)
 
 
 def test_saliency_is_that_of_the_package():
