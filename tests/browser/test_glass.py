@@ -1,8 +1,6 @@
 """The glass in a browser: every number that is read from the page is compared with the package."""
 
-import json
 import random
-import re
 import statistics
 import sys
 import time
@@ -13,6 +11,7 @@ import pytest
 
 from glassbert import MINI_BERT_CONFIG, Model, ModernBertConfig
 from glassbert.insight import LoadedModel
+from glassbert.learn.glass.bundle import style, widget
 from glassbert.learn.glass.export import export
 from glassbert.learn.glass.session import Glass
 from glassbert.training.optimizers import OPTIMIZERS
@@ -102,16 +101,18 @@ def agrees(text: str, value: float) -> bool:
 READ = """() => [...document.querySelectorAll('#gb-operation article[data-role]')].map((article) => ({
   role: article.dataset.role,
   ready: article.querySelector('table').dataset.ready ?? '',
-  cells: [...article.querySelectorAll('td[data-row]')].map((cell) => [+cell.dataset.row, +cell.dataset.column, cell.textContent]),
+  cells: [...article.querySelectorAll('td[data-row]')]
+    .map((cell) => [+cell.dataset.row, +cell.dataset.column, cell.textContent]),
 }))"""
 TERMS = """() => ({
   value: document.querySelector('#gb-operation .gb-terms-value')?.textContent,
   name: document.querySelector('#gb-operation .gb-terms-title .gb-mono')?.textContent,
   total: document.querySelector('#gb-operation .gb-total strong')?.textContent,
-  groups: [...document.querySelectorAll('#gb-operation .gb-group')].map((group) => [...group.querySelectorAll('tbody tr')].map((row) => ({
-    factors: [...row.querySelectorAll('.gb-number')].map((one) => one.textContent),
-    term: row.querySelector('.gb-term').textContent,
-  }))),
+  groups: [...document.querySelectorAll('#gb-operation .gb-group')]
+    .map((group) => [...group.querySelectorAll('tbody tr')].map((row) => ({
+      factors: [...row.querySelectorAll('.gb-number')].map((one) => one.textContent),
+      term: row.querySelector('.gb-term').textContent,
+    }))),
 })"""
 
 
@@ -173,6 +174,39 @@ def random_places(look, rng, count):
     return places
 
 
+def test_the_glass_in_a_notebook_asks_python_over_its_channel(page, glasses):
+    """The module that anywidget loads, with a channel like that of a notebook."""
+    glass = glasses["rotary"]
+    page.goto("about:blank")
+    page.expose_function("askPython", lambda method, given: glass.ask(method, given))
+    page.add_style_tag(content=style())
+    page.evaluate(
+        """async (code) => {
+          const address = URL.createObjectURL(new Blob([code], { type: 'text/javascript' }));
+          const widget = (await import(address)).default;
+          const listeners = [];
+          const model = {
+            on: (name, listener) => name === 'msg:custom' && listeners.push(listener),
+            send: async ({ number, method, given }) => {
+              const answer = await window.askPython(method, given);
+              listeners.forEach((listener) => listener({ number, answer }));
+            },
+          };
+          widget.render({ model, el: document.body });
+        }""",
+        widget(),
+    )
+    page.wait_for_selector("[data-ready=look]", timeout=SETTLED)
+    assert agrees(page.locator("[data-loss]").inner_text(), glass.look_at(VIEW).loss)
+    settled(page, "y")
+    page.locator("#gb-operation [data-role=y] td[data-row='2'][data-column='1']").click()
+    page.wait_for_selector("#gb-operation .gb-terms-value")
+    name = page.locator("#gb-operation .gb-operation-name").evaluate("(one) => one.firstChild.textContent")
+    expected = glass.look_at(VIEW).terms(name, "y", [2, 1])["value"]
+    assert agrees(page.locator("#gb-operation .gb-terms-value").inner_text(), expected)
+    assert page.errors == [] and page.outside == []
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_random_cells_values_gradients_and_terms_equal_the_package(page, addresses, glasses, name):
     look = glasses[name].look_at(VIEW)
@@ -199,7 +233,7 @@ def test_an_exported_file_shows_the_same_numbers_without_a_server(page, glasses,
     page.wait_for_selector("#gb-saliency .gb-salient-word")
     page.locator("#gb-step").scroll_into_view_if_needed()
     page.wait_for_selector("#gb-step [data-after]")
-    expected = glass.ask("summary", {"view": {**VIEW, "step": {"optimizer": "adamw", "learning_rate": 0.001}}})["loss"]
+    expected = glass.ask("summary", {"view": {**VIEW, "step": {"optimizer": "adamw", "learning_rate": 0.0001}}})["loss"]
     assert agrees(page.locator("#gb-step [data-after]").inner_text(), expected)
     assert page.errors == [] and page.outside == []
 
@@ -227,7 +261,7 @@ def test_a_step_of_the_page_is_a_step_in_python(page, addresses, glasses):
     model = trained_looking(MINI_BERT_CONFIG)
     look = glasses["mini"].look_at(VIEW)
     before, _ = model.loss(look.tokens.ids, **look.labels)
-    TrainingStep(model, OPTIMIZERS["adamw"](model, 0.001))(look.tokens.ids, **look.labels)
+    TrainingStep(model, OPTIMIZERS["adamw"](model, 0.0001))(look.tokens.ids, **look.labels)
     after, _ = model.loss(look.tokens.ids, **look.labels)
     assert number(page.locator("#gb-step [data-before]").inner_text()) == pytest.approx(float(before), rel=2e-4)
     assert number(page.locator("#gb-step [data-after]").inner_text()) == pytest.approx(float(after), rel=2e-4)
@@ -251,14 +285,20 @@ def test_bad_texts_give_a_sentence_and_the_page_goes_on(page, addresses):
     for text, words in (("", "empty"), ("x" * 100_001, "100,000"), ("word " * 200, "first 64")):
         box.fill(text)
         box.press("Enter")
-        page.wait_for_function("(words) => document.querySelector('#gb-text [role=status]').textContent.includes(words)", arg=words)
+        page.wait_for_function(
+            "(words) => document.querySelector('#gb-text [role=status]').textContent.includes(words)", arg=words
+        )
     for text in ("😀 [MASK] 🎉", "שלום [MASK] עולם", " ".join(["[MASK]"] * 10)):
         box.fill(text)
         box.press("Enter")
-        page.wait_for_function("(n) => document.querySelectorAll('#gb-text .gb-answer-box').length === n", arg=text.count("[MASK]"))
+        page.wait_for_function(
+            "(n) => document.querySelectorAll('#gb-text .gb-answer-box').length === n", arg=text.count("[MASK]")
+        )
     box.fill(TEXT)
     box.press("Enter")
-    page.wait_for_function("() => document.querySelector('#gb-text .gb-loss').textContent.includes('No word is masked')")
+    page.wait_for_function(
+        "() => document.querySelector('#gb-text .gb-loss').textContent.includes('No word is masked')"
+    )
     assert page.errors == []
 
 
@@ -287,7 +327,9 @@ def test_keys_walk_the_map_and_open_a_sum(page, addresses):
     page.wait_for_selector(".gb-tour:not([hidden])")
     for stop in range(2, 13):
         page.keyboard.press("n")
-        page.wait_for_function("(text) => document.querySelector('.gb-tour').textContent.includes(text)", arg=f"{stop} of 12")
+        page.wait_for_function(
+            "(text) => document.querySelector('.gb-tour').textContent.includes(text)", arg=f"{stop} of 12"
+        )
     page.keyboard.press("Escape")
     assert page.locator(".gb-tour").is_hidden()
     assert page.errors == []
@@ -295,7 +337,16 @@ def test_keys_walk_the_map_and_open_a_sum(page, addresses):
 
 def test_a_link_opens_the_same_state(open_page, addresses):
     first = open_page()
-    go(first, addresses["mini"], side="backward", node="layers.1.ffn.up", role="dweight", cell="3,4", layer="2", head="1")
+    go(
+        first,
+        addresses["mini"],
+        side="backward",
+        node="layers.1.ffn.up",
+        role="dweight",
+        cell="3,4",
+        layer="2",
+        head="1",
+    )
     first.wait_for_selector("#gb-operation .gb-terms-value")
     shown = first.locator("#gb-operation .gb-terms").inner_text()
     second = open_page(width=390, height=844, dark=True)
@@ -314,8 +365,9 @@ def test_every_control_has_a_name_for_screen_readers(page, addresses):
         page.wait_for_timeout(250)
     page.wait_for_timeout(1500)
     nameless = page.evaluate(
-        """() => [...document.querySelectorAll('button, select, input, textarea, [role=radio], [role=grid]')].filter((one) =>
-          !(one.textContent.trim() || one.getAttribute('aria-label') || one.labels?.length || one.closest('label'))).map((one) => one.outerHTML)"""
+        """() => [...document.querySelectorAll('button, select, input, textarea, [role=radio], [role=grid]')]
+          .filter((one) => !one.textContent.trim() && !one.getAttribute('aria-label') && !one.closest('label'))
+          .map((one) => one.outerHTML)"""
     )
     assert nameless == []
     assert page.evaluate("document.documentElement.lang") == "en"
@@ -323,7 +375,9 @@ def test_every_control_has_a_name_for_screen_readers(page, addresses):
 
 def test_512_tokens_do_not_stall(page, addresses):
     long = " ".join(sentences(120))
-    page.goto(addresses["rotary"] + "#" + urlencode({"text": long, "mask": "5", "node": "layers.0.attention.attention"}))
+    page.goto(
+        addresses["rotary"] + "#" + urlencode({"text": long, "mask": "5", "node": "layers.0.attention.attention"})
+    )
     page.wait_for_selector("[data-ready=look]", timeout=SETTLED)
     page.wait_for_function("() => document.querySelector('#gb-text [role=status]').textContent.includes('first 512')")
     settled(page, "weights")
@@ -363,9 +417,11 @@ def test_response_times_are_printed(page, addresses):
             page.evaluate(
                 """([row, column]) => new Promise((done) => {
                   const panel = document.querySelector('#gb-operation .gb-terms');
-                  const cell = document.querySelector(`#gb-operation [data-role=y] td[data-row="${row}"][data-column="${column}"]`);
+                  const table = document.querySelector('#gb-operation [data-role=y] table');
+                  const cell = table.querySelector(`td[data-row="${row}"][data-column="${column}"]`);
                   const begun = performance.now();
-                  new MutationObserver((_, self) => { self.disconnect(); done(performance.now() - begun); }).observe(panel, { childList: true });
+                  const end = (_, self) => { self.disconnect(); done(performance.now() - begun); };
+                  new MutationObserver(end).observe(panel, { childList: true });
                   cell.click();
                 })""",
                 [row, column],
@@ -381,13 +437,18 @@ def test_response_times_are_printed(page, addresses):
                   const pieces = document.querySelector('.gb-pieces');
                   box.value = text;
                   const begun = performance.now();
-                  new MutationObserver((_, self) => { self.disconnect(); done(performance.now() - begun); }).observe(pieces, { childList: true });
+                  const end = (_, self) => { self.disconnect(); done(performance.now() - begun); };
+                  new MutationObserver(end).observe(pieces, { childList: true });
                   box.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
                 })""",
                 text,
             )
             / 1e3
         )
-    for what, times in (("opening the page", opened), ("a click on a cell", clicks), ("a new text of 64 tokens", texts)):
+    for what, times in (
+        ("opening the page", opened),
+        ("a click on a cell", clicks),
+        ("a new text of 64 tokens", texts),
+    ):
         print(f"\n{what}: median {1e3 * statistics.median(times):.0f} ms of {len(times)}", end="")
-    assert json.dumps(len(opened)) == "20" and not re.search("error", page.title())
+    assert len(opened) == len(clicks) == len(texts) == 20

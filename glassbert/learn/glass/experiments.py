@@ -14,7 +14,8 @@ from glassbert.errors import InputError
 from glassbert.insight.aims import Aim
 from glassbert.insight.pruning import without_heads
 from glassbert.insight.saliency import baseline_ids, gradient_x_input, integrated_gradients
-from glassbert.learn.glass.look import Look, rms
+from glassbert.learn.glass.cells import rms
+from glassbert.learn.glass.look import Look
 from glassbert.learn.glass.recorder import record
 from glassbert.learn.glass.variants import plain_model
 from glassbert.models.model import Model

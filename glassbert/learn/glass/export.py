@@ -20,17 +20,17 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.files import atomic_write, explain_write_errors
 from glassbert.learn.glass.bundle import bundle, style
+from glassbert.learn.glass.cells import OVERVIEW, encode, largest, shrink
 from glassbert.learn.glass.experiments import heads_in_turn, moved_most, saliency
 from glassbert.learn.glass.formulas import Formula
-from glassbert.learn.glass.look import Look, encode, largest, shrink
+from glassbert.learn.glass.look import Look
 from glassbert.learn.glass.session import Glass
 
 LIMIT = 20 * 10**6  # bytes of the file
 DERIVED = 4_096  # gradients of parameters with more numbers than this are computed by the page
 SHOWN_DIGITS = (3, 5)  # in tables, and in an opened sum
-STEP = {"optimizer": "adamw", "learning_rate": 0.001, "count": 1}
+STEP = {"optimizer": "adamw", "learning_rate": 0.0001, "count": 1}
 NUDGES = 4  # recorded weights of each parameter
-OVERVIEW = (96, 192)
 
 
 class Store:

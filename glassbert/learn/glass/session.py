@@ -18,9 +18,10 @@ import numpy as np
 
 from glassbert.errors import GlassBertError, InputError
 from glassbert.insight.inputs import LoadedModel
+from glassbert.learn.glass.cells import encode
 from glassbert.learn.glass.experiments import Nudge, heads_in_turn, moved_most, saliency
 from glassbert.learn.glass.inputs import MAX_CHARACTERS, MAX_TOKENS, View, labels_for, tokens_of
-from glassbert.learn.glass.look import Look, encode
+from glassbert.learn.glass.look import Look
 from glassbert.learn.glass.variants import after_steps, snapshot_steps, with_weights
 
 KEPT_LOOKS = 6

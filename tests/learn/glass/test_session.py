@@ -11,10 +11,11 @@ from glassbert.errors import InputError
 from glassbert.insight import LoadedModel, open_model
 from glassbert.insight.dynamics import saved_steps
 from glassbert.insight.pruning import without_heads
+from glassbert.learn.glass.cells import gradient_name
+from glassbert.learn.glass.described import TABLE
 from glassbert.learn.glass.formulas import FACTOR, parse
 from glassbert.learn.glass.inputs import View
-from glassbert.learn.glass.look import Look, gradient_name
-from glassbert.learn.glass.operations import TABLE
+from glassbert.learn.glass.look import Look
 from glassbert.learn.glass.recorder import record
 from glassbert.learn.glass.session import METHODS, Glass
 from glassbert.learn.glass.variants import plain_model

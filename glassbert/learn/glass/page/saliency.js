@@ -8,7 +8,7 @@ export class SaliencyPanel {
   constructor(app) {
     this.app = app;
     this.latest = new Latest();
-    this.method = "gradient";
+    this.method = "integrated";
     const { element, body } = section("saliency", "Saliency", "How much each word raises (blue) or lowers (orange) the log-probability of an answer.");
     this.element = element;
     this.controls = h("div", { className: "gb-row" });
@@ -66,7 +66,7 @@ export class SaliencyPanel {
             "p",
             { className: "gb-hint" },
             this.method === "gradient"
-              ? "e · ∂s/∂e for each word: the change of the score, to first order, if its embedding grew."
+              ? "e · ∂s/∂e for each word: the change of the score, to first order, if its embedding grew. After a norm these numbers nearly cancel, since the norm takes the size away."
               : `Along the straight line from all words masked (score ${shown(answer.baseline, 4)}) to the text (${shown(answer.score, 4)}): the words share the difference, ${signed(answer.sum, 4)} nats.`,
           ),
         );

@@ -9,7 +9,7 @@ export class StepPanel {
   constructor(app) {
     this.app = app;
     this.latest = new Latest();
-    this.settings = { optimizer: "adamw", learning_rate: 0.001, count: 1 };
+    this.settings = { optimizer: "adamw", learning_rate: 0.0001, count: 1 };
     const { element, body } = section("step", "One step of training", "Every weight moves a little against its gradient. What changes?");
     this.element = element;
     this.controls = h("div", { className: "gb-row" });
@@ -39,7 +39,7 @@ export class StepPanel {
       this.controls,
       about.live
         ? [
-            select("optimizer", [["adamw", "AdamW"], ["sgd", "SGD"]], settings.optimizer, (value) => set({ optimizer: value, learning_rate: value === "sgd" ? 0.1 : 0.001 })),
+            select("optimizer", [["adamw", "AdamW"], ["sgd", "SGD"]], settings.optimizer, (value) => set({ optimizer: value, learning_rate: value === "sgd" ? 0.1 : 0.0001 })),
             select("learning rate", [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001].map((rate) => [rate, rate]), settings.learning_rate, (value) => set({ learning_rate: Number(value) })),
             select("steps", [1, 2, 3, 5, 10, 20].map((count) => [count, count]), settings.count, (value) => set({ count: Number(value) })),
             h("button", { className: "gb-button", onclick: () => this.app.store.see({ step: { ...settings } }) }, "Look inside the model after it"),
@@ -60,7 +60,6 @@ export class StepPanel {
       ([old, now, moved]) => {
         this.element.classList.remove("gb-busy");
         replace(this.result, h("div", { className: "gb-pair" }, h("div", {}, paired(old, now)), h("div", {}, this.moved(moved))));
-        this.draw.done = true;
         this.refreshSelects();
       },
       (error) => {
