@@ -279,6 +279,20 @@ def test_a_file_that_cannot_be_written_is_named(glass, tmp_path):
         export(glass, tmp_path / "taken" / "page.html")
 
 
+def test_the_command_exports_a_page_and_says_so(tmp_path, capsys):
+    from glassbert.cli import main
+
+    folder = tmp_path / "model"
+    loaded = specimen("mini", dtype="float32")
+    loaded.model.save(folder, tokenizer=loaded.tokenizer)
+    file = tmp_path / "page.html"
+    with pytest.raises(SystemExit) as ended:
+        main(["glass", str(folder), "--text", TEXT, "--text", "the red [MASK].", "--export", str(file)])
+    assert not ended.value.code
+    assert "2 texts" in capsys.readouterr().out
+    assert [one["view"]["text"] for one in parts(file)[1]["views"]] == [TEXT, "the red [MASK]."]
+
+
 def test_a_text_that_looks_like_html_stays_text(tmp_path):
     text = "a </script><script>alert(1)</script> [MASK]"
     glass = Glass([specimen("mini", dtype="float32")], [{"text": text, "masked": []}])
