@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from glassbert.forecasting.forecast import forecast as forecast
     from glassbert.generation import generate as generate
     from glassbert.insight.prediction import explain as explain
+    from glassbert.learn.glass.widget import glass as glass
     from glassbert.text.corpus import Corpus as Corpus
     from glassbert.text.corpus import build_corpus as build_corpus
     from glassbert.text.fast import FastTokenizer as FastTokenizer
@@ -91,6 +92,7 @@ LATER = {
     "finetune": "finetuning.run",
     "forecast": "forecasting.forecast",
     "generate": "generation",
+    "glass": "learn.glass.widget",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
     "resume": "finetuning.run",

@@ -32,6 +32,7 @@ COMMANDS = {
     "evaluate": "Evaluate a model: sanity, language, grammar, probes, transfer and cost in one report.",
     "probe": "Fit probes on a model's layers for your own annotations: a column or a function.",
     "inspect": "Inspect one prediction: attention, saliency and the predicted words.",
+    "glass": "Look inside a model in a page: every number, forward and backward.",
     "scale": "Train a grid of sizes, fit a power law, predict the next size.",
     "family": "Compare BERT's descendants, or explain one with its formulas.",
     "models": "List the models, heads and recipes, with their numbers of parameters.",

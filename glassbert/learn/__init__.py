@@ -1,0 +1,1 @@
+"""Learning: the course, the referee for learners, and the glass."""
