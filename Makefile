@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test parity check lint format bench clean
+.PHONY: help setup quickstart test parity browser check lint format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,10 @@ test: lint ## Lint, types and all tests that need no PyTorch
 parity: $(VENV)/.parity ## Tests against PyTorch and transformers
 	$(BIN)/python -c "import torch, transformers"
 	$(BIN)/python -m pytest -m parity
+
+browser: $(VENV)/.dev ## Tests of lessons and pages in a real browser (Chromium)
+	@sh tests/browser/chromium.sh
+	$(BIN)/python -m pytest -m browser tests/browser
 
 check: setup ## Check every hand-written gradient
 	$(BIN)/glassbert check
@@ -52,7 +56,7 @@ $(VENV)/.runtime: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) --editable ".[data,dev,fast,mlx,plots,tasks]"
+	$(PIP) --editable ".[data,dev,fast,learn,mlx,plots,tasks]"
 	@touch $@ $(VENV)/.runtime
 
 # torch comes first and by itself, so that nothing else decides which build of it is installed.
