@@ -10,7 +10,7 @@ import glassbert
 PACKAGE = Path(glassbert.__file__).parent
 ORDER = [
     *("ops", "engines", "layers", "models", "checkpoints", "families", "reports", "metrics", "text", "training"),
-    *("tasks", "finetuning", "forecasting", "insight", "evaluation", "proof", "cli"),
+    *("tasks", "finetuning", "forecasting", "insight", "evaluation", "proof", "learn", "cli"),
 ]
 SHARED = {"arrays", "errors", "files"}  # modules that every package may import
 # Imports inside a function that go up on purpose: a file format or a report is loaded when a method is called.
