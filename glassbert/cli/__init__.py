@@ -31,6 +31,7 @@ COMMANDS = {
     "probe": "Fit probes on a model's layers for your own annotations: a column or a function.",
     "inspect": "Inspect one prediction: attention, saliency and the predicted words.",
     "scale": "Train a grid of sizes, fit a power law, predict the next size.",
+    "learn": "Learn how BERT works: 18 lessons, exercises and a referee.",
     "models": "List the models, heads and recipes, with their numbers of parameters.",
     "check": "Check every hand-written gradient, and that wrong gradients are detected.",
     "doctor": "Show what this machine has, what is misconfigured and how to fix it.",

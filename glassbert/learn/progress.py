@@ -73,6 +73,8 @@ class Progress:
 
     def remember(self, verdict: Verdict) -> Verdict:
         """Enter a verdict, and give it its next hint."""
+        if not verdict.answered:
+            return verdict
         entry = self.exercises.setdefault(verdict.exercise, {})
         entry["tries"] = int(entry.get("tries", 0)) + 1
         if verdict.passed:

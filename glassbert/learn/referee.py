@@ -48,6 +48,9 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     if not callable(answer):
         kind = "a function, or the number of the wrong line" if exercise.fault else "a function"
         return stopped(exercise, f"the answer must be {kind}, and it is {type(answer).__name__}")
+    if is_empty(answer):
+        task = f"Write the body of {exercise.signature} and run it."
+        return Verdict(exercise.name, False, problem=task, answered=False)
     try:
         call = caller(exercise, answer)
     except CallError as error:
@@ -65,6 +68,15 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
     if seen is not None:
         return not_yet(exercise, outcomes, outputs, *seen, tuple(exercise.hints))
     return not_yet(exercise, outcomes, outputs, None, "", tuple(exercise.hints))
+
+
+def is_empty(answer: Any) -> bool:
+    """Whether a function has no body yet: only `...` or `pass`."""
+    code = getattr(answer, "__code__", None)
+    return code is not None and code.co_code == EMPTY.__code__.co_code and set(code.co_consts) <= {None, ...}
+
+
+def EMPTY(): ...
 
 
 def stopped(exercise: Exercise, problem: str) -> Verdict:
@@ -254,6 +266,9 @@ def judge_line(exercise: Exercise, line: int) -> Verdict:
     """The verdict on a line number of a planted fault."""
     assert exercise.fault is not None
     lines = exercise.faulty_source.splitlines()
+    if line == 0:
+        task = "Answer with the number of the wrong line, or with the mended function."
+        return Verdict(exercise.name, False, problem=task, answered=False)
     if line in exercise.faulty_lines:
         return Verdict(exercise.name, True, note=f"Line {line}: {exercise.fault.says}", library=library_of(exercise))
     if not 1 <= line <= len(lines):

@@ -49,6 +49,7 @@ class Verdict:
     hints_left: int = 0
     note: str = ""
     library: str = ""
+    answered: bool = True  # False for a function without a body
     available_hints: tuple[str, ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:
@@ -56,11 +57,12 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        return f"{self.exercise}: {'right' if self.passed else 'not yet'}"
+        state = "right" if self.passed else "not yet" if self.answered else "not answered yet"
+        return f"{self.exercise}: {state}"
 
     def lines(self) -> list[tuple[str, str]]:
         """The answer as (kind, sentence); kinds are "right", "wrong", "says", "hint" and "note"."""
-        found = [("wrong", self.problem)] if self.problem else []
+        found = [("wrong" if self.answered else "note", self.problem)] if self.problem else []
         found += [("right" if one.right else "wrong", str(one)) for one in self.outputs]
         found += [("says", self.says)] if self.says else []
         if self.hint:
@@ -90,7 +92,7 @@ class Verdict:
             f'aria-hidden="true">{marks[kind]}</span>{escape(text)}</div>'
             for kind, text in self.lines()
         )
-        colour = GREEN if self.passed else RED
+        colour = GREEN if self.passed else RED if self.answered else GREY
         return (
             f'<div class="glassbert-verdict" data-exercise="{escape(self.exercise)}" data-passed="{self.passed}" '
             f'data-mistake="{escape(self.mistake or "")}" role="status" style="border-left:4px solid {colour};'
