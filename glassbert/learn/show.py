@@ -199,9 +199,12 @@ def task(name: str) -> Html:
 
 
 def answer(choice: Any, right: str, explanation: str) -> Html:
-    """The answer to a prediction; nothing until something was chosen."""
+    """The answer to a prediction; folded away until something was chosen."""
     value = getattr(choice, "value", choice)
     if value is None:
-        return Html('<div style="opacity:0.7">Choose first. The answer appears here.</div>')
+        return Html(
+            '<details class="glassbert-answer"><summary style="opacity:0.7">Choose first. Or open the answer.</summary>'
+            f"<strong>{escape(right)}.</strong> {explanation}</details>"
+        )
     word = "Yes." if value == right else f"No: {right}."
     return Html(f'<div class="glassbert-answer"><strong>{escape(word)}</strong> {explanation}</div>')

@@ -11,12 +11,6 @@ from glassbert.learn.referee import judge, known_mistakes, library_of, same_outc
 from tests.learn.mistakes import PLANTED
 from tests.learn.right_answers import RIGHT
 
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-
 WRITTEN = [name for name, exercise in exercises().items() if exercise.fault is None]
 FAULTS = [name for name, exercise in exercises().items() if exercise.fault is not None]
 

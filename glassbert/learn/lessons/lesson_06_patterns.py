@@ -222,9 +222,9 @@ def _(ids, maps, mask, mo, np, tokenizer):
     mo.md(f"""
     ## A surprise
 
-    Weights must add up to 1, even when a head has nothing to say about a word. Where does the attention go then? Often
-    to a token without meaning. Head {_head} of layer {_layer} puts **{_share.max():.0%}** of the words' attention on
-    [CLS] and [SEP]; equal weights would put {_uniform:.0%} there.
+    Weights must add up to 1, even when a head has nothing to say about a word. Where does the attention go
+    then? In large models mostly to [CLS] and [SEP], which mean nothing. Here head {_head} of layer {_layer} puts most
+    on them: **{_share.max():.0%}** of the words' attention, where equal weights would put {_uniform:.0%}.
     """)
     return
 

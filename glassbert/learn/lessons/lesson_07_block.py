@@ -24,6 +24,7 @@ def _(mo):
 
     $$\text{post-norm (BERT)}\quad x \leftarrow \mathrm{norm}(x + \mathrm{attention}(x)),\quad
     x \leftarrow \mathrm{norm}(x + \mathrm{ffn}(x))$$
+
     $$\text{pre-norm (ModernBERT)}\quad x \leftarrow x + \mathrm{attention}(\mathrm{norm}(x)),\quad
     x \leftarrow x + \mathrm{ffn}(\mathrm{norm}(x))$$
     """)

@@ -24,6 +24,7 @@ def _(mo):
     whether its gradients are large or tiny.
 
     $$m = \beta_1 m + (1 - \beta_1)\,g \qquad v = \beta_2 v + (1 - \beta_2)\,g^2$$
+
     $$p \leftarrow p - \eta\left(\frac{\hat m}{\sqrt{\hat v} + \varepsilon} + \lambda p\right) \qquad
     \hat m = \frac{m}{1 - \beta_1^t},\quad \hat v = \frac{v}{1 - \beta_2^t}$$
     """)

@@ -230,8 +230,8 @@ def _(Model, config, mo, np, one_batch):
     mo.md(f"""
     ## A surprise
 
-    Of {len(_norms)} parameters one array, `{_largest}`, has **{(_norms[_largest] / _total) ** 2:.0%}** of the squared
-    norm of the first gradient. Clipping by the norm of everything is mostly clipping by that one array.
+    Of {len(_norms)} arrays one, `{_largest}`, has **{(_norms[_largest] / _total) ** 2:.0%}** of the squared norm of the
+    first gradient. When its gradient is long, the steps of all the others become shorter too: one factor for all.
     """)
     return
 

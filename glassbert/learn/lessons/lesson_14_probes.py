@@ -148,8 +148,8 @@ def _(mo):
     mo.md("""
     ## A question that words alone cannot answer
 
-    Is the *subject of the sentence* plural? Asked at the word *the* before the object, where nothing of the subject is
-    visible. Only a model that carries information from word to word can answer.
+    Is the *subject of the sentence* plural? Asked at the last noun, the object, whose own form says nothing about the
+    subject. Only a model that carries information from word to word can answer.
     """)
     return
 

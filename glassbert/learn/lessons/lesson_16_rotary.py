@@ -37,8 +37,8 @@ def _(mo):
 def _(mo):
     choice = mo.ui.radio(
         ["it stays the same", "it grows", "it changes its sign"],
-        label="**Predict.** A query stands at place 3, a key at place 5. Both move 100 places to the right. What happens "
-        "to their score?",
+        label="**Predict.** A query stands at place 3, a key at place 5. Both move 100 places to the right. What "
+        "happens to their score?",
     )
     choice
     return (choice,)

@@ -55,7 +55,10 @@ def _(choice, show):
 def _(Model, glassbert, mo, training_flops):
     _rows = ""
     for _name, _config in sorted(glassbert.PRESETS.items(), key=lambda entry: entry[1].hidden_size):
-        _count = Model(_config, "mlm", engine="numpy", initialize=False).get_parameter_count()
+        try:
+            _count = Model(_config, "mlm", engine="numpy", initialize=False).get_parameter_count()
+        except glassbert.GlassBertError:  # a member that is not trained by masking
+            continue
         _flops = training_flops(_config, 1, 128, scored_rows=19) / 128
         _rows += f"\n    | {_name} | {_config.num_hidden_layers} x {_config.hidden_size} | {_count:,} | {_flops:.2e} |"
     mo.md(f"""
@@ -160,8 +163,8 @@ def _(losses, mo, np, show, sizes):
                 title="log10 of the loss over log10 of the parameters",
             ),
             mo.md(
-                f"The law predicts {_factor * _next**-_exponent:.2f} for a model of {_next:,.0f} parameters. Five points "
-                "of short runs are a weak ground: `glassbert scale` also tells how unsure such a prediction is."
+                f"The law predicts {_factor * _next**-_exponent:.2f} for a model of {_next:,.0f} parameters. Five "
+                "points of short runs are a weak ground: `glassbert scale` also tells how unsure such a prediction is."
             ),
         ]
     )

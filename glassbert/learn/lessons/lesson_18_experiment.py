@@ -36,8 +36,8 @@ def _(mo):
 def _(mo):
     choice = mo.ui.radio(
         ["4 times", "16 times", "the same"],
-        label="**Predict.** Attention keeps its weights for the backward. The text becomes four times as long. How much "
-        "more memory do the weights need?",
+        label="**Predict.** Attention keeps its weights for the backward. The text becomes four times as long. How "
+        "much more memory do the weights need?",
     )
     choice
     return (choice,)
@@ -118,7 +118,7 @@ def _(AttentionPattern, mo, np, ops):
     _dplain, _dtiled = ops.attention_backward(_v, _plain_state), ops.tiled_attention_backward(_v, _tiled_state)
     _gap = max(float(np.abs(a - b).max()) for a, b in zip(_dplain[:3], _dtiled[:3], strict=True))
     mo.md(f"""
-    The package's plain and tiled attention differ by {np.abs(_plain - _tiled).max():.0e}, their gradients by {_gap:.0e}.
+    The package's plain and tiled attention differ by {np.abs(_plain - _tiled).max():.0e}; gradients by {_gap:.0e}.
 
     ## Which code runs?
     """)

@@ -30,7 +30,7 @@ for name, (lesson, planted) in PLANTED.items():
             written,
             name=f"{name}_fault",
             lesson=lesson,
-            task=f"A {name} with one thing wrong. Name the wrong line, or mend it. {written.task}",
+            task=f"`{name}` with one thing wrong. Name the wrong line, or mend it. {written.task}",
             fault=fault,
         )
     )
