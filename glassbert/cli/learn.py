@@ -94,7 +94,9 @@ def run_notebook(command: list[str]) -> int:
     """Run the notebook server until it ends; Ctrl-C ends it."""
     import subprocess
 
-    process = subprocess.Popen(command)
+    from glassbert.learn.course import open_environment
+
+    process = subprocess.Popen(command, env=open_environment())
     try:
         return process.wait()
     except KeyboardInterrupt:

@@ -117,6 +117,11 @@ def open_command(path: Path, port: int | None, browser: bool) -> list[str]:
     return [sys.executable, "-m", "marimo", "edit", str(path), *options, "--no-token", "--skip-update-check"]
 
 
+def open_environment() -> dict[str, str]:
+    """Cells of our own lessons run when the notebook opens, not after a click on each."""
+    return {**os.environ, "_MARIMO_CONFIG_OVERLOAD_RUNTIME_AUTO_INSTANTIATE": "true"}
+
+
 def can_open_browser() -> bool:
     """Whether a browser can be opened from here: there is one, and a screen."""
     import webbrowser

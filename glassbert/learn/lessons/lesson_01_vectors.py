@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="1 · Words are vectors", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -15,7 +15,7 @@ def _():
     return check, mo, np, ops, show, trained
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, model, origin):
     mo.md(f"""
     # 1 · Words are vectors, and a linear map mixes them
@@ -29,14 +29,14 @@ def _(mo, model, origin):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(trained):
     model, tokenizer, origin = trained()
     table = model.engine.to_numpy(model.token_embeddings)  # [V, H]
     return model, origin, table, tokenizer
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(np, table, tokenizer):
     words = ["king", "queen", "man", "woman", "boy", "girl", "dog", "cat", "garden", "river", "sees", "see", "old"]
 
@@ -49,7 +49,7 @@ def _(np, table, tokenizer):
     return cosine, vector, words
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["woman", "garden", "sees"],
@@ -60,7 +60,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, cosine, show, vector):
     _near = {word: cosine(vector("queen"), vector(word)) for word in choice.options}
     _best = max(_near, key=_near.get)
@@ -69,7 +69,7 @@ def _(choice, cosine, show, vector):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     ## Move: from one word to another
@@ -81,14 +81,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mix = mo.ui.slider(0.0, 1.0, 0.05, value=0.0, label="share of queen", show_value=True, full_width=True)
     mix
     return (mix,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(cosine, mix, show, vector, words):
     _point = (1.0 - mix.value) * vector("king") + mix.value * vector("queen")
     _near = sorted(words, key=lambda word: -cosine(_point, vector(word)))[:6]
@@ -96,7 +96,7 @@ def _(cosine, mix, show, vector, words):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     ## The linear map
@@ -111,14 +111,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     weight_01 = mo.ui.slider(-2.0, 2.0, 0.25, value=0.5, label="W[0, 1]", show_value=True)
     weight_01
     return (weight_01,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(np, ops, show, weight_01):
     _x = np.array([[1.0, 2.0, -1.0], [0.5, 0.0, 3.0]])
     _W = np.array([[1.0, weight_01.value, 0.0], [-1.0, 0.25, 2.0]])
@@ -133,7 +133,7 @@ def _(np, ops, show, weight_01):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     Only column 0 of y moves, and only for tokens whose feature 1 is not 0. A weight speaks to one output; all
@@ -146,7 +146,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("embedding")
     return
@@ -159,13 +159,13 @@ def _():
     return (embedding,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, embedding):
     check(embedding=embedding)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("linear")
     return
@@ -178,19 +178,19 @@ def _():
     return (linear,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, linear):
     check(linear=linear)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What they became in the package": show.became("embedding", "linear")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, ops, show):
     _draw = np.random.default_rng(0)
     _x, _A, _B = _draw.standard_normal((1, 4)), _draw.standard_normal((6, 4)), _draw.standard_normal((4, 6))

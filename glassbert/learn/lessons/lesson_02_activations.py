@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="2 · ReLU and GELU", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -14,7 +14,7 @@ def _():
     return check, mo, np, ops, show
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 2 · ReLU and GELU: why a curve is needed
@@ -29,7 +29,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["below 0", "exactly 0", "above 0"],
@@ -39,7 +39,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, np, ops, show):
     _value = float(ops.gelu(np.array([-0.5]))[0][0])
     _where = "below 0" if _value < 0 else "above 0" if _value > 0 else "exactly 0"
@@ -49,7 +49,7 @@ def _(choice, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: one point on both curves
@@ -60,14 +60,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     point = mo.ui.slider(-4.0, 4.0, 0.1, value=-0.7, label="x", show_value=True, full_width=True)
     point
     return (point,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, ops, point, show):
     _grid = np.linspace(-4.0, 4.0, 161)
     _x = np.array([point.value])
@@ -95,7 +95,7 @@ def _(mo, np, ops, point, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## What the bend buys
@@ -106,14 +106,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     hinges = mo.ui.slider(0, 12, 1, value=2, label="hinges", show_value=True)
     hinges
     return (hinges,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(hinges, mo, np, ops, show):
     _x = np.linspace(-3.0, 3.0, 121)
     _goal = np.sin(2.0 * _x)
@@ -131,7 +131,7 @@ def _(hinges, mo, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Write them yourself
@@ -141,7 +141,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("relu")
     return
@@ -154,13 +154,13 @@ def _():
     return (relu,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, relu):
     check(relu=relu)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("gelu")
     return
@@ -173,19 +173,19 @@ def _():
     return (gelu,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, gelu):
     check(gelu=gelu)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What they became in the package": show.became("relu", "gelu")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, ops):
     _x = np.linspace(-6.0, 6.0, 20001)
     _gap = np.abs(ops.gelu(_x)[0] - ops.gelu_tanh(_x)[0])

@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="3 · Layer norm", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -14,7 +14,7 @@ def _():
     return check, mo, np, ops, show
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 3 · Layer norm, and one forward pass
@@ -28,7 +28,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["all six numbers change", "only that number changes", "nothing changes"],
@@ -38,7 +38,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, np, ops, show):
     _x = np.array([[1.0, -0.5, 0.3, 2.0, -1.2, 0.1]])
     _moved = _x + np.array([[0, 0, 0, 1.0, 0, 0]])
@@ -55,7 +55,7 @@ def _(choice, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: make a token loud
@@ -65,7 +65,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     scale = mo.ui.slider(0.0, 10.0, 0.5, value=3.0, label="times", show_value=True)
     shift = mo.ui.slider(-10.0, 10.0, 0.5, value=2.0, label="plus", show_value=True)
@@ -73,7 +73,7 @@ def _(mo):
     return scale, shift
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, ops, scale, shift, show):
     _token = np.array([[1.0, -0.5, 0.3, 2.0, -1.2, 0.1]])
     _x = scale.value * _token + shift.value
@@ -92,7 +92,7 @@ def _(mo, np, ops, scale, shift, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     The output does not depend on scale and shift (as long as eps is small beside the variance). What is left is the
@@ -106,7 +106,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(np, ops, show):
     _draw = np.random.default_rng(4)
     _x = _draw.standard_normal((1, 4))
@@ -125,13 +125,13 @@ def _(np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("## Write them yourself")
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("layer_norm")
     return
@@ -144,13 +144,13 @@ def _():
     return (layer_norm,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, layer_norm):
     check(layer_norm=layer_norm)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("feed_forward")
     return
@@ -163,13 +163,13 @@ def _():
     return (feed_forward,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, feed_forward):
     check(feed_forward=feed_forward)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Find the fault
@@ -179,7 +179,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("layer_norm_fault")
     return
@@ -191,19 +191,19 @@ def _():
     return (layer_norm_fault,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, layer_norm_fault):
     check(layer_norm_fault=layer_norm_fault)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What they became in the package": show.became("layer_norm", "feed_forward")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, ops):
     _x = np.array([[1000.0, 1000.1, 999.9, 1000.0]])
     _y, _ = ops.layer_norm(_x, np.ones(4), np.zeros(4), 1e-5)

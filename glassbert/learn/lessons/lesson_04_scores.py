@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="4 · Scores, scaling and softmax", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -15,7 +15,7 @@ def _():
     return attention_entropy, check, mo, np, ops, show
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 4 · Scores, scaling and softmax
@@ -29,7 +29,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["they do not change", "they all grow", "the largest grows"],
@@ -39,7 +39,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, np, ops, show):
     _scores = np.array([1.0, 2.0, -1.0, 0.5])
     _change = ops.softmax(_scores + 100.0)[0] - ops.softmax(_scores)[0]
@@ -53,7 +53,7 @@ def _(choice, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: one score, and the temperature
@@ -63,7 +63,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     score = mo.ui.slider(-3.0, 6.0, 0.25, value=1.0, label="score of sat", show_value=True)
     temperature = mo.ui.slider(0.25, 8.0, 0.25, value=1.0, label="temperature", show_value=True)
@@ -71,7 +71,7 @@ def _(mo):
     return score, temperature
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(attention_entropy, mo, np, ops, score, show, temperature):
     _words = ["the", "cat", "sat", "down"]
     _scores = np.array([0.5, 2.0, score.value, -1.0])
@@ -91,7 +91,7 @@ def _(attention_entropy, mo, np, ops, score, show, temperature):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     One score rose, and all weights changed: the others had to give. That is the whole difficulty of the softmax's
@@ -105,14 +105,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     size = mo.ui.slider(steps=[1, 4, 16, 48, 64, 256, 1024], value=48, label="d", show_value=True)
     size
     return (size,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, ops, show, size):
     _draw = np.random.default_rng(0)
     _q, _k = _draw.standard_normal((200, size.value)), _draw.standard_normal((12, size.value))
@@ -139,7 +139,7 @@ def _(mo, np, ops, show, size):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     Without the division one key takes everything, before anything is learned. And where a weight is nearly 1 or nearly
@@ -150,7 +150,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("softmax")
     return
@@ -163,19 +163,19 @@ def _():
     return (softmax,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, softmax):
     check(softmax=softmax)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What it became in the package": show.became("softmax")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, ops):
     with np.errstate(over="ignore", invalid="ignore"):
         _naive = np.exp(np.array([710.0, 700.0]))

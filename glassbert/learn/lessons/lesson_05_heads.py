@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="5 · Heads and masks", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -16,7 +16,7 @@ def _():
     return AttentionPattern, attention_weights, check, encode, mo, np, ops, show, trained
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 5 · Heads and masks
@@ -33,7 +33,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["their weights still add up to 1", "their weights add up to less than 1", "their weights become NaN"],
@@ -44,7 +44,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, np, ops, show):
     _weights, _ = ops.softmax(np.array([1.0, 0.5, -0.3, 0.2]))
     _kept = _weights * np.array([1, 1, 1, 0])
@@ -60,7 +60,7 @@ def _(choice, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: padding
@@ -70,14 +70,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     real = mo.ui.slider(1, 6, 1, value=4, label="real tokens", show_value=True)
     real
     return (real,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(AttentionPattern, attention_weights, mo, np, real, show):
     _draw = np.random.default_rng(1)
     _q, _k = _draw.standard_normal((2, 1, 1, 6, 8))
@@ -95,7 +95,7 @@ def _(AttentionPattern, attention_weights, mo, np, real, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Heads of a trained model
@@ -106,7 +106,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(encode, np, trained):
     from glassbert.insight import attention_maps
 
@@ -117,7 +117,7 @@ def _(encode, np, trained):
     return ids, maps, mask, model, tokens
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(maps, mo, tokens):
     layer = mo.ui.slider(0, maps.shape[0] - 1, 1, value=maps.shape[0] - 1, label="layer", show_value=True)
     _names = {f"{i} {token}": i for i, token in enumerate(tokens)}
@@ -126,7 +126,7 @@ def _(maps, mo, tokens):
     return layer, word
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(layer, maps, show, tokens, word):
     show.heat(
         maps[layer.value, 0, :, word.value],
@@ -139,7 +139,7 @@ def _(layer, maps, show, tokens, word):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(ids, mask, mo, model, np, show):
     _, _cache = model.forward(ids, mask, trace=True)
     _context = np.asarray(_cache["layers.0.attention.context"])  # [1, heads, T, d]
@@ -161,13 +161,13 @@ def _(ids, mask, mo, model, np, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("## Write them yourself")
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("split_heads")
     return
@@ -180,13 +180,13 @@ def _():
     return (split_heads,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, split_heads):
     check(split_heads=split_heads)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("attention")
     return
@@ -199,19 +199,19 @@ def _():
     return (attention,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(attention, check):
     check(attention=attention)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What they became in the package": show.became("split_heads", "attention")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np):
     _x = np.arange(24).reshape(1, 3, 8)
     _wrong = _x.reshape(1, 4, 3, 2)

@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="6 · What heads look at", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -16,7 +16,7 @@ def _():
     return attention_entropy, attention_maps, check, encode, fill_mask, mo, np, sentences, show, trained
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, origin):
     mo.md(f"""
     # 6 · What the heads of a trained model look at
@@ -29,13 +29,13 @@ def _(mo, origin):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(trained):
     model, tokenizer, origin = trained()
     return model, origin, tokenizer
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["before training", "after training"],
@@ -46,7 +46,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(attention_entropy, attention_maps, encode, model, np, sentences, tokenizer):
     ids, mask = encode(tokenizer, sentences(100, seed=7))
     maps = attention_maps(model, ids, mask).astype(np.float64)  # [layers, B, heads, T, T]
@@ -60,7 +60,7 @@ def _(attention_entropy, attention_maps, encode, model, np, sentences, tokenizer
     return entropy_of, ids, maps, mask, new_maps
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, entropy_of, maps, new_maps, show):
     _before, _after = float(entropy_of(new_maps).mean()), float(entropy_of(maps).mean())
     show.answer(
@@ -72,7 +72,7 @@ def _(choice, entropy_of, maps, new_maps, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(entropy_of, maps, new_maps, show):
     _rows = [f"layer {i}" for i in range(maps.shape[0])]
     _columns = [f"head {h}" for h in range(maps.shape[2])]
@@ -83,7 +83,7 @@ def _(entropy_of, maps, new_maps, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: which word decides?
@@ -94,14 +94,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     subject = mo.ui.dropdown(["queen", "king", "woman", "boy", "girl", "father"], value="queen", label="subject")
     subject
     return (subject,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(attention_maps, encode, fill_mask, mo, model, np, show, subject, tokenizer):
     _text = f"the {subject.value} in the garden loves [MASK] horse ."
     _ids, _mask = encode(tokenizer, [_text])
@@ -125,7 +125,7 @@ def _(attention_maps, encode, fill_mask, mo, model, np, show, subject, tokenizer
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## A picture is not a measurement
@@ -136,14 +136,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     offset = mo.ui.slider(-3, 3, 1, value=-1, label="distance of the key", show_value=True)
     offset
     return (offset,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(maps, mask, np, offset, show):
     _length = maps.shape[-1]
     _i = np.arange(max(0, -offset.value), min(_length, _length - offset.value))
@@ -162,13 +162,13 @@ def _(maps, mask, np, offset, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("## Write it yourself")
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("attention_entropy")
     return
@@ -181,13 +181,13 @@ def _():
     return (attention_entropy_of_mine,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(attention_entropy_of_mine, check):
     check(attention_entropy=attention_entropy_of_mine)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Find the fault\n\nThis attention has one wrong line."), show.task("attention_fault")])
     return
@@ -199,19 +199,19 @@ def _():
     return (attention_fault,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(attention_fault, check):
     check(attention_fault=attention_fault)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What it became in the package": show.became("attention_entropy")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(ids, maps, mask, mo, np, tokenizer):
     _special = np.isin(ids, tokenizer.special_ids) & (mask == 1)
     _word = ~_special & (mask == 1)

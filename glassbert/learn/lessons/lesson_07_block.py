@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="7 · Residuals and the block", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -14,7 +14,7 @@ def _():
     return check, mo, np, ops, show
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 7 · Residuals and the block
@@ -31,7 +31,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["about the same", "about half as large", "thousands of times smaller"],
@@ -42,7 +42,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(np, ops):
     def gradient_sizes(depth, residual, width=64, seed=0):
         """The size of the gradient at each layer of a stack of random layers, from the last to the first."""
@@ -66,7 +66,7 @@ def _(np, ops):
     return (gradient_sizes,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, gradient_sizes, show):
     _sizes = gradient_sizes(12, residual=False)
     _ratio = _sizes[-1] / _sizes[0]
@@ -82,20 +82,20 @@ def _(choice, gradient_sizes, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("## Move: the depth")
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     depth = mo.ui.slider(1, 24, 1, value=12, label="layers", show_value=True)
     depth
     return (depth,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(depth, gradient_sizes, mo, np, show):
     _with, _without = gradient_sizes(depth.value, True), gradient_sizes(depth.value, False)
     _layers = np.arange(depth.value + 1)
@@ -118,7 +118,7 @@ def _(depth, gradient_sizes, mo, np, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Why the norm?
@@ -129,7 +129,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(depth, np, ops, show):
     def _stack(kind, depth, width=64):
         draw = np.random.default_rng(1)
@@ -154,13 +154,13 @@ def _(depth, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("## Write it yourself")
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("block")
     return
@@ -173,13 +173,13 @@ def _():
     return (block,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(block, check):
     check(block=block)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Find the fault"), show.task("block_fault")])
     return
@@ -191,19 +191,19 @@ def _():
     return (block_fault,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(block_fault, check):
     check(block_fault=block_fault)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What it became in the package": show.became("block")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(gradient_sizes, mo):
     _sizes = gradient_sizes(24, residual=False)
     mo.md(f"""

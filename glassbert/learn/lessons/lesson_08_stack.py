@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="8 · The stack", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -30,7 +30,7 @@ def _():
     )
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(glassbert, mo):
     mini = glassbert.MINI_BERT_CONFIG
     mo.md(f"""
@@ -44,7 +44,7 @@ def _(glassbert, mo):
     return (mini,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["attention", "the feed-forward layers", "the two tables of words"],
@@ -54,7 +54,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(glassbert, np):
     def parts_of(config):
         """The number of parameters by part, counted on a model."""
@@ -73,7 +73,7 @@ def _(glassbert, np):
     return (parts_of,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, mini, parts_of, show):
     _parts = parts_of(mini)
     _best = max(_parts, key=_parts.get)
@@ -87,7 +87,7 @@ def _(choice, mini, parts_of, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: the size of a model
@@ -98,7 +98,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     layers = mo.ui.slider(1, 24, 1, value=3, label="layers", show_value=True)
     hidden = mo.ui.slider(steps=[64, 128, 192, 256, 384, 512, 768], value=192, label="hidden size", show_value=True)
@@ -107,7 +107,7 @@ def _(mo):
     return batch, hidden, layers
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(activation_numbers, batch, hidden, layers, mini, mo, parts_of, show):
     _config = mini.replace(num_hidden_layers=layers.value, hidden_size=hidden.value, intermediate_size=4 * hidden.value)
     _parts = parts_of(_config)
@@ -126,7 +126,7 @@ def _(activation_numbers, batch, hidden, layers, mini, mo, parts_of, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## A forward pass by hand
@@ -137,7 +137,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(AttentionPattern, glassbert, heads_first, merge_heads, mini, np, ops, show, split_heads):
     _model = glassbert.MiniBERT(mini, engine="numpy", dtype="float64", kernels="plain")
     _p = _model.parameters
@@ -174,7 +174,7 @@ def _(AttentionPattern, glassbert, heads_first, merge_heads, mini, np, ops, show
     return (largest_gap,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(largest_gap, mo):
     mo.md(f"""
     The largest difference is {largest_gap:.0e}: rounding. These few lines are the whole forward pass.
@@ -184,7 +184,7 @@ def _(largest_gap, mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("parameter_count")
     return
@@ -197,13 +197,13 @@ def _():
     return (parameter_count,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, parameter_count):
     check(parameter_count=parameter_count)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     from glassbert.models.encoder import Encoder
 
@@ -211,7 +211,7 @@ def _(mo, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mini, mo, parts_of):
     _four, _twelve = (sum(parts_of(mini.replace(num_attention_heads=heads)).values()) for heads in (4, 12))
     mo.md(f"""

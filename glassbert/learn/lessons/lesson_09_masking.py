@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="9 · Masking and cross-entropy", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -16,7 +16,7 @@ def _():
     return check, encode, mask_tokens_of_the_package, mo, np, ops, show, trained
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 9 · Masking and cross-entropy
@@ -30,7 +30,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     from glassbert import MINI_BERT_CONFIG
 
@@ -44,7 +44,7 @@ def _(mo):
     return choice, vocab_size
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, np, ops, show, vocab_size):
     _loss, _ = ops.cross_entropy(np.zeros((1, vocab_size)), np.array([7]))
     _right = min(choice.options, key=lambda option: abs(float(option.split()[-1]) - float(_loss)))
@@ -57,7 +57,7 @@ def _(choice, np, ops, show, vocab_size):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: the logit of the right word
@@ -67,7 +67,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     right_logit = mo.ui.slider(-8.0, 8.0, 0.5, value=0.0, label="logit of the right word", show_value=True)
     wrong_logit = mo.ui.slider(-8.0, 8.0, 0.5, value=1.0, label="logit of a wrong word", show_value=True)
@@ -75,7 +75,7 @@ def _(mo):
     return right_logit, wrong_logit
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(np, ops, right_logit, show, wrong_logit):
     _words = ["king", "dog", "queen", "river", "sees"]
     _logits = np.array([[wrong_logit.value, 0.0, right_logit.value, 0.0, 0.0]])
@@ -89,7 +89,7 @@ def _(np, ops, right_logit, show, wrong_logit):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     The loss has no upper end: to be sure and wrong is expensive. And the gradient is simply *predicted less true*. You
@@ -103,7 +103,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     rate = mo.ui.slider(0.05, 0.9, 0.05, value=0.15, label="share of targets", show_value=True)
     seed = mo.ui.slider(0, 20, 1, value=3, label="seed", show_value=True)
@@ -111,7 +111,7 @@ def _(mo):
     return rate, seed
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(encode, mask_tokens_of_the_package, mo, rate, seed, show, trained):
     _model, _tokenizer, _ = trained()
     _ids, _ = encode(_tokenizer, ["the old queen in the garden loves her horse and the king follows the black dog ."])
@@ -134,7 +134,7 @@ def _(encode, mask_tokens_of_the_package, mo, rate, seed, show, trained):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     Why not always [MASK]? Because later, in fine-tuning, there is no [MASK]: a model that only works where it sees one
@@ -145,7 +145,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("mask_tokens")
     return
@@ -158,13 +158,13 @@ def _():
     return (mask_tokens,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, mask_tokens):
     check(mask_tokens=mask_tokens)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("cross_entropy")
     return
@@ -177,13 +177,13 @@ def _():
     return (cross_entropy,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, cross_entropy):
     check(cross_entropy=cross_entropy)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Find the fault"), show.task("cross_entropy_fault")])
     return
@@ -195,19 +195,19 @@ def _():
     return (cross_entropy_fault,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, cross_entropy_fault):
     check(cross_entropy_fault=cross_entropy_fault)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What they became in the package": show.became("mask_tokens", "cross_entropy")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np):
     _p = np.array([0.5, 0.5, 0.5, 0.0001])
     _loss = -np.log(_p)

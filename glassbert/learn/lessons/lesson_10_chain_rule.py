@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="10 · The chain rule", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -14,7 +14,7 @@ def _():
     return check, mo, np, ops, show
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 10 · The chain rule, and the easy backwards
@@ -31,7 +31,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["the sum over all tokens", "the mean over all tokens", "that of the last token"],
@@ -41,7 +41,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, np, ops, show):
     _draw = np.random.default_rng(0)
     _x, _W, _dy = _draw.standard_normal((1, 3, 4)), _draw.standard_normal((2, 4)), _draw.standard_normal((1, 3, 2))
@@ -58,7 +58,7 @@ def _(choice, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: a weight, and see whether the gradient was right
@@ -69,14 +69,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     nudge = mo.ui.slider(-1.0, 1.0, 0.02, value=0.1, label="ε", show_value=True, full_width=True)
     nudge
     return (nudge,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(np, ops):
     _draw = np.random.default_rng(3)
     network = {
@@ -101,7 +101,7 @@ def _(np, ops):
     return loss_and_gradient, network
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(loss_and_gradient, mo, network, np, nudge, show):
     _loss, _gradient = loss_and_gradient(network["up"])
     _place = np.unravel_index(np.abs(_gradient).argmax(), _gradient.shape)
@@ -133,7 +133,7 @@ def _(loss_and_gradient, mo, network, np, nudge, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     For small ε the two agree, for large ones they part: a gradient is a promise about the neighbourhood.
@@ -158,7 +158,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("linear_backward") + show.task("relu_backward") + show.task("gelu_backward")
     return
@@ -175,13 +175,13 @@ def _():
     return gelu_backward, linear_backward, relu_backward
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, gelu_backward, linear_backward, relu_backward):
     check(linear_backward=linear_backward, relu_backward=relu_backward, gelu_backward=gelu_backward)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("embedding_backward") + show.task("residual_backward") + show.task("cross_entropy_backward")
     return
@@ -198,7 +198,7 @@ def _():
     return cross_entropy_backward, embedding_backward, residual_backward
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, cross_entropy_backward, embedding_backward, residual_backward):
     check(
         embedding_backward=embedding_backward,
@@ -208,7 +208,7 @@ def _(check, cross_entropy_backward, embedding_backward, residual_backward):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Find the fault"), show.task("embedding_backward_fault")])
     return
@@ -220,13 +220,13 @@ def _():
     return (embedding_backward_fault,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, embedding_backward_fault):
     check(embedding_backward_fault=embedding_backward_fault)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, show):
     _table = np.zeros((3, 1))
     _table[[1, 1, 1]] += 1.0

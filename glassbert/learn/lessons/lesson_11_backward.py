@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="11 · The hard backwards", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -15,7 +15,7 @@ def _():
     return AttentionPattern, check, gradient_check, mo, np, ops, show
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 11 · Softmax, layer norm and attention backwards; the gradient check
@@ -29,7 +29,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["exactly 0", "1", "it depends on dy"],
@@ -40,7 +40,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, np, ops, show):
     _draw = np.random.default_rng(0)
     _sums = []
@@ -57,7 +57,7 @@ def _(choice, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     ## Attention, from the last line to the first
@@ -73,7 +73,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(AttentionPattern, np, ops, show):
     _draw = np.random.default_rng(2)
     _q, _k, _v, _dcontext = _draw.standard_normal((4, 1, 1, 4, 3))
@@ -88,7 +88,7 @@ def _(AttentionPattern, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     ## The referee: finite differences
@@ -99,14 +99,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     power = mo.ui.slider(-13, -1, 1, value=-5, label="log10 of h", show_value=True)
     power
     return (power,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, power, show):
     _x = 1.3
 
@@ -128,20 +128,20 @@ def _(mo, np, power, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("## A surprise: when a wrong gradient passes the check\n\nMove gamma away from 1.")
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     gamma_spread = mo.ui.slider(0.0, 1.0, 0.1, value=0.0, label="spread of gamma around 1", show_value=True)
     gamma_spread
     return (gamma_spread,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(gamma_spread, gradient_check, mo, np, ops, show):
     _draw = np.random.default_rng(5)
     _gamma = 1.0 + gamma_spread.value * _draw.standard_normal(6)
@@ -176,7 +176,7 @@ def _(gamma_spread, gradient_check, mo, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Write them yourself"), show.task("numerical_gradient") + show.task("softmax_backward")])
     return
@@ -191,13 +191,13 @@ def _():
     return numerical_gradient, softmax_backward
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, numerical_gradient, softmax_backward):
     check(numerical_gradient=numerical_gradient, softmax_backward=softmax_backward)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("layer_norm_backward") + show.task("attention_backward")
     return
@@ -212,13 +212,13 @@ def _():
     return attention_backward, layer_norm_backward
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(attention_backward, check, layer_norm_backward):
     check(layer_norm_backward=layer_norm_backward, attention_backward=attention_backward)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack(
         [mo.md("## Find the faults"), show.task("layer_norm_backward_fault") + show.task("attention_backward_fault")]
@@ -233,13 +233,13 @@ def _():
     return attention_backward_fault, layer_norm_backward_fault
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(attention_backward_fault, check, layer_norm_backward_fault):
     check(layer_norm_backward_fault=layer_norm_backward_fault, attention_backward_fault=attention_backward_fault)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What they became": show.became("layer_norm_backward", "attention_backward", "softmax_backward")})
     return

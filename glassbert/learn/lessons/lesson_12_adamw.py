@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="12 · AdamW and schedules", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -15,7 +15,7 @@ def _():
     return adamw_of_the_course, check, make_schedule, mo, np, show
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 12 · AdamW and schedules
@@ -31,7 +31,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["a thousand times larger", "about the same", "a thousand times smaller"],
@@ -42,7 +42,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(adamw_of_the_course, choice, np, show):
     _p, _zero = np.zeros(2), np.zeros(2)
     _moved, _, _ = adamw_of_the_course(_p, np.array([1.0, 0.001]), _zero, _zero, 1, 0.01, 0.9, 0.999, 1e-8, 0.0)
@@ -58,7 +58,7 @@ def _(adamw_of_the_course, choice, np, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: down a narrow valley
@@ -69,7 +69,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     sgd_rate = mo.ui.slider(0.001, 0.021, 0.001, value=0.015, label="rate of SGD", show_value=True)
     adam_rate = mo.ui.slider(0.01, 0.5, 0.01, value=0.15, label="rate of AdamW", show_value=True)
@@ -77,7 +77,7 @@ def _(mo):
     return adam_rate, sgd_rate
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(adam_rate, adamw_of_the_course, mo, np, sgd_rate, show):
     _curvature = np.array([100.0, 1.0])
 
@@ -104,7 +104,7 @@ def _(adam_rate, adamw_of_the_course, mo, np, sgd_rate, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Bias correction
@@ -115,7 +115,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(adamw_of_the_course, np, show):
     def _sizes(corrected):
         p, m, v, found = np.zeros(1), np.zeros(1), np.zeros(1), []
@@ -135,7 +135,7 @@ def _(adamw_of_the_course, np, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## The schedule
@@ -146,14 +146,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     warmup = mo.ui.slider(0.0, 0.5, 0.05, value=0.1, label="warm-up", show_value=True)
     warmup
     return (warmup,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(make_schedule, np, show, warmup):
     _progress = np.linspace(0.0, 1.0, 101)
     _drawn = {}
@@ -164,13 +164,13 @@ def _(make_schedule, np, show, warmup):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("## Write them yourself")
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("adamw_step") + show.task("schedule")
     return
@@ -185,13 +185,13 @@ def _():
     return adamw_step, schedule
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(adamw_step, check, schedule):
     check(adamw_step=adamw_step, schedule=schedule)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Find the fault"), show.task("adamw_step_fault")])
     return
@@ -203,13 +203,13 @@ def _():
     return (adamw_step_fault,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(adamw_step_fault, check):
     check(adamw_step_fault=adamw_step_fault)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     from glassbert import AdamW
 
@@ -217,7 +217,7 @@ def _(mo, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(adamw_of_the_course, mo, np):
     _p, _m, _v = np.zeros(1), np.zeros(1), np.zeros(1)
     for _t in range(1, 1001):

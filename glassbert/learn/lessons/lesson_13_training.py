@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="13 · The loop", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -30,7 +30,7 @@ def _():
     )
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     # 13 · The loop: overfit one batch, then train a Mini
@@ -49,7 +49,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["near log V", "near 0", "near 1"],
@@ -60,7 +60,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(AdamW, Model, TrainingStep, masked_batch, np, sentences, tiny_config, tiny_tokenizer):
     tokenizer = tiny_tokenizer()
     config = tiny_config(tokenizer)
@@ -81,7 +81,7 @@ def _(AdamW, Model, TrainingStep, masked_batch, np, sentences, tiny_config, tiny
     return config, one_batch, overfit, tokenizer
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, config, np, overfit, show):
     _losses = overfit(3e-3)
     _ends = {"near log V": np.log(config.vocab_size), "near 0": 0.0, "near 1": 1.0}
@@ -96,13 +96,13 @@ def _(choice, config, np, overfit, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("## Move: the learning rate\n\nToo small is slow, too large does not learn. And what does a bug look like?")
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     rate = mo.ui.slider(
         steps=[0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1], value=0.001, label="learning rate", show_value=True
@@ -112,7 +112,7 @@ def _(mo):
     return bug, rate
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(bug, mo, np, overfit, rate, show):
     _losses = overfit(rate.value, steps=80, break_labels=bug.value)
     mo.vstack(
@@ -124,7 +124,7 @@ def _(bug, mo, np, overfit, rate, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Train a Mini
@@ -135,14 +135,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     start = mo.ui.run_button(label="train 150 steps")
     start
     return (start,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(config, fill_mask, mo, np, show, start, tokenizer, train_tiny):
     _steps = 150 if start.value else 30
     _losses, _answers = [], {}
@@ -163,7 +163,7 @@ def _(config, fill_mask, mo, np, show, start, tokenizer, train_tiny):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     First the frequencies of words, then what can stand in which place, then agreement. The order is always the same:
@@ -176,7 +176,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("clip_gradients")
     return
@@ -189,13 +189,13 @@ def _():
     return (clip_gradients,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, clip_gradients):
     check(clip_gradients=clip_gradients)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Find the fault"), show.task("clip_gradients_fault")])
     return
@@ -207,19 +207,19 @@ def _():
     return (clip_gradients_fault,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, clip_gradients_fault):
     check(clip_gradients_fault=clip_gradients_fault)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(TrainingStep, mo, show):
     mo.accordion({"What the loop became in the package": show.became("clip_gradients") + show.source(TrainingStep.run)})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(Model, config, mo, np, one_batch):
     _model = Model(config, "mlm", engine="numpy", threads=1)
     _, _cache = _model.loss(one_batch.input_ids, one_batch.labels, one_batch.attention_mask)

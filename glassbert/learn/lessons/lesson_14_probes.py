@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="14 · Perplexity and probes", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -32,7 +32,7 @@ def _():
     )
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, origin):
     mo.md(rf"""
     # 14 · Perplexity, probes and their controls
@@ -46,14 +46,14 @@ def _(mo, origin):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(trained):
     model, tokenizer, origin = trained()
     new_model = model.untrained()
     return model, new_model, origin, tokenizer
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["about 20 %", "about 50 %", "above 90 %"],
@@ -64,7 +64,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(Features, TAGS, encode, fit_linear, hidden_states, np, sentences, tokenizer):
     _names = sorted(set(TAGS.values()))
     _texts = sentences(300, seed=11)
@@ -90,7 +90,7 @@ def _(Features, TAGS, encode, fit_linear, hidden_states, np, sentences, tokenize
     return common, labels, probe, word_ids
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, common, labels, new_model, probe, show):
     _untrained = max(probe(new_model, labels).values())
     _low, _middle, _high = choice.options
@@ -104,7 +104,7 @@ def _(choice, common, labels, new_model, probe, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## The control task
@@ -115,14 +115,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     tags = mo.ui.slider(2, 12, 1, value=6, label="random tags", show_value=True)
     tags
     return (tags,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(labels, model, new_model, np, probe, show, tags, word_ids):
     _control = np.random.default_rng(0).integers(0, tags.value, int(word_ids.max()) + 1)[word_ids]
     _rows = {
@@ -143,7 +143,7 @@ def _(labels, model, new_model, np, probe, show, tags, word_ids):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## A question that words alone cannot answer
@@ -154,7 +154,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(Features, encode, fit_linear, hidden_states, model, new_model, np, sentences, show, tokenizer):
     from glassbert.learn.models import ANIMALS, PEOPLE
 
@@ -180,7 +180,7 @@ def _(Features, encode, fit_linear, hidden_states, model, new_model, np, sentenc
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     At the embeddings neither model knows. Deeper in, the trained one does. This difference is what training gave.
@@ -190,7 +190,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(evaluate, masked_batch, mo, model, new_model, np, sentences, tokenizer):
     _batches = [
         {**masked_batch(tokenizer, sentences(size, seed=31 + size), seed=size)._asdict()} for size in (2, 20, 200)
@@ -206,7 +206,7 @@ def _(evaluate, masked_batch, mo, model, new_model, np, sentences, tokenizer):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(show):
     show.task("perplexity")
     return
@@ -219,19 +219,19 @@ def _():
     return (perplexity,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, perplexity):
     check(perplexity=perplexity)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(fit_linear, mo, show):
     mo.accordion({"What it became in the package": show.became("perplexity") + show.source(fit_linear)})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np):
     _losses = np.array([1.0, 1.0, 1.0, 8.0])
     mo.md(f"""

@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="15 · Fine-tuning and calibration", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -35,7 +35,7 @@ def _():
     )
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, origin):
     mo.md(f"""
     # 15 · Fine-tuning, calibration, and what a head does
@@ -49,7 +49,7 @@ def _(mo, origin):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(PEOPLE, encode, np, sentences, trained):
     model, tokenizer, origin = trained()
     _several = {plural for plural, _ in PEOPLE.values()}
@@ -60,7 +60,7 @@ def _(PEOPLE, encode, np, sentences, trained):
     return ids, mask, model, noisy, origin, tokenizer
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["the pretrained encoder", "the new encoder", "both the same"],
@@ -70,7 +70,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(AdamW, Model, TrainingStep, ids, mask, model, noisy, np):
     def finetune(pretrained, examples, epochs):
         """Fine-tune a binary head; returns the logits of the last 400 sentences."""
@@ -89,7 +89,7 @@ def _(AdamW, Model, TrainingStep, ids, mask, model, noisy, np):
     return (finetune,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, finetune, noisy, show):
     _scores = {
         name: float(((finetune(name == "the pretrained encoder", 32, 10) > 0) == noisy[300:]).mean())
@@ -107,13 +107,13 @@ def _(choice, finetune, noisy, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("## Move: examples and epochs\n\nMore epochs make a model surer. Do they make it better?")
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     examples = mo.ui.slider(steps=[16, 32, 64, 128, 256], value=128, label="examples", show_value=True)
     epochs = mo.ui.slider(1, 20, 1, value=8, label="epochs", show_value=True)
@@ -121,20 +121,20 @@ def _(mo):
     return epochs, examples
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(epochs, examples, finetune):
     logits = finetune(True, examples.value, epochs.value)
     return (logits,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     temperature = mo.ui.slider(0.25, 6.0, 0.25, value=1.0, label="temperature", show_value=True)
     temperature
     return (temperature,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(
     apply_temperature,
     expected_calibration_error,
@@ -171,7 +171,7 @@ def _(
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     The temperature divides all logits. It changes no answer, only how sure the model says it is. It is fitted on one
@@ -185,7 +185,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(head_importance, masked_batch, mo, model, sentences, show, tokenizer):
     _batch = masked_batch(tokenizer, sentences(200, seed=51), seed=2)._asdict()
     _found = head_importance(model, [_batch])
@@ -202,7 +202,7 @@ def _(head_importance, masked_batch, mo, model, sentences, show, tokenizer):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Write it yourself"), show.task("calibration_error")])
     return
@@ -215,19 +215,19 @@ def _():
     return (calibration_error,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(calibration_error, check):
     check(calibration_error=calibration_error)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(head_importance, mo, show):
     mo.accordion({"What it became in the package": show.became("calibration_error") + show.source(head_importance)})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(finetune, mo, noisy, np):
     _truth = noisy[300:]
     _rows = []

@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="16 · RoPE and ModernBERT", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -17,7 +17,7 @@ def _():
     return AttentionPattern, attention_weights, check, glassbert, mo, np, ops, rotary_angles, show
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 16 · RoPE and ModernBERT
@@ -33,7 +33,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["it stays the same", "it grows", "it changes its sign"],
@@ -44,7 +44,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(np, ops, rotary_angles):
     _draw = np.random.default_rng(0)
     query, key = _draw.standard_normal((2, 1, 1, 1, 16))
@@ -60,7 +60,7 @@ def _(np, ops, rotary_angles):
     return key, query, score
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, score, show):
     _before, _after = score(3, 5), score(103, 105)
     _same, _grows, _sign = choice.options
@@ -69,7 +69,7 @@ def _(choice, score, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: place and base
@@ -80,7 +80,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     place = mo.ui.slider(0, 64, 1, value=5, label="place", show_value=True)
     base = mo.ui.slider(steps=[10, 100, 1_000, 10_000, 160_000], value=10_000, label="base", show_value=True)
@@ -88,7 +88,7 @@ def _(mo):
     return base, place
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(base, mo, np, place, rotary_angles, score, show):
     _cos, _sin = rotary_angles(np.array([[place.value]]), 16, float(base.value), np.dtype(np.float64))
     _hands = ""
@@ -112,7 +112,7 @@ def _(base, mo, np, place, rotary_angles, score, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Local and global sight
@@ -122,14 +122,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     window = mo.ui.slider(1, 12, 1, value=2, label="window", show_value=True)
     window
     return (window,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(AttentionPattern, attention_weights, mo, np, show, window):
     _draw = np.random.default_rng(1)
     _q, _k = _draw.standard_normal((2, 1, 1, 12, 8))
@@ -144,7 +144,7 @@ def _(AttentionPattern, attention_weights, mo, np, show, window):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(glassbert, mo):
     _bert = glassbert.BertConfig.get_base_config()
     _modern = glassbert.ModernBertConfig.get_base_config()
@@ -171,7 +171,7 @@ def _(glassbert, mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Write them yourself"), show.task("rotary") + show.task("rotary_backward")])
     return
@@ -186,19 +186,19 @@ def _():
     return rotary, rotary_backward
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, rotary, rotary_backward):
     check(rotary=rotary, rotary_backward=rotary_backward)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What they became in the package": show.became("rotary", "rotary_backward")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(key, mo, np, query, rotary_angles, score):
     _cos, _ = rotary_angles(np.array([[1]]), 16, 10_000.0, np.dtype(np.float64))
     _slowest = float(np.arccos(_cos.ravel()[-1]))

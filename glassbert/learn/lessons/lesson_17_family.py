@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="17 · The family, and scaling laws", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import marimo as mo
     import numpy as np
@@ -17,7 +17,7 @@ def _():
     return Model, check, glassbert, mo, np, show, tiny_config, tiny_tokenizer, train_tiny, training_flops
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md(r"""
     # 17 · The family, and scaling laws
@@ -32,7 +32,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["half", "about a tenth less", "a hundredth less"],
@@ -42,7 +42,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(choice, show):
     _fall = 1 - 2**-0.1
     _half, _tenth, _little = choice.options
@@ -51,7 +51,7 @@ def _(choice, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(Model, glassbert, mo, training_flops):
     _rows = ""
     for _name, _config in sorted(glassbert.PRESETS.items(), key=lambda entry: entry[1].hidden_size):
@@ -75,7 +75,7 @@ def _(Model, glassbert, mo, training_flops):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: change one field of a config
@@ -85,7 +85,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     shared = mo.ui.checkbox(label="all layers share their weights")
     narrow = mo.ui.checkbox(label="embeddings of 64")
@@ -95,7 +95,7 @@ def _(mo):
     return depth, narrow, shared, tied
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(Model, depth, glassbert, mo, narrow, shared, show, tied):
     _changes = {"num_hidden_layers": depth.value, "tie_word_embeddings": tied.value}
     _changes |= {"layer_groups": 1} if shared.value else {}
@@ -111,7 +111,7 @@ def _(Model, depth, glassbert, mo, narrow, shared, show, tied):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## A law of your own
@@ -122,14 +122,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     steps = mo.ui.slider(steps=[20, 40, 80, 160], value=40, label="steps", show_value=True)
     steps
     return (steps,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(np, steps, tiny_config, tiny_tokenizer, train_tiny):
     _tokenizer = tiny_tokenizer()
     sizes, losses = [], []
@@ -146,7 +146,7 @@ def _(np, steps, tiny_config, tiny_tokenizer, train_tiny):
     return losses, sizes
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(losses, mo, np, show, sizes):
     from glassbert.learn.solutions.training import power_law as law_of_the_course
 
@@ -171,7 +171,7 @@ def _(losses, mo, np, show, sizes):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Write it yourself"), show.task("power_law")])
     return
@@ -184,19 +184,19 @@ def _():
     return (power_law,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, power_law):
     check(power_law=power_law)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What it became in the package": show.became("power_law")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np):
     _sizes = np.array([1e5, 1e6, 1e7, 1e8])
     _losses = 1.5 + 40.0 * _sizes**-0.3

@@ -3,7 +3,7 @@ import marimo
 app = marimo.App(app_title="18 · Fast kernels and an experiment", width="medium")
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _():
     import time
 
@@ -19,7 +19,7 @@ def _():
     return AttentionPattern, check, glassbert, mo, np, ops, show, time, tiny_config, tiny_tokenizer, train_tiny
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     # 18 · The fast kernels, and an experiment of your own
@@ -32,7 +32,7 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
         ["4 times", "16 times", "the same"],
@@ -43,7 +43,7 @@ def _(mo):
     return (choice,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(AttentionPattern, choice, np, ops, show):
     def _kept(length):
         q = np.zeros((1, 1, length, 8))
@@ -60,7 +60,7 @@ def _(AttentionPattern, choice, np, ops, show):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## Move: the tile
@@ -72,14 +72,14 @@ def _(mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     tile = mo.ui.slider(1, 8, 1, value=2, label="keys in a tile", show_value=True)
     tile
     return (tile,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, np, ops, show, tile):
     _draw = np.random.default_rng(2)
     _scores, _values = 2.0 * _draw.standard_normal(8), _draw.standard_normal((8, 3))
@@ -108,7 +108,7 @@ def _(mo, np, ops, show, tile):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(AttentionPattern, mo, np, ops):
     _draw = np.random.default_rng(3)
     _q, _k, _v = _draw.standard_normal((3, 2, 4, 96, 16))
@@ -125,7 +125,7 @@ def _(AttentionPattern, mo, np, ops):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(glassbert, mo):
     _names = ("linear", "layer_norm", "gelu", "attention", "cross_entropy")
     _found = [source for name in _names for source in glassbert.which(name, "numpy")]
@@ -138,7 +138,7 @@ def _(glassbert, mo):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(glassbert, mo, np, show, time):
     def _milliseconds(kernels):
         model = glassbert.MiniBERT(engine="numpy", kernels=kernels)
@@ -160,7 +160,7 @@ def _(glassbert, mo, np, show, time):
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.vstack([mo.md("## Write it yourself"), show.task("online_softmax")])
     return
@@ -173,19 +173,19 @@ def _():
     return (online_softmax,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(check, online_softmax):
     check(online_softmax=online_softmax)
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo, show):
     mo.accordion({"What it became in the package": show.became("online_softmax")})
     return
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(mo):
     mo.md("""
     ## An experiment of your own
@@ -203,7 +203,7 @@ def _():
     return (change,)
 
 
-@app.cell
+@app.cell(hide_code=True)
 def _(change, mo, np, show, tiny_config, tiny_tokenizer, train_tiny):
     _tokenizer = tiny_tokenizer()
     _small = {"hidden_size": 32, "intermediate_size": 128}
