@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ PHASES = (
     "Mastery",
 )
 FOLDER = Path(__file__).parent / "lessons"
-FORMATS = {"ipynb": "ipynb", "html": "html"}
+FORMATS = {"ipynb": ["--include-outputs"], "html": ["--no-include-code"]}  # and the options of marimo for them
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,10 @@ def lesson_state(lesson: Lesson, progress: Progress) -> str:
 
 
 def export(folder: Path, kind: str, on_progress: Callable[[str], object] = lambda name: None) -> list[Path]:
-    """Write every lesson as a Jupyter notebook ("ipynb") or as a static page with its results ("html")."""
+    """Write every lesson as a Jupyter notebook ("ipynb") or as a static page ("html"), with its results.
+
+    An export has a progress file of its own: it does not count as the user's.
+    """
     if kind not in FORMATS:
         raise InputError(f"lessons are exported as {' or '.join(FORMATS)}, not as {kind!r}")
     if not has_marimo():
@@ -159,12 +162,13 @@ def export(folder: Path, kind: str, on_progress: Callable[[str], object] = lambd
     written = []
     for lesson in LESSONS:
         on_progress(lesson.title)
-        target = folder / f"{lesson.path.stem}.{FORMATS[kind]}"
+        target = folder / f"{lesson.path.stem}.{kind}"
         part = target.with_name(f".{target.name}")
         command = [sys.executable, "-m", "marimo", "-q", "-y", "export", kind, str(lesson.path), "-o", str(part)]
+        command += FORMATS[kind]
         package = str(Path(__file__).resolve().parents[2])
         paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
-        with own_data(folder) as data:
+        with tempfile.TemporaryDirectory() as data:
             environment = {**os.environ, "PYTHONPATH": paths, "XDG_DATA_HOME": data}
             done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
         if done.returncode or not part.is_file():
@@ -175,17 +179,3 @@ def export(folder: Path, kind: str, on_progress: Callable[[str], object] = lambd
         os.replace(part, target)
         written.append(target)
     return written
-
-
-class own_data:
-    """A data folder for an export, so that it does not count as the user's own progress."""
-
-    def __init__(self, folder: Path):
-        self.path = folder / ".progress"
-
-    def __enter__(self) -> str:
-        self.path.mkdir(exist_ok=True)
-        return str(self.path.resolve())
-
-    def __exit__(self, *error: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
