@@ -38,6 +38,7 @@ from glassbert.ops.registry import operation
 from glassbert.proof.gradient_check import gradient_check
 
 if TYPE_CHECKING:
+    from glassbert import learn as learn
     from glassbert.evaluation import Subject as Subject
     from glassbert.evaluation import evaluate as evaluate
     from glassbert.finetuning.cross_validation import cross_validate as cross_validate
@@ -98,6 +99,8 @@ LATER = {
     "resume": "finetuning.run",
 }
 
+PACKAGES = ("learn",)  # packages that can be used without importing them
+
 __all__ = [
     "ATTENTIONS",
     "BLOCKS",
@@ -142,6 +145,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in PACKAGES:
+        return import_module(f"glassbert.{name}")
     if name not in LATER:
         raise AttributeError(f"glassbert has no {name!r}")
     return getattr(import_module(f"glassbert.{LATER[name]}"), name)

@@ -35,6 +35,7 @@ COMMANDS = {
     "glass": "Look inside a model in a page: every number, forward and backward.",
     "scale": "Train a grid of sizes, fit a power law, predict the next size.",
     "family": "Compare BERT's descendants, or explain one with its formulas.",
+    "learn": "Learn how BERT works: 18 lessons, exercises and a referee.",
     "models": "List the models, heads and recipes, with their numbers of parameters.",
     "check": "Check every hand-written gradient, and that wrong gradients are detected.",
     "doctor": "Show what this machine has, what is misconfigured and how to fix it.",

@@ -1,0 +1,1 @@
+"""The lessons: marimo notebooks, each a Python file that also runs as a script."""

@@ -1,0 +1,1 @@
+"""The exercises, by topic. Each module enters its exercises into `glassbert.learn.exercise.EXERCISES`."""
