@@ -92,7 +92,7 @@ class TokenEmbeddings(Embeddings):
         return [token, *self.positions.embedding_parameters(), *types]
 
     def forward(self, batch: Any, scope: Scope) -> Array:
-        """ids [B, T] -> [B, T, H]"""
+        """ids [B, T] -> [B, T, H]. Derivation: docs/derivations/11-block-and-model.md (11.11)."""
         x = scope.run("embedding", "token", scope.parameter("token"), batch.ids, self.config.pad_token_id)
         scope.record("tokens", x)  # [B, T, H]
         x = self.positions.embed(x, batch.positions, scope)
@@ -104,7 +104,10 @@ class TokenEmbeddings(Embeddings):
         return self.after_sum(x, scope)
 
     def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
-        """The sum passes its gradient to every term; each table collects it in the rows that were looked up."""
+        """The sum passes its gradient to every term; each table collects it in the rows that were looked up.
+
+        Derivation: docs/derivations/11-block-and-model.md (11.12)
+        """
         dx = self.after_sum_backward(dx, scope)
         scope.add_rows("token", *scope.run_backward("token", dx))
         self.positions.embed_backward(dx, scope)

@@ -57,6 +57,8 @@ class TrainingStep:
     physical_batch  rows computed at a time; by default the whole batch
     workers         the processes that train this model
     ema             a moving average of the weights, which the step updates
+
+    Derivation: docs/derivations/11-block-and-model.md (11.14), (11.15)
     """
 
     def __init__(

@@ -53,6 +53,7 @@ class MaskedLanguageHead(TransformedHead):
         return scope.record("logits", scope.run("linear", "decoder", x, scope.parameters[self.table], bias))
 
     def backward(self, doutput: Array, scope: Scope) -> Array:
+        """Derivation: docs/derivations/11-block-and-model.md (11.13)."""
         scope.record("d_logits", doutput)
         bias = scope.parameter_prefix + "decoder.bias"
         buffers = (scope.gradients.buffer_for(self.table), None)
