@@ -125,7 +125,7 @@ def page() -> str:
         heading = f"<h{section.level}>{html.escape(section.title)}</h{section.level}>"
         parts.append(
             f'<section id="{anchor(section.title)}"><div class="prose">{heading}{paragraphs}'
-            f'</div><pre class="code" tabindex="0" aria-label="lines {section.start} to {stop} of minibert.py"><code>'
+            f'</div><pre class="code" role="group" aria-label="lines {section.start} to {stop} of minibert.py"><code>'
             f"{''.join(code)}</code></pre></section>"
         )
         if section.level == 1:
