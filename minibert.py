@@ -1,6 +1,6 @@
 """Mini-BERT in one file: NumPy, no autograd, every backward pass written by hand.
 
-    python minibert.py                                              train on Python's own help texts, then fill masks
+    python minibert.py                                              train on the documentation in Python, fill a mask
     python minibert.py mytext.txt                                   train on a text file (UTF-8)
     python minibert.py mytext.txt --fill "the [MASK] sat down"      and fill this mask
 
@@ -14,7 +14,6 @@ Parameters have the names of the package glassbert, and all numbers agree with i
 
 import argparse
 import heapq
-import importlib
 import re
 import sys
 import time
@@ -346,7 +345,7 @@ def mask_tokens(ids, vocab, rng):
     target = (rng.random(ids.shape) < 0.15) & (ids > MASK)
     kind = rng.random(ids.shape)
     inputs = np.where(target & (kind < 0.8), MASK, ids)
-    inputs = np.where(target & (kind >= 0.9), rng.integers(len(SPECIAL), vocab, ids.shape), inputs)
+    inputs = np.where(target & (kind >= 0.8) & (kind < 0.9), rng.integers(len(SPECIAL), vocab, ids.shape), inputs)
     return inputs, np.where(target, ids, IGNORED)
 
 
@@ -369,15 +368,16 @@ def fill(model, ids, vocabulary, best=5):
 
 
 def read_text(path):
-    """The text of a file; without a file, the prose of Python's help topics."""
+    """The text of a file; without a file, the documentation strings of Python's standard library."""
     try:
         if path is None:
-            topics = importlib.import_module("pydoc_data.topics").topics
-            parts = (part.strip() for text in topics.values() for part in text.split("\n\n"))
-            return "\n".join(part for part in parts if part[:1].isupper() and part.endswith("."))
+            files = sorted(Path(heapq.__file__).parent.glob("*.py"))
+            strings = (text for file in files for text in file.read_text("utf-8", "ignore").split('"""')[1::2])
+            parts = (" ".join(part.split()) for text in strings for part in text.split("\n\n"))
+            return "\n".join(dict.fromkeys(part for part in parts if part[:1].isupper() and part.endswith(".")))
         text = Path(path).read_bytes().decode("utf-8-sig")
-    except (OSError, ImportError) as error:
-        sys.exit(f"minibert.py: cannot read {path or 'the help topics'}: {getattr(error, 'strerror', error)}")
+    except OSError as error:
+        sys.exit(f"minibert.py: cannot read {path or error.filename}: {error.strerror}")
     except UnicodeDecodeError:
         text = "\0"
     return sys.exit(f"minibert.py: {path} is not a text file in UTF-8") if "\0" in text else text
@@ -385,9 +385,9 @@ def read_text(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", nargs="?", help="a text file; without it, Python's help topics")
+    parser.add_argument("file", nargs="?", help="a text file; without it, the documentation in Python's library")
     parser.add_argument("--fill", metavar="TEXT", help="a text with [MASK] to fill after training")
-    parser.add_argument("--steps", type=int, default=300, help="training steps (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=300, help="training steps; thousands for good answers")
     parser.add_argument("--vocab", type=int, default=8192, help="the most tokens to learn (default %(default)s)")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="of all numbers")
     options = parser.parse_args()
