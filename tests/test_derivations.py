@@ -1,7 +1,9 @@
 """docs/derivations: every numbered formula is evaluated, every operation has one, and all references lead somewhere."""
 
+import ast
 import importlib
 import inspect
+import linecache
 import re
 from functools import cache
 from pathlib import Path
@@ -151,7 +153,7 @@ def test_every_function_that_a_formula_names_names_the_formula():
         for name, line in expected_docstrings().items()
         if line not in " ".join((inspect.getdoc(resolve(name)) or "").split())
     ]
-    assert not wrong, "\n".join(wrong)
+    assert not wrong, "\n".join([*wrong, "`python tests/test_derivations.py` writes these lines"])
 
 
 def test_every_docstring_that_names_a_formula_is_named_by_it():
@@ -221,3 +223,33 @@ def test_a_backward_that_is_slightly_wrong_is_noticed(name, monkeypatch):
     )
     with pytest.raises(AssertionError, match=r"\(\d+\.\d+\) (function|differences) differs from formula by"):
         Evaluation().run(chapter)
+
+
+def write_docstrings() -> None:
+    """Add the missing lines to the docstrings of functions that formulas name."""
+    for name, line in expected_docstrings().items():
+        function = resolve(name)
+        if line in " ".join((function.__doc__ or "").split()):
+            continue
+        path = Path(inspect.getsourcefile(function))
+        lines = path.read_text(encoding="utf-8").splitlines()
+        start = inspect.getsourcelines(function)[1]
+        found = [
+            node for node in ast.walk(ast.parse("\n".join(lines))) if hasattr(node, "body") and hasattr(node, "name")
+        ]
+        node = next(node for node in found if node.name == function.__name__ and node.lineno >= start)
+        first, indent = node.body[0], " " * (node.col_offset + 4)
+        if ast.get_docstring(node) is None:
+            lines.insert(first.lineno - 1, f'{indent}"""{line}."""')
+        elif first.lineno < first.end_lineno:
+            lines[first.end_lineno - 1 : first.end_lineno - 1] = ["", indent + line]
+        elif len(lines[first.lineno - 1]) + len(line) < 120:
+            lines[first.lineno - 1] = f'{lines[first.lineno - 1][:-3]} {line}."""'
+        else:
+            lines[first.lineno - 1 : first.lineno] = [lines[first.lineno - 1][:-3], "", indent + line, indent + '"""']
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        linecache.checkcache()
+
+
+if __name__ == "__main__":
+    write_docstrings()
