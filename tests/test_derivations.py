@@ -217,7 +217,7 @@ def test_a_backward_that_is_slightly_wrong_is_noticed(name, monkeypatch):
     right = OPERATIONS[name]
     wrong = lambda dy, state: scaled(right(dy, state))  # noqa: E731
     monkeypatch.setattr(importlib.import_module(right.__module__), name, wrong)
-    monkeypatch.setattr(glassbert.ops, name, wrong)
+    monkeypatch.setattr(glassbert.ops, name, wrong, raising=False)
     chapter = next(
         where for where, names in FORMULAS.values() if f"{right.__module__}.{name}" in names and where != RULES
     )
