@@ -130,6 +130,7 @@ class SelfAttention:
         return None, None
 
     def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
+        """Derivation: docs/derivations/11-block-and-model.md (11.5)."""
         scope.record("input", x)
         q, k, v = self.project(x, scope, context)
         if context.rotary is not None:
@@ -171,7 +172,7 @@ class SelfAttention:
         return scope.store("context", out, token_axes=(2,))
 
     def backward(self, dy: Array, scope: Scope, context: AttentionContext) -> Array:
-        """`forward` from its last line to its first."""
+        """`forward` from its last line to its first. Derivation: docs/derivations/11-block-and-model.md (11.6)."""
         scope.record("d_output", dy)
         dmerged = scope.linear_backward(dy, "output")
         batch, length, width = dmerged.shape

@@ -39,6 +39,7 @@ class Block:
 @BLOCKS.register("post")
 class PostNormBlock(Block):
     def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
+        """Derivation: docs/derivations/11-block-and-model.md (11.7)."""
         scope.record("input", x)
         attention, ffn = scope.inside("attention"), scope.inside("ffn")
         branch = attention.dropout(self.attention.forward(x, attention, context), "output_dropout", self.rate)
@@ -48,7 +49,7 @@ class PostNormBlock(Block):
         return scope.record("output", x)
 
     def backward(self, dx: Array, scope: Scope, context: AttentionContext) -> Array:
-        """`forward` from its last line to its first."""
+        """`forward` from its last line to its first. Derivation: docs/derivations/11-block-and-model.md (11.8)."""
         scope.record("d_output", dx)
         attention, ffn = scope.inside("attention"), scope.inside("ffn")
         dsum = ffn.norm_backward(dx, "norm")
@@ -62,6 +63,7 @@ class PostNormBlock(Block):
 @BLOCKS.register("pre")
 class PreNormBlock(Block):
     def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
+        """Derivation: docs/derivations/11-block-and-model.md (11.1), (11.9)."""
         scope.record("input", x)
         attention, ffn = scope.inside("attention"), scope.inside("ffn")
         normed = attention.norm(x, "norm", self.eps) if self.first_norm else x
@@ -72,7 +74,10 @@ class PreNormBlock(Block):
         return scope.record("output", x)
 
     def backward(self, dx: Array, scope: Scope, context: AttentionContext) -> Array:
-        """`forward` from its last line to its first."""
+        """`forward` from its last line to its first.
+
+        Derivation: docs/derivations/11-block-and-model.md (11.2), (11.10)
+        """
         scope.record("d_output", dx)
         attention, ffn = scope.inside("attention"), scope.inside("ffn")
         dnormed = self.ffn.backward(ffn.dropout_backward(dx, "output_dropout"), ffn)

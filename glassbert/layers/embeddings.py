@@ -105,7 +105,7 @@ class TokenEmbeddings(Embeddings):
         return self.config.pad_token_id if self.config.frozen_padding else None
 
     def forward(self, batch: Any, scope: Scope) -> Array:
-        """ids [B, T] -> [B, T, H]"""
+        """ids [B, T] -> [B, T, H]. Derivation: docs/derivations/11-block-and-model.md (11.11)."""
         return self.after_sum(self.sum(batch, scope), scope)
 
     def sum(self, batch: Any, scope: Scope) -> Array:
@@ -120,7 +120,10 @@ class TokenEmbeddings(Embeddings):
         return x
 
     def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
-        """The sum passes its gradient to every term; each table collects it in the rows that were looked up."""
+        """The sum passes its gradient to every term; each table collects it in the rows that were looked up.
+
+        Derivation: docs/derivations/11-block-and-model.md (11.12)
+        """
         self.sum_backward(self.after_sum_backward(dx, scope), batch, scope)
 
     def sum_backward(self, dx: Array, batch: Any, scope: Scope) -> None:

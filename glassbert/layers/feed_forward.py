@@ -34,6 +34,7 @@ class FeedForward:
         return scope.run(self.config.activation, "activation", hidden, donate=True)  # hidden is needed no more
 
     def forward(self, x: Array, scope: Scope) -> Array:
+        """Derivation: docs/derivations/11-block-and-model.md (11.3)."""
         scope.record("input", x)
         hidden = scope.record("hidden", scope.linear(x, "up"))  # [B, T, I or 2I]
         if not scope.cache.trace:  # the activation may overwrite it
@@ -44,6 +45,7 @@ class FeedForward:
         return scope.record("output", scope.linear(activated, "down"))
 
     def backward(self, dy: Array, scope: Scope) -> Array:
+        """Derivation: docs/derivations/11-block-and-model.md (11.4)."""
         scope.record("d_output", dy)
         dactivated = scope.record("d_activated", scope.linear_backward(dy, "down"))
         dhidden = scope.run_backward("activation", scope.dropout_backward(dactivated, "dropout"), donate=True)

@@ -24,7 +24,10 @@ FORBIDDEN = -1e30  # finite: with infinities a row without any key would become 
 
 @operation
 def softmax(x: Array) -> tuple[Array, Array]:
-    """Subtracting the maximum changes nothing in exact arithmetic and keeps exp from overflowing."""
+    """Subtracting the maximum changes nothing in exact arithmetic and keeps exp from overflowing.
+
+    Derivation: docs/derivations/05-attention.md (5.1)
+    """
     y = namespace(x).exp(x - x.max(-1, keepdims=True))
     y /= y.sum(-1, keepdims=True)
     return y, y
@@ -35,6 +38,8 @@ def softmax_backward(dy: Array, y: Array) -> Array:
     """∂y_i/∂x_j = y_i (δ_ij - y_j), so the gradient is dy, less its mean under y, weighted by y:
 
     dx = y · (dy - Σ_j dy_j y_j)
+
+    Derivation: docs/derivations/05-attention.md (5.2), (5.3)
     """
     return y * (dy - (dy * y).sum(-1, keepdims=True))
 
@@ -61,7 +66,10 @@ class AttentionPattern:
     always: int = 0
 
     def allowed(self, xp: Any, rows: slice, queries: slice, keys: slice) -> Array | None:
-        """A boolean array that broadcasts to [rows, 1, queries, keys], or None where everything is allowed."""
+        """A boolean array that broadcasts to [rows, 1, queries, keys], or None where everything is allowed.
+
+        Derivation: docs/derivations/05-attention.md (5.5)
+        """
         result = None
         first, last = queries.start + self.offset, queries.stop + self.offset  # positions of the queries
         if self.keys is not None:
@@ -104,7 +112,7 @@ def scale_of(q: Array, scale: float | None) -> float:
 def attention_weights(
     q: Array, k: Array, pattern: AttentionPattern, bias: Array | None = None, scale: float | None = None
 ) -> Array:
-    """The weights [B, heads, Tq, Tk] before dropout."""
+    """The weights [B, heads, Tq, Tk] before dropout. Derivation: docs/derivations/05-attention.md (5.4), (5.6)."""
     xp = namespace(q)
     scores = (q * scale_of(q, scale)) @ k.swapaxes(-1, -2)  # [B, heads, Tq, Tk]
     if bias is not None:
@@ -127,7 +135,10 @@ def attention(
     dropout_mask: Array | None = None,
     dropout_rate: float = 0.0,
 ) -> tuple[Array, Any]:
-    """The context [B, heads, Tq, d]. `bias` broadcasts to [B, heads, Tq, Tk]; `scale` is 1/√d unless given."""
+    """The context [B, heads, Tq, d]. `bias` broadcasts to [B, heads, Tq, Tk]; `scale` is 1/√d unless given.
+
+    Derivation: docs/derivations/05-attention.md (5.7)
+    """
     weights = attention_weights(q, k, pattern, bias, scale)
     dropped, drop_state = weights, None
     if dropout_mask is not None:
@@ -142,6 +153,8 @@ def attention_backward(dcontext: Array, state: Any) -> tuple[Array, Array, Array
 
     A pair that is not allowed has weight 0, and softmax_backward multiplies by the weight: no mask is needed here.
     Returns the gradients of q, k, v and of the bias.
+
+    Derivation: docs/derivations/05-attention.md (5.8), (5.9), (5.10), (5.11), (5.12), (5.13), (5.14)
     """
     q, k, v, weights, dropped, drop_state, scale, bias_shape = state
     dv = dropped.swapaxes(-1, -2) @ dcontext  # [B, heads, Tk, d]

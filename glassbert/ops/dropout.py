@@ -15,6 +15,7 @@ from glassbert.ops.registry import operation
 
 @operation
 def dropout(x: Array, mask: Array | None, rate: float) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/08-dropout-and-pooling.md (8.1)."""
     if mask is None:
         return x, (None, rate)
     y = x * mask
@@ -24,5 +25,8 @@ def dropout(x: Array, mask: Array | None, rate: float) -> tuple[Array, Any]:
 
 @operation
 def dropout_backward(dy: Array, state: Any) -> Array:
-    """The gradient goes through the same mask and the same scale as the values."""
+    """The gradient goes through the same mask and the same scale as the values.
+
+    Derivation: docs/derivations/08-dropout-and-pooling.md (8.2)
+    """
     return dropout(dy, *state)[0]

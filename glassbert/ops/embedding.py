@@ -15,7 +15,10 @@ from glassbert.ops.registry import operation
 
 @operation
 def embedding(table: Array, ids: Array, padding_id: int | None = None) -> tuple[Array, Any]:
-    """Rows [..., H]. The row of `padding_id` is a constant: it gets no gradient."""
+    """Rows [..., H]. The row of `padding_id` is a constant: it gets no gradient.
+
+    Derivation: docs/derivations/02-linear.md (2.5)
+    """
     return table[ids], (ids, padding_id)
 
 
@@ -25,6 +28,8 @@ def embedding_backward(dy: Array, state: Any) -> tuple[Array, Array]:
 
     Only the rows that were looked up have a gradient. The result is `index` [M] and `rows` [M, H], to be added to a
     table of zeros (`glassbert.arrays.scatter_rows`).
+
+    Derivation: docs/derivations/02-linear.md (2.6)
     """
     ids, padding_id = state
     flat_ids = ids.reshape(-1)  # [N]

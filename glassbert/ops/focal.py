@@ -22,7 +22,7 @@ TINY = 1e-30  # replaces 1 - p if p rounds to 1
 def focal_loss(
     logits: Array, targets: Array, gamma: float, weights: Sequence[float] | None = None
 ) -> tuple[Array, Any]:
-    """logits [N, V], targets [N]; `weights` [V] by class."""
+    """logits [N, V], targets [N]; `weights` [V] by class. Derivation: docs/derivations/09-losses.md (9.15)."""
     xp = namespace(logits)
     logits = in_full(logits)
     valid = targets != IGNORED
@@ -48,6 +48,8 @@ def focal_loss_backward(dloss: Array, state: Any) -> Array:
         dz = w (1 - p)^γ · (1 + γ p (-log p) / (1 - p)) · (softmax(z) - onehot) / count
 
     The factor in parentheses comes from the derivative of (1 - p)^γ.
+
+    Derivation: docs/derivations/09-losses.md (9.16)
     """
     belief, log_p, rest, weight, count, gamma = state
     xp = namespace(belief)
@@ -59,7 +61,10 @@ def focal_loss_backward(dloss: Array, state: Any) -> Array:
 def binary_focal_loss(
     logits: Array, targets: Array, gamma: float, positive_weights: Sequence[float] | None = None
 ) -> tuple[Array, Any]:
-    """One binary label per entry; `positive_weights` [columns] weight positive targets."""
+    """One binary label per entry; `positive_weights` [columns] weight positive targets.
+
+    Derivation: docs/derivations/09-losses.md (9.17)
+    """
     xp = namespace(logits)
     logits = in_full(logits)
     valid = targets != IGNORED
@@ -79,6 +84,8 @@ def binary_focal_loss_backward(dloss: Array, state: Any) -> Array:
     """σ' = σ (1 - σ) and softplus' = σ, and f(-z) changes the sign:
 
     f'(z) = -(1 - σ)^γ · (γ σ · softplus(-z) + 1 - σ)
+
+    Derivation: docs/derivations/09-losses.md (9.18)
     """
     logits, yes, no, valid, count, gamma = state
     xp = namespace(logits)

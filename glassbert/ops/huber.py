@@ -15,7 +15,7 @@ from glassbert.ops.registry import operation
 
 @operation
 def huber_loss(outputs: Array, targets: Array, delta: float = 1.0) -> tuple[Array, Any]:
-    """The mean over the targets that are not -100."""
+    """The mean over the targets that are not -100. Derivation: docs/derivations/09-losses.md (9.13)."""
     xp = namespace(outputs)
     outputs = in_full(outputs)
     valid = targets != IGNORED
@@ -29,6 +29,6 @@ def huber_loss(outputs: Array, targets: Array, delta: float = 1.0) -> tuple[Arra
 
 @operation
 def huber_loss_backward(dloss: Array, state: Any) -> Array:
-    """The slope is the clipped error, clip(d, -δ, δ)."""
+    """The slope is the clipped error, clip(d, -δ, δ). Derivation: docs/derivations/09-losses.md (9.14)."""
     near, count = state
     return near * as_dtype(dloss / count, near)

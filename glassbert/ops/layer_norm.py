@@ -14,6 +14,7 @@ from glassbert.ops.registry import operation
 
 @operation
 def layer_norm(x: Array, gamma: Array, beta: Array | None, eps: float) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/04-layer-norm.md (4.1), (4.2), (4.3)."""
     x_hat = x - x.mean(-1, keepdims=True)  # [..., H]
     rstd = ((x_hat * x_hat).mean(-1, keepdims=True) + eps) ** -0.5  # [..., 1]
     x_hat *= rstd
@@ -30,6 +31,8 @@ def layer_norm_backward(dy: Array, state: Any) -> tuple[Array, Array, Array | No
         dx = rstd · (g - mean(g) - x̂ · mean(g · x̂))      with g = dy · gamma
 
     gamma must be inside both means; outside it is correct only if gamma is 1.
+
+    Derivation: docs/derivations/04-layer-norm.md (4.4), (4.5), (4.6), (4.7), (4.8)
     """
     x_hat, rstd, gamma, has_beta = state
     rows = tuple(range(dy.ndim - 1))

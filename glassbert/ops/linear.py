@@ -15,6 +15,7 @@ from glassbert.ops.registry import operation
 
 @operation
 def linear(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/02-linear.md (2.1)."""
     rows = x.reshape(-1, x.shape[-1])  # [N, I]
     y = rows @ weight.T  # [N, O]
     if bias is not None:
@@ -27,6 +28,8 @@ def linear_backward(dy: Array, state: Any) -> tuple[Array, Array, Array | None]:
     """The gradient of each factor of a product is a product with the other factor, transposed:
 
     dx = dy W        dW = dyᵀ x        db = sum of dy over the rows
+
+    Derivation: docs/derivations/02-linear.md (2.2), (2.3), (2.4)
     """
     x, weight, has_bias = state
     dy_rows = dy.reshape(-1, dy.shape[-1])  # [N, O]

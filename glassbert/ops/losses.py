@@ -34,13 +34,19 @@ def as_dtype(value: Array | float, like: Array) -> Array | float:
 
 @operation
 def take_rows(x: Array, rows: Array) -> tuple[Array, Any]:
-    """The chosen rows of x, seen as [N, H]: a masked language model scores only the masked positions."""
+    """The chosen rows of x, seen as [N, H]: a masked language model scores only the masked positions.
+
+    Derivation: docs/derivations/02-linear.md (2.7)
+    """
     return x.reshape(-1, x.shape[-1])[rows], (rows, x.shape)  # [M, H]
 
 
 @operation
 def take_rows_backward(dy: Array, state: Any) -> Array:
-    """A row that was not chosen has no influence: its gradient is zero. A row chosen twice collects both gradients."""
+    """A row that was not chosen has no influence: its gradient is zero. A row chosen twice collects both gradients.
+
+    Derivation: docs/derivations/02-linear.md (2.8)
+    """
     rows, shape = state
     xp = namespace(dy)
     dx = xp.zeros((math.prod(shape[:-1]), shape[-1]), dtype=dy.dtype)
@@ -68,6 +74,8 @@ def cross_entropy(
         Σ_j a_j · (log Σ_k exp(z_k) - z_j)          a_j = w_j · ((1 - ε) · [j = target] + ε / V)
 
     With no such row the loss is 0, and so is every gradient.
+
+    Derivation: docs/derivations/09-losses.md (9.1), (9.3)
     """
     xp = namespace(logits)
     logits = in_full(logits)
@@ -97,6 +105,8 @@ def cross_entropy_backward(dloss: Array | float, state: Any) -> Array:
     dz = (softmax(z) - onehot(target)) / count
 
     With shares a of several classes:  dz = (softmax(z) · Σ_j a_j - a) / count.
+
+    Derivation: docs/derivations/09-losses.md (9.2), (9.4)
     """
     probabilities, aim, valid, count = state
     xp = namespace(probabilities)
@@ -108,13 +118,13 @@ def cross_entropy_backward(dloss: Array | float, state: Any) -> Array:
 
 
 def softplus(z: Array) -> Array:
-    """log(1 + exp(z)), without overflow."""
+    """log(1 + exp(z)), without overflow. Derivation: docs/derivations/09-losses.md (9.6)."""
     xp = namespace(z)
     return xp.maximum(z, 0) + xp.log1p(xp.exp(-xp.abs(z)))
 
 
 def sigmoid(z: Array) -> Array:
-    """1 / (1 + exp(-z)) by tanh, which cannot overflow."""
+    """1 / (1 + exp(-z)) by tanh, which cannot overflow. Derivation: docs/derivations/09-losses.md (9.5)."""
     return 0.5 * (1.0 + namespace(z).tanh(0.5 * z))
 
 
@@ -127,6 +137,8 @@ def binary_cross_entropy(
     `positive_weights` [columns] weigh positive targets by w, for labels that are rarely positive:
 
         w y · softplus(-z) + (1 - y) · softplus(z)  =  (1 - y) z + (1 + (w - 1) y) · softplus(-z)
+
+    Derivation: docs/derivations/09-losses.md (9.7), (9.9)
     """
     xp = namespace(logits)
     logits = in_full(logits)
@@ -145,7 +157,10 @@ def binary_cross_entropy(
 
 @operation
 def binary_cross_entropy_backward(dloss: Array | float, state: Any) -> Array:
-    """dz = (σ(z) - y) / count; with weights, softplus(-z)' = σ(z) - 1 gives ((1 - y) - (1 + (w - 1) y)(1 - σ(z)))."""
+    """dz = (σ(z) - y) / count; with weights, softplus(-z)' = σ(z) - 1 gives ((1 - y) - (1 + (w - 1) y)(1 - σ(z))).
+
+    Derivation: docs/derivations/09-losses.md (9.8), (9.10)
+    """
     logits, positive, factor, valid, count = state
     slope = sigmoid(logits) - positive if factor is None else 1.0 - positive - factor * (1.0 - sigmoid(logits))
     return namespace(logits).where(valid, slope, 0) * as_dtype(dloss / count, logits)
@@ -153,6 +168,7 @@ def binary_cross_entropy_backward(dloss: Array | float, state: Any) -> Array:
 
 @operation
 def mean_squared_error(outputs: Array, targets: Array) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/09-losses.md (9.11)."""
     xp = namespace(outputs)
     outputs = in_full(outputs)
     valid = targets != IGNORED
@@ -163,6 +179,6 @@ def mean_squared_error(outputs: Array, targets: Array) -> tuple[Array, Any]:
 
 @operation
 def mean_squared_error_backward(dloss: Array | float, state: Any) -> Array:
-    """(d²)' = 2 d."""
+    """(d²)' = 2 d. Derivation: docs/derivations/09-losses.md (9.12)."""
     difference, count = state
     return 2.0 * difference * as_dtype(dloss / count, difference)

@@ -16,6 +16,7 @@ from glassbert.ops.registry import operation
 
 @operation
 def low_rank(weight: Array, a: Array, b: Array, scale: float) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/02-linear.md (2.9)."""
     return weight + scale * (b @ a), (a, b, scale)
 
 
@@ -26,6 +27,8 @@ def low_rank_backward(factors: tuple[Array, Array], state: Any) -> tuple[Array, 
         dA = s Bᵀ (dyᵀ x) = s (dy B)ᵀ x          dB = s (dyᵀ x) Aᵀ = s dyᵀ (x Aᵀ)
 
     The right-hand forms multiply only matrices with one side r; the large product dyᵀ x is never formed.
+
+    Derivation: docs/derivations/02-linear.md (2.10), (2.11)
     """
     (dy, x), (a, b, scale) = factors, state
     da = (scale * (dy @ b)).T @ x  # [r, I]

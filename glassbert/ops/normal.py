@@ -61,6 +61,7 @@ LIMIT = 36.0
 
 
 def normal_cdf(x: Array) -> Array:
+    """Derivation: docs/derivations/03-activations.md (3.5)."""
     if not is_numpy(x):
         return 0.5 * (1.0 + namespace(x).erf(x * math.sqrt(0.5)))
     return _cdf_float32(x) if x.dtype == np.float32 else _cdf_float64(x)

@@ -26,7 +26,10 @@ from glassbert.ops.registry import operation
 
 @operation
 def ordinal_loss(logits: Array, targets: Array) -> tuple[Array, Any]:
-    """logits [N, K - 1], targets [N] from 0 to K - 1: the mean of -log P(rank = target)."""
+    """logits [N, K - 1], targets [N] from 0 to K - 1: the mean of -log P(rank = target).
+
+    Derivation: docs/derivations/09-losses.md (9.19)
+    """
     xp = namespace(logits)
     logits = in_full(logits)
     count = xp.maximum((targets != IGNORED).sum(), 1)
@@ -39,7 +42,10 @@ def ordinal_loss(logits: Array, targets: Array) -> tuple[Array, Any]:
 
 @operation
 def ordinal_loss_backward(dloss: Array, state: Any) -> Array:
-    """dz = (σ(z) - passed) / count for the steps up to and including the rank; later steps get no gradient."""
+    """dz = (σ(z) - passed) / count for the steps up to and including the rank; later steps get no gradient.
+
+    Derivation: docs/derivations/09-losses.md (9.20)
+    """
     logits, asked, passed, count = state
     slope = namespace(logits).where(asked, sigmoid(logits) - passed, 0)
     return slope * as_dtype(dloss / count, logits)

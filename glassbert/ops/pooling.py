@@ -21,12 +21,13 @@ from glassbert.ops.registry import operation
 
 @operation
 def cls_pool(x: Array, mask: Array | None = None) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/08-dropout-and-pooling.md (8.3)."""
     return x[:, 0], x.shape
 
 
 @operation
 def cls_pool_backward(dy: Array, shape: tuple[int, ...]) -> Array:
-    """Only the first token gets a gradient."""
+    """Only the first token gets a gradient. Derivation: docs/derivations/08-dropout-and-pooling.md (8.4)."""
     xp = namespace(dy)
     rest = xp.zeros((shape[0], shape[1] - 1, shape[2]), dtype=dy.dtype)
     return xp.concatenate([dy[:, None], rest], 1)
@@ -49,6 +50,7 @@ def last_pool_backward(dy: Array, chosen: Array) -> Array:
 
 @operation
 def mean_pool(x: Array, mask: Array | None = None) -> tuple[Array, Array]:
+    """Derivation: docs/derivations/08-dropout-and-pooling.md (8.5)."""
     xp = namespace(x)
     if mask is None:
         weights = xp.full((x.shape[0], x.shape[1]), 1.0 / x.shape[1], dtype=x.dtype)
@@ -60,12 +62,13 @@ def mean_pool(x: Array, mask: Array | None = None) -> tuple[Array, Array]:
 
 @operation
 def mean_pool_backward(dy: Array, weights: Array) -> Array:
-    """Every real token has the same share of the mean."""
+    """Every real token has the same share of the mean. Derivation: docs/derivations/08-dropout-and-pooling.md (8.6)."""
     return weights[:, :, None] * dy[:, None]
 
 
 @operation
 def max_pool(x: Array, mask: Array | None = None) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/08-dropout-and-pooling.md (8.7)."""
     xp = namespace(x)
     real = None if mask is None else (mask != 0)[:, :, None]  # [B, T, 1]
     seen = x if real is None else xp.where(real, x, xp.array(FORBIDDEN, dtype=x.dtype))
@@ -76,7 +79,10 @@ def max_pool(x: Array, mask: Array | None = None) -> tuple[Array, Any]:
 
 @operation
 def max_pool_backward(dy: Array, state: Any) -> Array:
-    """The gradient of each feature goes to the token with the maximum."""
+    """The gradient of each feature goes to the token with the maximum.
+
+    Derivation: docs/derivations/08-dropout-and-pooling.md (8.8)
+    """
     argmax, has_tokens, length = state
     xp = namespace(dy)
     dy = dy if has_tokens is None else dy * has_tokens
@@ -85,6 +91,7 @@ def max_pool_backward(dy: Array, state: Any) -> Array:
 
 @operation
 def attention_pool(x: Array, mask: Array | None, query: Array) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/08-dropout-and-pooling.md (8.9)."""
     xp = namespace(x)
     scores = (x @ query) * x.shape[-1] ** -0.5  # [B, T]
     if mask is not None:
@@ -103,6 +110,8 @@ def attention_pool_backward(dy: Array, state: Any) -> tuple[Array, Array]:
         dx = w dyᵀ + dscores qᵀ / √H          dq = Σ x · dscores / √H
 
     Returns dx and dq.
+
+    Derivation: docs/derivations/08-dropout-and-pooling.md (8.10), (8.11)
     """
     x, weights, query = state
     scale = x.shape[-1] ** -0.5

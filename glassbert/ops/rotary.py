@@ -23,6 +23,8 @@ def rotary_angles(positions: np.ndarray, head_size: int, base: float, dtype: np.
     """cos and sin [B or 1, T, 1, d/2] for positions [B or 1, T].
 
     In float32 the angle itself is rounded to float32: published weights were trained with that rounding.
+
+    Derivation: docs/derivations/07-rotary.md (7.1)
     """
     if len(positions) > 1:  # the same few positions in every row
         cos, sin = rotary_angles(np.arange(positions.max() + 1)[None], head_size, base, dtype)
@@ -35,6 +37,7 @@ def rotary_angles(positions: np.ndarray, head_size: int, base: float, dtype: np.
 
 @operation
 def rotary(x: Array, cos: Array, sin: Array) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/07-rotary.md (7.2), (7.4)."""
     xp = namespace(x)
     half = x.shape[-1] // 2
     x1, x2 = x[..., :half], x[..., half:]
@@ -43,6 +46,9 @@ def rotary(x: Array, cos: Array, sin: Array) -> tuple[Array, Any]:
 
 @operation
 def rotary_backward(dy: Array, state: Any) -> Array:
-    """The transpose of a rotation is its inverse, so the gradient is rotated by -θ."""
+    """The transpose of a rotation is its inverse, so the gradient is rotated by -θ.
+
+    Derivation: docs/derivations/07-rotary.md (7.3)
+    """
     cos, sin = state
     return rotary(dy, cos, -sin)[0]

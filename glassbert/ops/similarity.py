@@ -22,6 +22,7 @@ EPSILON = 1e-12  # keeps a vector of zeros (a row of padding) zero
 
 @operation
 def unit_length(x: Array) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/10-similarity.md (10.1)."""
     x = in_full(x)
     shrink = ((x * x).sum(-1, keepdims=True) + EPSILON) ** -0.5  # [N, 1]
     unit = x * shrink
@@ -33,6 +34,8 @@ def unit_length_backward(dy: Array, state: Any) -> Array:
     """The length of x has no effect, so the component of dy along x̂ is removed:
 
     dx = (dy - x̂ · (x̂ · dy)) / |x|
+
+    Derivation: docs/derivations/10-similarity.md (10.2)
     """
     unit, shrink = state
     return (dy - unit * (unit * dy).sum(-1, keepdims=True)) * shrink
@@ -40,7 +43,10 @@ def unit_length_backward(dy: Array, state: Any) -> Array:
 
 @operation
 def cosine_loss(first: Array, second: Array, targets: Array) -> tuple[Array, Any]:
-    """first and second [N, H], targets [N]: the mean squared difference of cosine and target."""
+    """first and second [N, H], targets [N]: the mean squared difference of cosine and target.
+
+    Derivation: docs/derivations/10-similarity.md (10.3)
+    """
     (a, a_state), (b, b_state) = unit_length(first), unit_length(second)
     xp = namespace(a)
     valid = targets != IGNORED
@@ -51,7 +57,10 @@ def cosine_loss(first: Array, second: Array, targets: Array) -> tuple[Array, Any
 
 @operation
 def cosine_loss_backward(dloss: Array, state: Any) -> tuple[Array, Array]:
-    """(d²)' = 2 d, and the gradient of â · b̂ is b̂ at â and â at b̂."""
+    """(d²)' = 2 d, and the gradient of â · b̂ is b̂ at â and â at b̂.
+
+    Derivation: docs/derivations/10-similarity.md (10.4)
+    """
     difference, count, a_state, b_state = state
     slope = (2.0 * difference * as_dtype(dloss / count, difference))[:, None]
     return unit_length_backward(slope * b_state[0], a_state), unit_length_backward(slope * a_state[0], b_state)
@@ -59,7 +68,10 @@ def cosine_loss_backward(dloss: Array, state: Any) -> tuple[Array, Array]:
 
 @operation
 def contrastive_loss(first: Array, second: Array, targets: Array, temperature: float) -> tuple[Array, Any]:
-    """Cross-entropy of choosing the matching second vector for every first one. Pairs with target -100 are ignored."""
+    """Cross-entropy of choosing the matching second vector for every first one. Pairs with target -100 are ignored.
+
+    Derivation: docs/derivations/10-similarity.md (10.5)
+    """
     (a, a_state), (b, b_state) = unit_length(first), unit_length(second)
     xp = namespace(a)
     valid = targets != IGNORED  # [N]
@@ -75,6 +87,8 @@ def contrastive_loss_backward(dloss: Array, state: Any) -> tuple[Array, Array]:
     """Cross-entropy over a product: dS from its gradient, then dâ = dS b̂ / τ and db̂ = dSᵀ â / τ.
 
     A second vector gets a gradient from all rows of S, not only from that of its own pair.
+
+    Derivation: docs/derivations/10-similarity.md (10.6)
     """
     choice, a_state, b_state, temperature = state
     dscores = cross_entropy_backward(dloss, choice) / temperature

@@ -127,7 +127,10 @@ def tiled_attention(
     tile_mask: TileMask | None = None,
     dropout_rate: float = 0.0,
 ) -> tuple[Array, Any]:
-    """The context [B, heads, Tq, d]. `bias` is [B or 1, heads or 1, Tq, Tk]; `tile_mask` gives dropout masks."""
+    """The context [B, heads, Tq, d]. `bias` is [B or 1, heads or 1, Tq, Tk]; `tile_mask` gives dropout masks.
+
+    Derivation: docs/derivations/06-tiled-attention.md (6.1), (6.2), (6.3), (6.4)
+    """
     xp = namespace(q)
     batch, heads, length, _ = q.shape
     factor = scale_of(q, scale)
@@ -173,6 +176,8 @@ def tiled_attention_backward(dcontext: Array, state: Any) -> tuple[Array, Array,
 
     The softmax needs Σ_j dweights_j · weights_j over all keys of a row before the first tile is complete. It equals
     dcontext · context, because context was Σ_j weights_j v_j: one number per query, with and without dropout.
+
+    Derivation: docs/derivations/06-tiled-attention.md (6.5), (6.6)
     """
     q, k, v, context, lse, pattern, bias, scale, tile_mask, dropout_rate = state
     xp = namespace(q)

@@ -67,6 +67,8 @@ class TrainingStep:
     segments        rows are read in so many segments, each with the memory of those before it
     workers         the processes that train this model
     ema             a moving average of the weights, which the step updates
+
+    Derivation: docs/derivations/11-block-and-model.md (11.14), (11.15)
     """
 
     def __init__(

@@ -62,6 +62,7 @@ class MaskedLanguageHead(TransformedHead):
         return scope.record("logits", scope.run("linear", "decoder", x, weight, bias))
 
     def backward(self, doutput: Array, scope: Scope) -> Array:
+        """Derivation: docs/derivations/11-block-and-model.md (11.13)."""
         scope.record("d_logits", doutput)
         table, bias = scope.without_prefix().full_name(self.table), scope.full_name("decoder.bias")
         buffers = (scope.gradients.buffer_for(table), None)

@@ -29,7 +29,7 @@ class Factors(NamedTuple):
 
 
 class AdamW(Optimizer):
-    """Two buffers: the mean gradient and its mean square."""
+    """Two buffers: the mean gradient and its mean square. Derivation: docs/derivations/12-adamw.md (12.5), (12.6)."""
 
     name = "adamw"
     buffers = ("mean", "square")
@@ -51,6 +51,7 @@ class AdamW(Optimizer):
         super().__init__(model, learning_rate, weight_decay, clip)
 
     def factors(self, xp: Any, step: Any, learning_rate: Any, scale: Any) -> Factors:
+        """Derivation: docs/derivations/12-adamw.md (12.7)."""
         beta1, beta2 = self.betas
         # √v̂ + ε = (√v + ε √c₂) / √c₂: the corrections become part of two scalars
         correction1, correction2 = bias_correction(xp, beta1, step), xp.sqrt(bias_correction(xp, beta2, step))
@@ -65,6 +66,7 @@ class AdamW(Optimizer):
         )
 
     def move_chunk(self, p: Any, g: Any, buffers: Any, f: Factors, decayed: bool, t: np.ndarray) -> None:
+        """Derivation: docs/derivations/12-adamw.md (12.1), (12.2), (12.3)."""
         mean, square = buffers
         loops = loops_for(p, g, mean, square)
         if loops is not None:

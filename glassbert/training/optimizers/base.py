@@ -157,7 +157,7 @@ class Optimizer(ABC):
         return norm
 
     def gradient_norm(self, gradients: FlatGradients) -> float:
-        """√Σ g² over all parameters that are not frozen."""
+        """√Σ g² over all parameters that are not frozen. Derivation: docs/derivations/12-adamw.md (12.8)."""
         parts = gradients.nonzero_parts(self.trainable)
         pieces = [part[i : i + CHUNK] for part in parts for i in range(0, len(part), CHUNK)]
         threads = self.engine.threads
@@ -297,7 +297,10 @@ class Optimizer(ABC):
 
 
 def bias_correction(xp: Any, beta: float, step: Any) -> Any:
-    """1 - βᵗ: the weight of t steps in an exponential mean. By expm1, since 1 - 0.999 loses digits."""
+    """1 - βᵗ: the weight of t steps in an exponential mean. By expm1, since 1 - 0.999 loses digits.
+
+    Derivation: docs/derivations/12-adamw.md (12.4)
+    """
     return -xp.expm1(step * math.log(beta)) if beta > 0 else 1.0
 
 

@@ -30,7 +30,10 @@ TINY = 1e-7
 
 
 def orthogonal(x: Array, iterations: int) -> Array:
-    """About U Vᵀ for x = U S Vᵀ; x [..., rows, columns]."""
+    """About U Vᵀ for x = U S Vᵀ; x [..., rows, columns].
+
+    Derivation: docs/derivations/13-muon.md (13.1), (13.2), (13.3), (13.5)
+    """
     xp = namespace(x)
     a, b, c = COEFFICIENTS
     tall = x.shape[-2] > x.shape[-1]
@@ -63,7 +66,10 @@ class Factors(NamedTuple):
 
 
 class Muon(AdamW):
-    """Two buffers: the mean gradient for all parameters; the mean square only for those that AdamW updates."""
+    """Two buffers: the mean gradient for all parameters; the mean square only for those that AdamW updates.
+
+    Derivation: docs/derivations/13-muon.md (13.4), (13.6)
+    """
 
     name = "muon"
     no_update = Factors(1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, momentum=1.0, gain=0.0, matrix_rate=0.0)
