@@ -18,26 +18,32 @@ from glassbert.ops.registry import operation
 
 @operation
 def take_tokens(x: Array, index: Array, slot: Array) -> tuple[Array, Any]:
-    """The chosen tokens [B, G, ...]; zeros where a row has fewer."""
+    """The chosen tokens [B, G, ...]; zeros where a row has fewer.
+
+    Derivation: docs/derivations/15-parts-of-families.md (15.9)
+    """
     return look_up(x, index), slot
 
 
 @operation
 def take_tokens_backward(dy: Array, slot: Array) -> Array:
-    """A chosen token was read once, any other never."""
+    """A chosen token was read once, any other never. Derivation: docs/derivations/15-parts-of-families.md (15.9)."""
     return look_up(dy, slot)
 
 
 @operation
 def put_tokens(x: Array, y: Array, index: Array, slot: Array) -> tuple[Array, Any]:
-    """x with y in the place of the chosen tokens."""
+    """x with y in the place of the chosen tokens. Derivation: docs/derivations/15-parts-of-families.md (15.10)."""
     chosen = widened(slot >= 0, x)
     return namespace(x).where(chosen, look_up(y, slot), x), (index, chosen)
 
 
 @operation
 def put_tokens_backward(dz: Array, state: Any) -> tuple[Array, Array]:
-    """A place that was overwritten passes nothing to x. Returns dx and dy."""
+    """A place that was overwritten passes nothing to x. Returns dx and dy.
+
+    Derivation: docs/derivations/15-parts-of-families.md (15.10)
+    """
     index, chosen = state
     xp = namespace(dz)
     return xp.where(chosen, xp.zeros_like(dz), dz), look_up(dz, index)

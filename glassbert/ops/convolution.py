@@ -27,7 +27,10 @@ def moved(x: Array, places: int) -> Array:
 
 @operation
 def convolution(x: Array, weight: Array, bias: Array, near: Array | None = None) -> tuple[Array, Any]:
-    """`near` [B, T, k] says for each token which of its k neighbours count."""
+    """`near` [B, T, k] says for each token which of its k neighbours count.
+
+    Derivation: docs/derivations/15-parts-of-families.md (15.1)
+    """
     width = weight.shape[2]
     columns = [moved(x, j - (width - 1) // 2) for j in range(width)]  # k times [B, T, I]
     if near is not None:
@@ -39,7 +42,10 @@ def convolution(x: Array, weight: Array, bias: Array, near: Array | None = None)
 
 @operation
 def convolution_backward(dy: Array, state: Any) -> tuple[Array, Array, Array]:
-    """A product backwards; then every column is moved back to where it came from, and all of them add up."""
+    """A product backwards; then every column is moved back to where it came from, and all of them add up.
+
+    Derivation: docs/derivations/15-parts-of-families.md (15.2), (15.3)
+    """
     stacked, matrix, near, (outputs, inputs, width) = state
     rows = dy.reshape(-1, outputs)  # [B · T, O]
     dweight = rows.T @ stacked.reshape(-1, width * inputs)

@@ -27,7 +27,10 @@ def log_softmax(z: Array) -> Array:
 
 @operation
 def soft_target_loss(logits: Array, wanted: Array, targets: Array, temperature: float = 1.0) -> tuple[Array, Any]:
-    """logits and wanted [N, V]; a row whose target [N] is -100 is ignored. With no other row the loss is 0."""
+    """logits and wanted [N, V]; a row whose target [N] is -100 is ignored. With no other row the loss is 0.
+
+    Derivation: docs/derivations/14-teacher.md (14.1)
+    """
     xp = namespace(logits)
     log_q = log_softmax(in_full(logits) / temperature)  # [N, V]
     log_p = log_softmax(in_full(wanted) / temperature)
@@ -41,7 +44,10 @@ def soft_target_loss(logits: Array, wanted: Array, targets: Array, temperature: 
 
 @operation
 def soft_target_loss_backward(dloss: Array | float, state: Any) -> Array:
-    """The gradient at z / T is the student's distribution less the teacher's, so dz = T² · (q - p) / T / count."""
+    """The gradient at z / T is the student's distribution less the teacher's, so dz = T² · (q - p) / T / count.
+
+    Derivation: docs/derivations/14-teacher.md (14.2)
+    """
     difference, valid, count, temperature = state
     weight = namespace(difference).where(valid, temperature * dloss / count, 0.0).astype(difference.dtype)  # [N]
     return difference * weight[:, None]
@@ -49,7 +55,10 @@ def soft_target_loss_backward(dloss: Array | float, state: Any) -> Array:
 
 @operation
 def cosine_distance_loss(x: Array, wanted: Array, targets: Array) -> tuple[Array, Any]:
-    """x and wanted [N, H]: 0 where they have the same direction, 2 where opposite. A target [N] of -100 is ignored."""
+    """x and wanted [N, H]: 0 where they have the same direction, 2 where opposite. A target [N] of -100 is ignored.
+
+    Derivation: docs/derivations/14-teacher.md (14.3)
+    """
     (unit, x_state), (aim, _) = unit_length(x), unit_length(wanted)
     xp = namespace(unit)
     valid = targets != IGNORED
@@ -60,7 +69,10 @@ def cosine_distance_loss(x: Array, wanted: Array, targets: Array) -> tuple[Array
 
 @operation
 def cosine_distance_loss_backward(dloss: Array | float, state: Any) -> Array:
-    """The gradient of -x̂ · ŵ at x̂ is -ŵ; the norm removes its part along x."""
+    """The gradient of -x̂ · ŵ at x̂ is -ŵ; the norm removes its part along x.
+
+    Derivation: docs/derivations/14-teacher.md (14.4)
+    """
     aim, valid, count, x_state = state
     weight = namespace(aim).where(valid, as_dtype(-dloss / count, aim), 0)  # [N]
     return unit_length_backward(aim * weight[:, None].astype(aim.dtype), x_state)

@@ -21,6 +21,7 @@ from glassbert.ops.registry import operation
 
 @operation
 def number_embedding(steps: Array, index: Array, weights: Array) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/15-parts-of-families.md (15.14)."""
     xp = namespace(steps)
     table = xp.concatenate([xp.cumsum(steps[:, :-1], axis=1), steps[:, -1:]], 1)  # [C, K + 1, H]
     table = table.reshape(-1, steps.shape[-1])
@@ -34,6 +35,8 @@ def number_embedding_backward(dy: Array, state: Any) -> Array:
     """Both rows collect their share of dy. The step to knot k is part of that knot and of all knots above it:
 
     dstep[c, k] = dtable[c, k] + ... + dtable[c, K - 1]         a missing value has a row of its own
+
+    Derivation: docs/derivations/15-parts-of-families.md (15.15)
     """
     index, weights, shape = state
     xp = namespace(dy)

@@ -35,6 +35,7 @@ def cls_pool_backward(dy: Array, shape: tuple[int, ...]) -> Array:
 
 @operation
 def last_pool(x: Array, mask: Array | None = None) -> tuple[Array, Array]:
+    """Derivation: docs/derivations/15-parts-of-families.md (15.11)."""
     xp = namespace(x)
     place = xp.arange(x.shape[1])[None]  # [1, T]
     last = xp.array([[x.shape[1] - 1]]) if mask is None else ((mask != 0) * place).max(-1, keepdims=True)  # [B or 1, 1]
@@ -44,7 +45,7 @@ def last_pool(x: Array, mask: Array | None = None) -> tuple[Array, Array]:
 
 @operation
 def last_pool_backward(dy: Array, chosen: Array) -> Array:
-    """Only the last real token gets a gradient."""
+    """Only the last real token gets a gradient. Derivation: docs/derivations/15-parts-of-families.md (15.11)."""
     return chosen[:, :, None] * dy[:, None]
 
 

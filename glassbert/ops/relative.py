@@ -70,7 +70,10 @@ def by_distance_backward(dy: Array, index: np.ndarray, rows: int) -> Array:
 def relative_scores(
     q: Array, k: Array, keys: Array | None, queries: Array | None, index: np.ndarray, scale: float
 ) -> tuple[Array, Any]:
-    """The scores [B, heads, T, T]; without `keys` or `queries` [R, heads, d] that term is left out."""
+    """The scores [B, heads, T, T]; without `keys` or `queries` [R, heads, d] that term is left out.
+
+    Derivation: docs/derivations/15-parts-of-families.md (15.4)
+    """
     total, tables = None, []
     for x, vectors, of_keys in ((q, keys, False), (k, queries, True)):
         table = None
@@ -90,6 +93,8 @@ def relative_scores_backward(dy: Array, state: Any) -> tuple[Array | None, ...]:
     """Both terms are products with a table, so each gives a gradient of its content and one of its table:
 
     dx = dscores table        dtable = Σ over rows of the batch of dscoresᵀ x
+
+    Derivation: docs/derivations/15-parts-of-families.md (15.5), (15.6)
     """
     q, k, key_table, query_table, index, rows, scale = state
     contents: list[Array | None] = []

@@ -18,7 +18,10 @@ from glassbert.ops.registry import operation
 
 @operation
 def relative_shift(x: Array, start: Array, keys: int) -> tuple[Array, Any]:
-    """The entries start_i, ..., start_i + keys - 1 of every row i."""
+    """The entries start_i, ..., start_i + keys - 1 of every row i.
+
+    Derivation: docs/derivations/15-parts-of-families.md (15.7)
+    """
     xp = namespace(x)
     index = start[:, None, :, None] + xp.arange(keys)  # [B or 1, 1, Tq, Tk]
     index = xp.broadcast_to(index, (*x.shape[:3], keys))
@@ -27,7 +30,10 @@ def relative_shift(x: Array, start: Array, keys: int) -> tuple[Array, Any]:
 
 @operation
 def relative_shift_backward(dy: Array, state: Any) -> Array:
-    """Every entry of x was read at most once: its gradient is put back where it was read, and is zero elsewhere."""
+    """Every entry of x was read at most once: its gradient is put back where it was read, and is zero elsewhere.
+
+    Derivation: docs/derivations/15-parts-of-families.md (15.8)
+    """
     index, shape = state
     xp = namespace(dy)
     dx = xp.zeros(shape, dtype=dy.dtype)
