@@ -16,9 +16,9 @@ SIZES: dict[str, Any] = {
     "vocab_size": 11, "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 7,
     "max_position_embeddings": 9, **NO_DROPOUT,
 }  # fmt: skip
-DROPPED: dict[str, Any] = dict.fromkeys((*RATES, "pooler_dropout"), 0.3)
-TINY_ROBERTA = RobertaConfig(**SIZES, pooler_dropout=0.0, pad_token_id=0, type_vocab_size=1)
-TINY_MPNET = MPNetConfig(**SIZES, pooler_dropout=0.0, pad_token_id=0)
+DROPPED: dict[str, Any] = dict.fromkeys(RATES, 0.3)
+TINY_ROBERTA = RobertaConfig(**SIZES, pad_token_id=0, type_vocab_size=1)
+TINY_MPNET = MPNetConfig(**SIZES, pad_token_id=0)
 TINY_DISTILBERT = DistilBertConfig(**SIZES, pad_token_id=None)
 TINY_ALBERT = AlbertConfig(**{**SIZES, "num_hidden_layers": 3}, embedding_size=4, pad_token_id=None)
 PADDED_IDS = [[3, 1, 3, 3, 2], [0] * 5, [9, 1, 1, 0, 0]]
