@@ -235,6 +235,11 @@ class EncoderConfig:
         """The longest sequence: tables of positions may begin later than at 0."""
         return self.max_position_embeddings - self.position_offset
 
+    @property
+    def groups(self) -> int:
+        """The number of sets of layer parameters."""
+        return self.num_hidden_layers if self.layer_groups is None else min(self.layer_groups, self.num_hidden_layers)
+
     def group_of(self, layer: int) -> int:
         """The group of layers with whose parameters this layer computes."""
         groups = self.num_hidden_layers if self.layer_groups is None else self.layer_groups
