@@ -22,7 +22,7 @@ from glassbert.models.model import Model
 from glassbert.training.objectives import Objectives
 from glassbert.training.optimizers import AdamW
 from glassbert.training.step import TrainingStep
-from tests.finetuning.toy import make_tokenizer, sentences, tune, write_reviews
+from tests.finetuning.toy import make_tokenizer, sentences, tune, write_csv, write_reviews
 
 MEMBERS = [name for name, family in FAMILIES.items() if family.mini]
 EVERY = pytest.mark.parametrize("family", MEMBERS)
@@ -133,6 +133,16 @@ def saved(tmp_path_factory):
 def test_fine_tuning(family, low_rank, saved, tmp_path):
     tune(tmp_path / "run", saved[family], *write_reviews(tmp_path, 48, 16), epochs=1, low_rank=low_rank)
     answers = Predictor.load(tmp_path / "run").predict(["the lovely bird sings"])
+    assert len(answers) == 1
+
+
+@EVERY
+def test_fine_tuning_on_pairs(family, saved, tmp_path):
+    """Two texts in a row, also for members with one token type or none."""
+    rows = [(one, other, a == b) for (one, a), (other, b) in zip(sentences(40), sentences(40, 1), strict=True)]
+    data = write_csv(tmp_path / "pairs.csv", ["first", "second", "verdict"], rows)
+    tune(tmp_path / "run", saved[family], data, epochs=1, text="first", pair="second")
+    answers = Predictor.load(tmp_path / "run").predict([{"first": "the bird sings", "second": "a king falls"}])
     assert len(answers) == 1
 
 
