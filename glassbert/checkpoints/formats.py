@@ -20,7 +20,15 @@ from glassbert.errors import CheckpointError
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS
 
-__all__ = ["EMBEDDING", "Format", "HuggingFaceFormat", "NativeFormat", "format_of_file", "format_of_model"]
+__all__ = [
+    "EMBEDDING",
+    "Format",
+    "HuggingFaceFormat",
+    "NativeFormat",
+    "family_of_names",
+    "format_of_file",
+    "format_of_model",
+]
 
 Value = TypeVar("Value")
 
@@ -124,3 +132,20 @@ def format_of_model(described: Description, names: list[str]) -> tuple[Format, l
     theirs = HuggingFaceFormat(family)
     obstacles = theirs.obstacles(described, names)
     return (NativeFormat(), obstacles) if obstacles else (theirs, [])
+
+
+def family_of_names(tensors: Iterable[str]) -> str:
+    """The family whose tensors have most of these names, preferably with its prefix; "" if there is none."""
+    names = set(tensors)
+    best, most = "", (0.5, False)
+    for family in FAMILIES.values():
+        if not family.architectures:
+            continue
+        entries = family.core.values()  # weights only: not every model has biases
+        wanted = {theirs.format(core="", layer=0, part="weight") for entry in entries for theirs in entry.theirs}
+        plain = {name.removeprefix(family.core_prefix) for name in names}
+        prefixed = any(name.startswith(family.core_prefix) for name in names)
+        score = (len(wanted & plain) / len(wanted), prefixed)
+        if score > most:
+            best, most = family.name, score
+    return best

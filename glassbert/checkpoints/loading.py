@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from glassbert.checkpoints.description import CORE, Description, describe, differences, has_no_effect
 from glassbert.checkpoints.family import FAMILIES
-from glassbert.checkpoints.formats import EMBEDDING, Format, format_of_file
+from glassbert.checkpoints.formats import EMBEDDING, Format, family_of_names, format_of_file
 from glassbert.checkpoints.locate import Checkpoint, open_checkpoint
 from glassbert.checkpoints.names import Match, list_names, match, read_values
 from glassbert.checkpoints.sentence import pooling_in
@@ -187,13 +187,26 @@ def _check_match(
     if missing:
         entries = file_format.entries(described.config, described.head, missing, prefix)
         names = [name for entry in entries.values() for name in entry.theirs if name not in checkpoint.tensors]
-        raise CheckpointError(f"tensors are missing from the file: {list_names(names)}")
+        raise CheckpointError(
+            f"tensors are missing from the file: {list_names(names)}{_other_family(described, checkpoint.tensors)}"
+        )
     extra = [name for name in matched.unused if not file_format.may_be_unused(name, another_head)]
     if extra:
         originals = file_format.plain_names({name: name for name in checkpoint.tensors})
         raise CheckpointError(
             f"the file has tensors that this model does not have: {list_names([originals[name] for name in extra])}"
         )
+
+
+def _other_family(described: Description, tensors: Iterable[str]) -> str:
+    """A hint where the names of the tensors are those of another family than that of config.json."""
+    found = family_of_names(tensors)
+    if found in ("", described.config.family):
+        return ""
+    return (
+        f"; the names in the file are those of {found}, so its config.json, which gives {described.config.family}, "
+        "belongs to another model"
+    )
 
 
 @contextmanager

@@ -108,7 +108,7 @@ class Predictor:
 
     @property
     def _has_types(self) -> bool:
-        return self.model.config.type_vocab_size > 0
+        return self.model.config.type_vocab_size > 1
 
     def _card_for(self, data: TaskData) -> TaskCard:
         """An embedding model trained on pairs also accepts single texts."""

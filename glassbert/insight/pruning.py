@@ -32,7 +32,7 @@ def without_heads(model: Model, heads: Iterable[Head]) -> Model:
 
 
 def _zeroed_projections(model: Model, heads: Iterable[Head]) -> dict[str, Array]:
-    """The output projections that change, by parameter name."""
+    """The output projections that change, by parameter name. Layers that share one lose the head together."""
     config = model.config
     changed: dict[str, np.ndarray] = {}
     for layer, head in heads:
@@ -41,7 +41,7 @@ def _zeroed_projections(model: Model, heads: Iterable[Head]) -> dict[str, Array]
                 f"there is no head {head} in layer {layer}: this model has {config.num_hidden_layers} layers of "
                 f"{config.num_attention_heads} heads, both counted from 0"
             )
-        name = f"layers.{layer}.attention.output.weight"
+        name = f"layers.{config.group_of(layer)}.attention.output.weight"
         weight = changed.get(name)
         if weight is None:
             weight = np.array(model.engine.to_numpy(model.parameters[name]))

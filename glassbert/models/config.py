@@ -279,6 +279,11 @@ class EncoderConfig:
             head_transform=True,
         )
 
+    @property
+    def groups(self) -> int:
+        """The number of sets of layer parameters."""
+        return self.num_hidden_layers if self.layer_groups is None else min(self.layer_groups, self.num_hidden_layers)
+
     def group_of(self, layer: int) -> int:
         """The group of layers with whose parameters this layer computes."""
         groups = self.num_hidden_layers if self.layer_groups is None else self.layer_groups

@@ -21,7 +21,13 @@ def load_with_tokenizer(path: str | Path, **options: Any) -> tuple[Model, FastTo
     """
     model = load(path, **options)
     local = Path(path).expanduser()
-    return model, find_tokenizer(local if local.is_dir() else open_checkpoint(path).config_path.parent)
+    tokenizer = find_tokenizer(local if local.is_dir() else open_checkpoint(path).config_path.parent)
+    if tokenizer.vocab_size > model.config.vocab_size and model.config.series is None:
+        raise InputError(
+            f"the tokenizer of {path} ({tokenizer.kind}) has {tokenizer.vocab_size:,} entries, but the model "
+            f"({model.config.family}) has a vocabulary of {model.config.vocab_size:,}; they belong to different models"
+        )
+    return model, tokenizer
 
 
 def find_tokenizer(path: str | Path) -> FastTokenizer:

@@ -180,12 +180,26 @@ def open_or_build(settings: TrainingSettings, run: Path) -> tuple[Any, float]:
 
             corpus.check_tokenizer(load_tokenizer(settings.tokenizer))
         return corpus, 0.0
+    if settings.tokenizer and settings.family:
+        check_tokenizer_kind(settings)
     kind = "" if settings.tokenizer_kind == "wordpiece" else f"-{settings.tokenizer_kind}"
     folder = run / "corpus" if paths else run.parent / "corpora" / f"built-in-{settings.vocabulary}{kind}"
     if (folder / "manifest.json").exists():
         return Corpus.open(folder), 0.0
     began = time.monotonic()
     return build(settings, folder), time.monotonic() - began
+
+
+def check_tokenizer_kind(settings: TrainingSettings) -> None:
+    """Raise if the tokenizer is of another kind than the one that the family is trained with."""
+    from glassbert.text import load_tokenizer
+
+    kind = load_tokenizer(settings.tokenizer).kind.lower()
+    if kind != settings.tokenizer_kind:
+        raise TrainingError(
+            f"the tokenizer {settings.tokenizer} is of the kind {kind}, and {settings.family} is trained with "
+            f"{settings.tokenizer_kind}; leave --tokenizer out to train one, or give --tokenizer-kind {kind}"
+        )
 
 
 def build(settings: TrainingSettings, folder: Path) -> Any:

@@ -60,7 +60,7 @@ class Teacher:
 
     def check(self, **inputs: Any) -> dict[str, Any]:
         """The inputs of a batch as the teacher reads them: positions and token types are its own."""
-        if not self.model.config.type_vocab_size:
+        if self.model.config.type_vocab_size < 2:
             inputs["token_type_ids"] = None
         return check_inputs(self.model.config, **inputs)
 

@@ -8,6 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from glassbert.text import FastTokenizer, WordPieceTokenizer, load_tokenizer
+from glassbert.text.kinds import train_tokenizer
 from glassbert.text.normalise import Normaliser
 from glassbert.text.wordpiece_files import as_json
 from tests.text.tokenizers_for_tests import byte_level_folder, description, unigram_folder
@@ -60,3 +61,17 @@ def test_other_kinds_come_back_as_they_were(tmp_path, make):
     theirs = AutoTokenizer.from_pretrained(tmp_path / "again")
     assert theirs("The ship carried tea.")["input_ids"] == ours.encode("The ship carried tea.").ids
     assert theirs.mask_token_id == ours.mask_id and theirs.pad_token_id == ours.pad_id
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_other_kinds_open_in_transformers(kind: str, tmp_path: Path) -> None:
+    """A byte-level BPE and a Unigram tokenizer that we have trained: the same ids for texts and pairs, and back."""
+    texts = ["the old tree stands", "a red bird sings in the tree, Café!", "naïve 東京 🙂"]
+    more = "the king sees a stone, and the river runs"
+    tokenizer = train_tokenizer(kind, [*texts, more] * 4, 300 if kind == "bpe" else 40)
+    tokenizer.save(tmp_path)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
+    for text in texts:
+        assert theirs(text)["input_ids"] == list(tokenizer.encode(text).ids)
+        assert theirs(text, texts[0])["input_ids"] == list(tokenizer.encode(text, texts[0]).ids)
+    assert theirs.mask_token_id == tokenizer.mask_id and theirs.pad_token_id == tokenizer.pad_id

@@ -160,7 +160,8 @@ def check_scale(model: Model, batch: dict[str, Any], name: str) -> Check:
     for i in layers:
         output = np.asarray(model.engine.to_numpy(_joined(cache[f"layers.{i}.output"])), np.float64)
         sizes.append(float(np.abs(output).max()))
-        own = [model.engine.to_numpy(g) for n, g in gradients.items() if n.startswith(f"layers.{i}.") and g.ndim > 1]
+        prefix = f"layers.{model.config.group_of(i)}."
+        own = [model.engine.to_numpy(g) for n, g in gradients.items() if n.startswith(prefix) and g.ndim > 1]
         slopes.append(float(np.sqrt(np.mean([np.mean(np.square(g, dtype=np.float64)) for g in own]))))
     usual = float(np.median(slopes))
     for i in layers:

@@ -73,7 +73,7 @@ class LowRank(Model):
         if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < float("inf"):
             raise ConfigError(f"alpha must be a number above 0, got {alpha!r}")
         check_plain(model)
-        layers = range(model.config.num_hidden_layers)
+        layers = range(model.config.groups)  # layers that share their matrices share the adapters too
         chosen = check_targets(targets)
         self._attach(model, [adapter_of(model, i, target, rank, alpha / rank) for i in layers for target in chosen])
         rng = np.random.default_rng(seed)

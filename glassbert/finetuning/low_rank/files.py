@@ -246,7 +246,7 @@ def _check_kind(config: dict[str, Any], folder: Path) -> None:
 
 def _adapters_of_header(model: Model, header: str) -> list[Adapter]:
     """The original adapters of a file that GlassBERT wrote."""
-    layers = model.config.num_hidden_layers
+    layers = model.config.groups
     try:
         rows = [(int(layer), str(target), int(rank), float(s)) for layer, target, rank, s in json.loads(header)]
         fits = all(0 <= layer < layers and target in MATRICES and rank > 0 for layer, target, rank, _ in rows)
