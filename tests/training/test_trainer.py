@@ -304,7 +304,7 @@ def test_a_wall_clock_budget_is_kept(corpus, tmp_path):
 def test_the_best_checkpoint_is_kept_and_its_weights_are_chosen(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", checkpoint_every=2, evaluate_every=4, keep=1)
     losses = iter([9.0, 1.0, 2.0, 3.0, 1.0])  # before the first step, at 4, at 8, at the end, and of the chosen weights
-    trainer.components.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+    trainer.components.evaluate = lambda batches: found_loss(next(losses))
     assert trainer.train().weights == "best"
     assert trainer.run.steps() == [4, 12]
     chosen = weights(trainer.run.model)
@@ -319,7 +319,7 @@ def test_held_out_rows_follow_the_curriculum_and_the_best_loss_is_reset(corpus, 
 
     def evaluate(batches):
         seen.append([batch.input_ids.shape for batch in batches])
-        return type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+        return found_loss(next(losses))
 
     trainer.components.evaluate = evaluate
     assert trainer.train().weights == "last"
