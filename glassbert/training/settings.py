@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from glassbert.checkpoints.family import PRESETS
 from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
 from glassbert.training.optimizers import OPTIMIZERS
@@ -38,6 +39,13 @@ BUILT_IN_SENTENCE = "This function returns a [MASK] of strings."  # the built-in
 BUDGETS = ("steps", "tokens", "minutes")
 NOT_CHOSEN = ("family", "vocab_size", "series")  # config fields that follow from preset and corpus
 CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name not in NOT_CHOSEN}
+
+
+def config_fields(preset: Any) -> dict[str, Any]:
+    """The fields of the config of a preset: those of every encoder, and those that only its family has."""
+    config = PRESETS.get(preset) if isinstance(preset, str) else None
+    own = () if config is None else dataclasses.fields(config)
+    return {**CONFIG_FIELDS, **{f.name: f for f in own if f.name not in NOT_CHOSEN}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +140,7 @@ class TrainingSettings(Settings):
             raise TrainingError(f"short_length {self.short_length} must be below length {self.length}")
         if self.sentence and self.sentence.count("[MASK]") != 1:
             raise TrainingError(f"the sentence must contain [MASK] exactly once, as in {MASK_SENTENCE!r}")
-        check_known(self.model, CONFIG_FIELDS, "the model")
+        check_known(self.model, config_fields(self.preset), "the model")
 
     @property
     def budget(self) -> tuple[str, float]:
@@ -157,7 +165,7 @@ class TrainingSettings(Settings):
         from glassbert.training.recipes import defaults_for
 
         values = {name.replace("-", "_"): value for name, value in values.items()}
-        check_known(values, {**_FIELDS, **CONFIG_FIELDS}, "the settings")
+        check_known(values, {**_FIELDS, **config_fields(values.get("preset", "mini"))}, "the settings")
         model = {**values.pop("model", {}), **{name: values.pop(name) for name in list(values) if name not in _FIELDS}}
         defaults = defaults_for(values.get("preset", "mini"), values.get("size"))
         if values.get("optimizer", defaults["optimizer"]) != defaults["optimizer"]:

@@ -128,3 +128,42 @@ def test_the_discriminator_of_a_published_file(tmp_path):
         if name.startswith("head."):
             np.testing.assert_array_equal(opened.parameters[name], value)
     assert glassbert.load(tmp_path, engine="numpy", head="core").head is None
+
+
+def test_fields_of_its_own_are_settings_of_a_run():
+    from glassbert.errors import TrainingError
+    from glassbert.training.settings import TrainingSettings
+
+    settings = TrainingSettings.from_dict({"preset": "deberta-mini", "position_buckets": 16, "steps": 1})
+    assert settings.model == {"position_buckets": 16} and settings.objective == "rtd"
+    with pytest.raises(TrainingError, match="position_buckets"):
+        TrainingSettings.from_dict({"preset": "mini", "position_buckets": 16})
+
+
+def test_low_rank_adapters_learn_from_positions_too():
+    """Keys and queries of positions are made by the adapted maps, so their adapters have two sources of gradients."""
+    from glassbert.finetuning.low_rank.adapted import LowRank
+    from glassbert.proof import gradient_check
+
+    model = LowRank(
+        Model(SMALL, "sequence", 2, engine="numpy", dtype="float64", threads=1), rank=2, targets=("query", "key")
+    )
+    ids, labels = np.array([[4, 9, 3, 30, 7], [8, 8, 1, 2, 6]]), np.array([1, 0])
+    rng = np.random.default_rng(0)
+    values = {name: 0.3 * rng.standard_normal(array.shape) for name, array in model.parameters.items()}
+
+    def loss(parameters):
+        for name, value in parameters.items():
+            model.parameters[name] = value
+        found, cache = model.loss(ids, labels)
+        return found, dict(model.backward(cache))
+
+    assert gradient_check(loss, values).ok
+
+
+def test_the_arithmetic_of_positions_and_of_the_mask_decoder_is_counted():
+    from glassbert.models.flops import forward_flops
+
+    plain, decoder = (forward_flops(SMALL.replace(mask_decoder=on), 2, 8, head="mlm") for on in (False, True))
+    assert plain["attention.positions"] > 2 * plain["attention.scores"]
+    assert decoder["ffn.up"] == 1.5 * plain["ffn.up"] and decoder["head.decoder"] == plain["head.decoder"]
