@@ -382,7 +382,8 @@ def relative_scores(q, k, keys, queries, index, scale):
 def relative_scores_backward(dy, state):
     q, k, key_table, query_table, index, count, scale = state
     length = q.shape[2]
-    contents, vectors = [], []
+    contents: list[Any] = []
+    vectors: list[Any] = []
     for x, table, of_keys in ((q, key_table, False), (k, query_table, True)):
         if table is None:
             contents.append(None)

@@ -161,7 +161,7 @@ class WindowAndGlobalAttention(SelfAttention):
         return scope.record("d_input", dx)
 
     @classmethod
-    def more_flops(cls, config: Any, batch: int, length: int) -> dict[str, int]:
+    def more_flops(cls, config: Any, batch: int, length: int, layers: int, pairs: int) -> dict[str, int]:
         """With one global token a row: its keys and values, and its query."""
         layers, size = config.num_hidden_layers, config.hidden_size
         return {"attention.global": layers * batch * (2 * length * size * 2 * size + 2 * size * size)}

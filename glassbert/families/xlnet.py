@@ -254,7 +254,7 @@ class TwoStreamAttention(SelfAttention):
         return scope.record("d_input", drows[:, past:])
 
     @classmethod
-    def more_flops(cls, config: Any, batch: int, length: int) -> dict[str, int]:
+    def more_flops(cls, config: Any, batch: int, length: int, layers: int, pairs: int) -> dict[str, int]:
         """The table of 2T distances through W_r, and every query against it."""
         layers, size = config.num_hidden_layers, config.hidden_size
         return {

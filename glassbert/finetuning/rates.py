@@ -59,11 +59,11 @@ def layer_rates(
 
 
 def _level(name: str, layers: int) -> int:
-    """0 for the embeddings, 1 to L for the layers, L + 1 for the head; the final norm belongs to the top layer."""
+    """0 for embeddings and positions, 1 to L for the layers, L + 1 for the head; the final norm is in the top layer."""
     module, _, rest = name.partition(".")
     if module == "layers":
         return 1 + int(rest.partition(".")[0])
-    return {"embeddings": 0, "final_norm": layers}.get(module, layers + 1)
+    return {"embeddings": 0, "positions": 0, "final_norm": layers}.get(module, layers + 1)
 
 
 def _frozen_levels(freeze: int | str, layers: int) -> int:

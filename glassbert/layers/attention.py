@@ -109,8 +109,11 @@ class SelfAttention:
         return {}
 
     @classmethod
-    def more_flops(cls, config: Any, batch: int, length: int) -> dict[str, int]:
-        """Operations of all layers besides queries, keys, values, scores, context and output, by name."""
+    def more_flops(cls, config: Any, batch: int, length: int, layers: int, pairs: int) -> dict[str, int]:
+        """Operations of all layers besides queries, keys, values, scores, context and output, by name.
+
+        `pairs` is the number of pairs of a query and a key in all layers and rows.
+        """
         return {}
 
     @classmethod

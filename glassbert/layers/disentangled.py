@@ -104,6 +104,12 @@ class DisentangledAttention(SelfAttention):
                 f"attention='disentangled' needs positions={RELATIVE[0]!r} or {RELATIVE[1]!r}, got {config.positions!r}"
             )
 
+    @classmethod
+    def more_flops(cls, config: Any, batch: int, length: int, layers: int, pairs: int) -> dict[str, int]:
+        """The terms with positions: one product a pair and term, and the maps of the table."""
+        terms, rows = len(config.pos_att_type), min(2 * length - 1, 2 * config.position_span)
+        return {"attention.positions": terms * 2 * (pairs + layers * rows * config.hidden_size) * config.hidden_size}
+
     def parameters(self) -> list[Parameter]:
         config, size = self.config, self.config.hidden_size
         parameters = super().parameters()

@@ -43,6 +43,8 @@ def forward_flops(
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
     pairs = batch * sum(visible_pairs(length, config.window_of(i), config.causal) for i in range(layers))
+    if head == "mlm" and config.mask_decoder:  # the last layer runs twice
+        layers, pairs = layers + 1, pairs + batch * visible_pairs(length, config.window_of(layers - 1), config.causal)
     flops = {
         "attention.qkv": layers * 2 * tokens * size * 3 * size,
         "attention.scores": 2 * pairs * size,  # all heads together have hidden_size features
@@ -51,7 +53,7 @@ def forward_flops(
         "ffn.up": layers * 2 * tokens * size * (2 * wide if config.gated else wide),
         "ffn.down": layers * 2 * tokens * wide * size,
     }
-    flops |= ATTENTIONS[config.attention].more_flops(config, batch, length)
+    flops |= ATTENTIONS[config.attention].more_flops(config, batch, length, layers, pairs)
     if config.series is not None:
         flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
     elif config.embedding_width != size:

@@ -107,6 +107,9 @@ case("layer", "discriminator", "gelu")(lambda rng: head_fixture(rng, TINY_BERT, 
 case("layer", "discriminator", "norm, without its bias")(
     lambda rng: head_fixture(rng, TINY_BERT.replace(discriminator_norm=True, norm_bias=False), "discriminator")
 )
+case("layer", "rtd", "the score of the discriminator")(
+    lambda rng: head_fixture(rng, TINY_BERT.replace(num_hidden_layers=1), "rtd")
+)
 case("layer", "pooler", "dropout before it, gelu")(
     lambda rng: layer_fixture(
         rng,

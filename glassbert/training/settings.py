@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from glassbert.checkpoints.family import PRESETS
 from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
 from glassbert.training.optimizers import OPTIMIZERS
@@ -38,6 +39,13 @@ BUILT_IN_SENTENCE = "This function returns a [MASK] of strings."  # the built-in
 BUDGETS = ("steps", "tokens", "minutes")
 NOT_CHOSEN = ("family", "vocab_size", "series", "numbers")  # config fields that follow from preset and corpus
 CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name not in NOT_CHOSEN}
+
+
+def config_fields(preset: Any) -> dict[str, Any]:
+    """The fields of the config of a preset: those of every encoder, and those that only its family has."""
+    config = PRESETS.get(preset) if isinstance(preset, str) else None
+    own = () if config is None else dataclasses.fields(config)
+    return {**CONFIG_FIELDS, **{f.name: f for f in own if f.name not in NOT_CHOSEN}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +156,7 @@ class TrainingSettings(Settings):
             raise TrainingError(f"rows of {self.length} tokens are too short for {self.segments} segments")
         if self.sentence and self.sentence.count("[MASK]") != 1:
             raise TrainingError(f"the sentence must contain [MASK] exactly once, as in {MASK_SENTENCE!r}")
-        check_known(self.model, CONFIG_FIELDS, "the model")
+        check_known(self.model, config_fields(self.preset), "the model")
         if self.family:
             from glassbert.training.recipes import check_preset_of_family
 
@@ -177,7 +185,11 @@ class TrainingSettings(Settings):
         from glassbert.training.recipes import defaults_for, preset_of
 
         values = {name.replace("-", "_"): value for name, value in values.items()}
-        check_known(values, {**_FIELDS, **CONFIG_FIELDS}, "the settings")
+        check_known(
+            values,
+            {**_FIELDS, **config_fields(values.get("preset") or preset_of(values.get("family", "")))},
+            "the settings",
+        )
         values = _with_recipe(values)
         model = {**values.pop("model", {}), **{name: values.pop(name) for name in list(values) if name not in _FIELDS}}
         values.setdefault("preset", preset_of(values.get("family", "")))

@@ -3,8 +3,11 @@
 import gc
 import weakref
 
+import numpy as np
 import pytest
 
+from glassbert import PRESETS, AdamW, TrainingStep
+from glassbert.models.model import Model
 from tests.models.small import BERT, CONFIGS, batch, make
 
 
@@ -37,5 +40,26 @@ def test_the_pass_of_a_bare_encoder_is_freed():
         held = weakref.ref(cache.head_cache)
         del cache
         assert held() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("preset", ["electra-mini", "deberta-mini"])
+def test_a_pass_with_a_generator_is_freed(preset):
+    config = PRESETS[preset].replace(
+        vocab_size=50, hidden_size=16, num_attention_heads=4, num_hidden_layers=2, intermediate_size=8
+    )
+    model = Model(config, "rtd", engine="numpy", threads=2)
+    step = TrainingStep(model, AdamW(model))
+    ids = np.arange(24).reshape(2, 12) + 5
+    gc.collect()
+    gc.disable()
+    try:
+        _, run = step.trace({"input_ids": ids, "labels": np.where(ids % 3 == 0, ids, -100)})
+        step.backward(run)
+        assert run["head.generator.layers.0.attention.weights"].shape[2:] == (12, 12)
+        held = [weakref.ref(one) for one in (run, run.head_cache, *run.inner, *(part.cache for part in run.parts))]
+        del run
+        assert [one() for one in held] == [None] * len(held)
     finally:
         gc.enable()

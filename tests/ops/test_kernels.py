@@ -90,6 +90,19 @@ def attention(name="attention", rate=0.0, spread=1.0, shift=0.0, keys=None, bias
     return Run(name, sizes(5, 3, 70, 16), sizes(3, 3, 17, 8), call)
 
 
+def relative_scores():
+    def sizes(batch, heads, length, size):
+        content, vectors = (batch, heads, length, size), (length, heads, size)
+        return {"q": content, "k": content, "keys": vectors, "queries": vectors}
+
+    def call(run, a, **hints):
+        length = a["q"].shape[2]
+        index = np.clip(np.arange(2 * length - 1) - length // 2, 0, length - 1)  # far distances share a row
+        return run(a["q"], a["k"], a["keys"], a["queries"], index, 0.3, **hints)
+
+    return Run("relative_scores", sizes(5, 3, 70, 16), sizes(3, 3, 17, 8), call)
+
+
 def cross_entropy():
     def call(run, a, **hints):
         rows, classes = a["logits"].shape
@@ -123,6 +136,8 @@ RUNS = {
     "tiled_attention, padded, local": attention("tiled_attention", padded=True, window=9),
     "tiled_attention, bias by head": attention("tiled_attention", bias=3),
     "tiled_attention, one bias": attention("tiled_attention", bias=1),
+    "attention, bias by head": attention(bias=3, rate=0.3),
+    "relative_scores": relative_scores(),
     "dropout": dropout(),
     "cross_entropy": cross_entropy(),
 }

@@ -12,6 +12,7 @@ import glassbert
 from glassbert.errors import GlassBertError, TrainingError
 from glassbert.training import trainer as trainer_module
 from glassbert.training.display import NoDisplay
+from glassbert.training.evaluate import Evaluation
 from glassbert.training.log import read_log
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.step_results import explain_bad_step
@@ -135,10 +136,14 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(corpus, tmp_path, monkeypatch):
     assert Trainer.resume(tmp_path / "run", display=NoDisplay()).train().steps == 12
 
 
+def found_loss(loss):
+    return Evaluation(loss, {"mlm": loss}, {"mlm": 0.1}, {"mlm": 10}, loss)
+
+
 def test_patience_ends_a_run_without_improvement(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", steps=50, learning_rate=1e-12, evaluate_every=2, patience=3)
     evaluate, losses = trainer.components.evaluate, iter([1.0, *[2.0] * 50])
-    trainer.components.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+    trainer.components.evaluate = lambda batches: found_loss(next(losses))
     result = trainer.train()
     del evaluate
     assert result.stopped == "early" and result.steps == 6
@@ -299,7 +304,7 @@ def test_a_wall_clock_budget_is_kept(corpus, tmp_path):
 def test_the_best_checkpoint_is_kept_and_its_weights_are_chosen(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", checkpoint_every=2, evaluate_every=4, keep=1)
     losses = iter([9.0, 1.0, 2.0, 3.0, 1.0])  # before the first step, at 4, at 8, at the end, and of the chosen weights
-    trainer.components.evaluate = lambda batches: type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+    trainer.components.evaluate = lambda batches: found_loss(next(losses))
     assert trainer.train().weights == "best"
     assert trainer.run.steps() == [4, 12]
     chosen = weights(trainer.run.model)
@@ -314,7 +319,7 @@ def test_held_out_rows_follow_the_curriculum_and_the_best_loss_is_reset(corpus, 
 
     def evaluate(batches):
         seen.append([batch.input_ids.shape for batch in batches])
-        return type("Found", (), {"loss": next(losses), "accuracy": 0.1})()
+        return found_loss(next(losses))
 
     trainer.components.evaluate = evaluate
     assert trainer.train().weights == "last"
