@@ -118,7 +118,10 @@ def evaluation_mode(model: Model) -> Iterator[None]:
         model.dropout_seed = seed
 
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids", "prediction_order")
+INPUTS = (
+    *("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids"),
+    *("prediction_order", "global_attention_mask"),
+)
 
 
 def _fields(batch: Any) -> dict[str, Any]:
