@@ -13,6 +13,7 @@ import numpy as np
 
 from glassbert.engines import get_engine
 from glassbert.evaluation.subject import Subject
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.text.buckets import batches_by_length
@@ -40,13 +41,19 @@ def random_rows(subject: Subject, rows: int = ROWS, length: int = LONG, seed: in
 
 
 def masked_rows(subject: Subject, rows: int = ROWS, length: int = LONG, seed: int = 0) -> dict[str, np.ndarray]:
-    """Random rows with every fourth token masked, and their labels."""
+    """Random rows with every fourth token masked, and their labels; for a causal model every token is a label.
+
+    With them come the inputs that let every weight of the attention take part.
+    """
     ids = random_rows(subject, rows, length, seed)
-    labels = np.full(ids.shape, -100)
-    masked = np.arange(1, ids.shape[1] - 1, 4)
-    labels[:, masked] = ids[:, masked]
-    ids[:, masked] = subject.tokenizer.mask_id
-    return {"input_ids": ids, "labels": labels}
+    kind = ATTENTIONS[subject.model.config.attention]
+    labels = ids.copy()
+    if not subject.predicts_next:
+        masked = np.arange(ids.shape[1]) % 4 == 1
+        masked[-1] = False
+        labels[:, ~masked] = -100
+        ids[:, masked] = subject.tokenizer.mask_id
+    return {"input_ids": ids, "labels": labels, **kind.inputs_for_missing(labels != -100), **kind.full_inputs(ids)}
 
 
 def encoder_output(model: Model, ids: np.ndarray, skip_padding: bool = False, **inputs: Any) -> np.ndarray:

@@ -47,8 +47,8 @@ class Phenomenon:
 
 @suite("grammar", title="Grammar")
 def grammar(subject: Subject, options: Options) -> SuiteResult:
-    """Minimal pairs by pseudo-log-likelihood, in total and by phenomenon."""
-    subject.require_mlm_head()
+    """Minimal pairs by pseudo-log-likelihood (of a causal model: likelihood), in total and by phenomenon."""
+    subject.require_words()
     phenomena = find_pairs(options)
     chosen = [
         (p, [p.pairs[i] for i in options.sample(len(p.pairs), options.limit(None, QUICK_PAIRS), f"pairs of {p.name}")])

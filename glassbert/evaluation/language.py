@@ -35,29 +35,34 @@ SENTENCE_TOKENS = (5, 60)  # for the pseudo-perplexity, whose cost is quadratic 
 
 @suite("language", title="Language modelling")
 def language(subject: Subject, options: Options) -> SuiteResult:
-    """Masked words of held-out text, and pseudo-perplexity of its sentences."""
-    subject.require_mlm_head()
+    """Masked words (of a causal model: next words) of held-out text, and the perplexity of its sentences."""
+    subject.require_words()
     text = held_out(subject, options)
     chosen = options.sample(len(text.rows), options.limit(FULL_ROWS, QUICK_ROWS), "held-out rows")
-    scores = score_masked_words(subject, text, chosen, options)
-    result = SuiteResult(notes=[f"masks of version {MASKS_VERSION}, rows of {text.length} tokens", *text.notes])
+    scores = score_words(subject, text, chosen, options)
+    masks = "every word from those before it" if subject.predicts_next else f"masks of version {MASKS_VERSION}"
+    result = SuiteResult(notes=[f"{masks}, rows of {text.length} tokens", *text.notes])
     sample = ", a sample" if len(chosen) < len(text.rows) else ""
     result.notes.insert(
-        0, f"{len(chosen):,} of {len(text.rows):,} held-out rows{sample}; {scores.count:,} masked words"
+        0, f"{len(chosen):,} of {len(text.rows):,} held-out rows{sample}; {scores.count:,} {scores.what} words"
     )
     result.rows += scores.main(options)
     result.rows += scores.breakdowns(options)
-    result.rows += parts_of_speech(subject, options, result.notes)
+    if not subject.predicts_next:
+        result.rows += parts_of_speech(subject, options, result.notes)
     result.rows += pseudo_perplexities(subject, text, options, result.notes)
     _compare_with_references(subject, result, scores)
     return result
 
 
-class MaskedWordScores:
-    """Loss and rank of every target of some held-out rows, and the measures computed from them."""
+class WordScores:
+    """Loss and rank of every target of some held-out rows, and the measures computed from them.
 
-    def __init__(self, text: HeldOut, columns: dict[str, np.ndarray], key: str):
-        self.text, self.key = text, key
+    `what` names the targets: "masked", or "next" for a causal model.
+    """
+
+    def __init__(self, text: HeldOut, columns: dict[str, np.ndarray], key: str, what: str):
+        self.text, self.key, self.what = text, key, what
         self.loss, self.rank, self.target, self.position, self.replacement, row = columns.values()
         self.count = len(self.loss)
         documents = text.document[row]
@@ -79,8 +84,8 @@ class MaskedWordScores:
         most_frequent = share(float(np.mean(self.target == int(self.text.counts.argmax()))))
         over = f"interval over {int(self.unit.max()) + 1:,} {self.unit_name}"
         return [
-            estimate("masked words right", rate, *self.sums(self.rank < 1), unit="share", note=over, headline=True,
-                     reference=f"always the most frequent word {most_frequent}", **common),
+            estimate(f"{self.what} words right", rate, *self.sums(self.rank < 1), unit="share", note=over,
+                     headline=True, reference=f"always the most frequent word {most_frequent}", **common),
             estimate("right within five guesses", rate, *self.sums(self.rank < 5), unit="share", **common),
             estimate("cross-entropy", rate, *self.sums(self.loss), unit="nats", higher_is_better=False,
                      reference=f"word counts alone {unigram:.2f}, uniform {math.log(len(self.text.counts)):.2f}",
@@ -106,7 +111,8 @@ class MaskedWordScores:
             ("right, by position in the row", position, _band_names(POSITION_BANDS, self.text.length, "")),
             ("right, by what stood in the word's place", self.replacement, list(REPLACEMENTS)),
         ):
-            found += self._by(group, labels, names, options, right=True)
+            if labels is not self.replacement or self.what == "masked":
+                found += self._by(group, labels, names, options, right=True)
         if len(self.text.source_names) > 1:
             found += self._by("cross-entropy, by source", self.source, self.text.source_names, options, right=False)
         return found
@@ -125,20 +131,29 @@ class MaskedWordScores:
         return rows
 
 
-def score_masked_words(subject: Subject, text: HeldOut, chosen: np.ndarray, options: Options) -> MaskedWordScores:
+def read_rows(subject: Subject, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Input rows [B, T], and for every target its flat position, the position that predicts it, and itself."""
+    if subject.predicts_next:
+        place = np.arange(ids.size).reshape(ids.shape)
+        return ids, place[:, 1:].reshape(-1), place[:, :-1].reshape(-1), ids[:, 1:].reshape(-1)
+    masked, labels = published_masks(ids, subject.tokenizer)
+    positions = target_positions(labels)
+    return masked, positions, positions, labels.reshape(-1)[positions]
+
+
+def score_words(subject: Subject, text: HeldOut, chosen: np.ndarray, options: Options) -> WordScores:
     """Score the targets of the chosen rows."""
     rows = [text.rows[i] for i in chosen]
     names = ("loss", "rank", "target", "position", "replacement", "row")
     parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
     done = 0
+    masks = -1 if subject.predicts_next else subject.tokenizer.mask_id
     for block in blocks(rows):
-        masked, labels = published_masks(block.ids, subject.tokenizer)
-        positions = target_positions(labels)
-        targets = labels.reshape(-1)[positions]
-        found = score(subject.model, masked, positions, targets)
+        shown, positions, predicting, targets = read_rows(subject, block.ids)
+        found = score(subject.model, shown, predicting, targets)
         row, position = np.divmod(positions, block.ids.shape[1])
-        shown = masked.reshape(-1)[positions]
-        replacement = np.where(shown == subject.tokenizer.mask_id, 0, np.where(shown == targets, 2, 1))
+        kept, original = (rows_.reshape(-1)[positions] for rows_ in (shown, block.ids))
+        replacement = np.where(kept == original, 2, np.where(kept == masks, 0, 1))
         for name, column in zip(
             parts,
             (-found.log_probability, found.rank, targets, position, replacement, chosen[block.rows[row]]),
@@ -146,12 +161,13 @@ def score_masked_words(subject: Subject, text: HeldOut, chosen: np.ndarray, opti
         ):
             parts[name].append(column)
         done += len(block.rows)
-        options.progress(done, len(rows), "masked words")
+        options.progress(done, len(rows), "words")
     columns = {name: np.concatenate(column) for name, column in parts.items()}
-    digest = hashlib.sha256(f"masks {MASKS_VERSION}, {text.length}, {subject.tokenizer.fingerprint}".encode())
+    what = "next" if subject.predicts_next else f"masks {MASKS_VERSION}"
+    digest = hashlib.sha256(f"{what}, {text.length}, {subject.tokenizer.fingerprint}".encode())
     for row in rows:
         digest.update(row.tobytes())
-    return MaskedWordScores(text, columns, digest.hexdigest()[:16])
+    return WordScores(text, columns, digest.hexdigest()[:16], "next" if subject.predicts_next else "masked")
 
 
 def pseudo_perplexities(subject: Subject, text: HeldOut, options: Options, notes: list[str]) -> list[Measure]:
@@ -167,24 +183,27 @@ def pseudo_perplexities(subject: Subject, text: HeldOut, options: Options, notes
     texts = [subject.tokenizer.decode(sentences[i]) for i in chosen]
     found = pseudo_likelihoods(subject, texts, lambda done, total: options.progress(done, total, "sentences"))
     kept = [(t, values) for t, values in zip(texts, found.tokens, strict=True) if values is not None]
-    notes.append(f"pseudo-perplexity of {len(kept):,} of {len(sentences):,} sentences of {SENTENCE_TOKENS[0]} to "
+    name = "perplexity" if subject.predicts_next else "pseudo-perplexity"
+    how = "each token from those before it" if subject.predicts_next else "each token of a sentence masked in turn"
+    notes.append(f"{name} of {len(kept):,} of {len(sentences):,} sentences of {SENTENCE_TOKENS[0]} to "
                  f"{SENTENCE_TOKENS[1]} tokens")  # fmt: skip
     losses = [-values.sum() for _, values in kept]
     key = hashlib.sha256(repr([t for t, _ in kept]).encode()).hexdigest()[:16]
     return [
-        estimate("pseudo-perplexity of a token", perplexity, losses, [len(values) for _, values in kept],
+        estimate(f"{name} of a token", perplexity, losses, [len(values) for _, values in kept],
                  key=key + subject.tokenizer.fingerprint, resamples=options.resamples, higher_is_better=False,
-                 note="each token of a sentence masked in turn"),
-        estimate("pseudo-perplexity of a word", perplexity, losses, [len(t.split()) for t, _ in kept], key=key,
+                 note=how),
+        estimate(f"{name} of a word", perplexity, losses, [len(t.split()) for t, _ in kept], key=key,
                  resamples=options.resamples, higher_is_better=False, note="comparable across vocabularies"),
     ]  # fmt: skip
 
 
-def _compare_with_references(subject: Subject, result: SuiteResult, scores: MaskedWordScores) -> None:
+def _compare_with_references(subject: Subject, result: SuiteResult, scores: WordScores) -> None:
     """Add the table of reference models, and a finding if the loss is above the unigram or the reference loss."""
     loss = float(scores.loss.mean())
     right = float((scores.rank < 1).mean())
-    result.tables.append(reference_table(subject, math.exp(min(loss, 700.0)), right))
+    if scores.what == "masked":  # the references predict masked words
+        result.tables.append(reference_table(subject, math.exp(min(loss, 700.0)), right))
     near = nearest(subject)
     unigram = float(scores.unigram_losses().mean())
     if loss >= unigram:
@@ -197,7 +216,8 @@ def _compare_with_references(subject: Subject, result: SuiteResult, scores: Mask
             )
         )
     elif (
-        near.perplexity is not None
+        scores.what == "masked"
+        and near.perplexity is not None
         and math.exp(loss) > 2 * near.perplexity
         and near.vocabulary == len(scores.text.counts)
     ):

@@ -1,4 +1,4 @@
-"""Scores of a masked language model at given positions, and pseudo-log-likelihoods of sentences.
+"""Scores of a language model at given positions, and pseudo-log-likelihoods of sentences.
 
 Rows of one length are run together, so nothing is padded. The head is applied at the target positions only, and two
 numbers per position are kept:
@@ -9,7 +9,8 @@ The pseudo-log-likelihood of a sentence masks each token in turn and sums the lo
 
     PLL(s) = Σₜ log p(sₜ | s without sₜ)
 
-A sentence of n tokens becomes n rows. Repeated sentences are computed once.
+A sentence of n tokens becomes n rows. Repeated sentences are computed once. A causal model needs one row: the
+log-likelihood Σₜ log p(sₜ | s before t).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Scored(NamedTuple):
 def score(model: Model, ids: np.ndarray, positions: np.ndarray, targets: np.ndarray) -> Scored:
     """Score the targets [M] at the flat positions [M] (row · T + position) of input rows [B, T]."""
     head: Any = model.head
-    part = head.parts["mlm"]
+    part = head.parts["mlm"] if "mlm" in head.parts else head.parts["causal"]
     at_once = max(1, SCORES_AT_ONCE // model.config.vocab_size)
     found = []
     with evaluation_mode(model), using_threads(model.engine.threads):
@@ -136,9 +137,16 @@ def pseudo_likelihoods(
 
 
 def each_token_masked(subject: Subject, ids: np.ndarray) -> np.ndarray:
-    """[S, T] sentences with [CLS] and [SEP] -> [S, T - 2] log-probabilities, each token masked in turn."""
+    """[S, T] sentences with [CLS] and [SEP] -> [S, T - 2] log-probabilities, each token masked in turn.
+
+    A causal model reads every sentence once and predicts each token from those before it.
+    """
     sentences, length = ids.shape
     inside = length - 2
+    if subject.predicts_next:
+        before = (np.arange(sentences)[:, None] * length + np.arange(inside)).reshape(-1)
+        found = score(subject.model, ids, before, ids[:, 1:-1].reshape(-1))
+        return found.log_probability.reshape(sentences, inside)
     copies = np.repeat(ids, inside, axis=0)  # [S · (T - 2), T]
     column = np.tile(np.arange(1, length - 1), sentences)
     row = np.arange(len(copies))

@@ -56,11 +56,18 @@ class Subject:
     def fills_masks(self) -> bool:
         return self.model.head is not None and "mlm" in self.model.head.parts
 
-    def require_mlm_head(self) -> None:
-        """Raise `DoesNotApply` if the model has no masked language modelling head."""
-        if not self.fills_masks:
+    @property
+    def predicts_next(self) -> bool:
+        """Whether it predicts the next word from those before it; it has no masked words then."""
+        return self.model.head is not None and "causal" in self.model.head.parts
+
+    def require_words(self) -> None:
+        """Raise `DoesNotApply` if the model predicts no words."""
+        if not self.fills_masks and not self.predicts_next:
             head = "no head" if self.model.head is None else f"a head {self.model.head.kind!r}"
-            raise DoesNotApply(f"this model has {head}, and this suite needs a masked language modelling head")
+            raise DoesNotApply(
+                f"this model has {head}, and this suite needs one that predicts words: masked ones, or the next"
+            )
 
     @property
     def parameters(self) -> int:

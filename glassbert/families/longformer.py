@@ -89,6 +89,11 @@ class WindowAndGlobalAttention(SelfAttention):
         index = np.where(np.take_along_axis(chosen, first, 1), first, -1)
         return {INDEX: index, SLOT: np.where(chosen, np.cumsum(chosen, 1) - 1, -1)}
 
+    @classmethod
+    def full_inputs(cls, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Two global tokens: without any their projections take no part."""
+        return {MASK: np.broadcast_to(np.arange(ids.shape[1]) < 2, ids.shape).astype(np.int64)}
+
     def keeps_weights(self, q: Array, pattern: AttentionPattern, rate: float) -> bool:
         """Long rows are always computed in tiles, whose memory grows linearly."""
         return q.shape[2] <= DENSE_LENGTH and super().keeps_weights(q, pattern, rate)
@@ -121,7 +126,7 @@ class WindowAndGlobalAttention(SelfAttention):
         taken = scope.run("take_tokens", "x_taken", x, index, batch.more[SLOT])  # [B, G, H]
         q = heads_first(scope.linear(taken, "global_query").reshape(*index.shape, self.heads, size))
         kv = scope.linear(x, "global_kv").reshape(*x.shape[:2], 2, self.heads, size)
-        k, v = heads_first(kv[:, :, 0]), heads_first(kv[:, :, 1])
+        k, v = heads_first(kv[:, :, 0]), scope.record("global_v", heads_first(kv[:, :, 1]), token_axes=(2,))
         pattern = AttentionPattern(mask=visible_to_global(batch, xp))
         rate = self.config.attention_dropout if scope.dropout_source is not None else 0.0
         mask = None
@@ -148,6 +153,11 @@ class WindowAndGlobalAttention(SelfAttention):
             heads_first(d.reshape(*d.shape[:2], self.heads, self.config.head_size)) for d in (dlocal, damong)
         )
         scope.record("d_context", dcontext, token_axes=(2,))
+        if scope.cache.trace:
+            index, slot = context.batch.more[INDEX], context.batch.more[SLOT]
+            of_global = dglobal @ scope["global_v"].swapaxes(-1, -2)
+            dweights = by_token(self.weight_gradient(dcontext, scope), of_global, index, slot)
+            scope.record("d_weights", dweights, token_axes=(2, 3))
         dx = self.global_queries_backward(dglobal, scope)
         dq, dk, dv, _ = scope.run_backward("attention", dcontext)
         for name, value in (("d_q", dq), ("d_k", dk), ("d_v", dv)):
@@ -202,13 +212,17 @@ def whole_weights(
     index: Array, slot: Array, scale: float | None,
 ) -> Array:  # fmt: skip
     """The weights [B, heads, T, T] of local and global queries, for the reader: quadratic in the length."""
-    xp = namespace(q)
+    local = attention_weights(q, k, pattern, None, scale)  # [B, heads, T, G + T]
+    return by_token(local, attention_weights(q_global, k_global, to_all, None, scale), index, slot)
+
+
+def by_token(local: Array, of_global: Array, index: Array, slot: Array) -> Array:
+    """Values of local queries [B, heads, T, G + T] and of global ones [B, heads, G, T] as [B, heads, T, T]."""
+    xp = namespace(local)
     taken = index.shape[1]
-    weights = attention_weights(q, k, pattern, None, scale)  # [B, heads, T, G + T]
-    columns = xp.broadcast_to(xp.maximum(slot, 0)[:, None, None], (*weights.shape[:3], slot.shape[1]))
-    to_global = xp.where(slot[:, None, None] >= 0, xp.take_along_axis(weights[..., :taken], columns, 3), 0)
-    local = weights[..., taken:] + to_global
-    of_global = attention_weights(q_global, k_global, to_all, None, scale)  # [B, heads, G, T]
+    columns = xp.broadcast_to(xp.maximum(slot, 0)[:, None, None], (*local.shape[:3], slot.shape[1]))
+    to_global = xp.take_along_axis(local[..., :taken], columns, 3)
+    local = xp.where(slot[:, None, None] >= 0, to_global, local[..., taken:])
     rows = xp.broadcast_to(xp.maximum(slot, 0)[:, None, :, None], local.shape)
     return xp.where(slot[:, None, :, None] >= 0, xp.take_along_axis(of_global, rows, 2), local)
 

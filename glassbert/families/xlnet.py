@@ -168,6 +168,12 @@ class TwoStreamAttention(SelfAttention):
         """They are predicted by the query stream, each from the given tokens alone."""
         return {ORDER: missing.astype(np.int64)}
 
+    @classmethod
+    def full_inputs(cls, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Two parts of the text."""
+        half = np.arange(ids.shape[1]) >= ids.shape[1] // 2
+        return {"token_type_ids": np.broadcast_to(half, ids.shape).astype(np.int64)}
+
     def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
         xp, batch = namespace(x), context.batch
         scope.record("input", x)
@@ -240,6 +246,8 @@ class TwoStreamAttention(SelfAttention):
         dcontext = heads_first(dmerged.reshape(dmerged.shape[0], queries, self.heads, size))
         scope.record("d_context", dcontext, token_axes=(2,))
         dq, dk, dv, dbias = scope.run_backward("attention", dcontext)
+        if scope.cache.trace:
+            scope.record("d_weights", self.weight_gradient(dcontext, scope), token_axes=(2, 3))
         scope.add("content_query", dq.sum((0, 2)))
         dbias = dbias * self.factor
         dq = dq + self.distance_scores_backward(dbias, scope)

@@ -18,6 +18,7 @@ import numpy as np
 
 from glassbert.arrays import Array, Gradients
 from glassbert.errors import InputError
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.layers.scope import Cache, Scope
 from glassbert.models.encoder import Batch
 from glassbert.models.heads.head import HeadPart
@@ -84,7 +85,12 @@ SCORES: dict[str, Callable[[np.ndarray, Aim, LossOptions], Scored]] = {
 def explained_head(model: Model) -> HeadPart:
     """The part of the model's head whose answers can be explained; raises `InputError` if there is none."""
     parts = {} if model.head is None else model.head.parts
-    for kind in ("mlm", "sequence"):
+    if "mlm" in parts and ATTENTIONS[model.config.attention].inputs_for_missing(np.zeros((1, 1), np.bool_)):
+        raise InputError(
+            "this model predicts missing words by a query stream, which begins at a position and not at a token, so no "
+            "token can be credited; explain a classifier of it, or ask it with glassbert fill-mask"
+        )
+    for kind in ("mlm", "causal", "sequence"):
         if kind in parts:
             return parts[kind]
     found = "no head" if model.head is None else f"a {model.head.kind} head"

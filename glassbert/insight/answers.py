@@ -1,6 +1,6 @@
-"""The two kinds of prediction that can be explained: a word at a [MASK], and an answer about the whole text.
+"""The kinds of prediction that can be explained: a word at a [MASK], the next word, an answer about the whole text.
 
-Both classes hold token ids and the answers with their probabilities, and give for each answer the `Aim` that
+All classes hold token ids and the answers with their probabilities, and give for each answer the `Aim` that
 `saliency` explains.
 """
 
@@ -51,10 +51,13 @@ class MaskedText:
         positions = [int(i) for i in np.flatnonzero(self.ids[0] == loaded.tokenizer.mask_id)]
         self.position: int | None = positions[mask - 1]
         self.other_positions = [position for position in positions if position != self.position]
-        # Special tokens are no answers, nor are padded rows of the table beyond the tokenizer's vocabulary.
-        self.allowed = np.ones(loaded.model.config.vocab_size, bool)
-        self.allowed[list(loaded.tokenizer.special_ids)] = False
-        self.allowed[loaded.tokenizer.vocab_size :] = False
+        self._allow_words()
+
+    def _allow_words(self) -> None:
+        """Special tokens are no answers, nor are padded rows of the table beyond the tokenizer's vocabulary."""
+        self.allowed = np.ones(self.loaded.model.config.vocab_size, bool)
+        self.allowed[list(self.loaded.tokenizer.special_ids)] = False
+        self.allowed[self.loaded.tokenizer.vocab_size :] = False
         self._lenses: dict[int, Lens] = {}
 
     def lens(self, position: int) -> Lens:
@@ -101,6 +104,23 @@ class MaskedText:
     def _answer(self, lens: Lens, index: int, layer: int = -1) -> Answer:
         name = readable(self.loaded.tokenizer.id_to_token(index))
         return Answer(name, float(np.exp(lens.log_probabilities[layer, index])), index)
+
+
+class NextWord(MaskedText):
+    """A text whose next word is explained: the text itself, or what is before its first [MASK]."""
+
+    def __init__(self, loaded: LoadedModel, text: str):
+        beginning = text.partition(MASK)[0]
+        if not beginning.strip():
+            raise InputError("the text is empty before its end; give the words after which the next one is predicted")
+        self.loaded = loaded
+        self.ids = encode_masked(loaded.tokenizer, beginning)[:, :-1]
+        _check_length(loaded, self.ids)
+        self.position, self.other_positions = self.ids.shape[1] - 1, []
+        self._allow_words()
+
+    def score_description(self, answer: Answer) -> str:
+        return f"the log-probability of “{answer.name}” as the next word"
 
 
 class WholeText:

@@ -107,15 +107,19 @@ def pad_rows(tokenizer: Tokenizer, encodings: Sequence[Any]) -> TextBatch:
 def masked_batches(loaded: LoadedModel, texts: Sequence[str], seed: int = 0) -> list[dict[str, np.ndarray]]:
     """Batches for `model.loss` with 15 % of the tokens masked; the same seed masks the same tokens.
 
-    Only for models with a masked language modelling head; other heads need labels.
+    A causal model predicts every token. Only for models that predict words; other heads need labels.
     """
     from glassbert.text.masking import mask_tokens
 
     head, tokenizer = loaded.model.head, loaded.tokenizer
-    if head is None or "mlm" not in head.parts:
-        raise InputError(f"{loaded.name} has no masked language modelling head, so text without labels gives no loss")
+    if head is None or not {"mlm", "causal"} & set(head.parts):
+        raise InputError(f"{loaded.name} predicts no words, so text without labels gives no loss")
     batches = []
     for number, batch in enumerate(read_rows(loaded, texts)):
+        if "causal" in head.parts:
+            labels = np.where(batch.mask == 1, batch.ids, -100)
+            batches.append({"input_ids": batch.ids, "labels": labels, "attention_mask": batch.mask})
+            continue
         size = loaded.model.config.vocab_size
         masked = mask_tokens(batch.ids, tokenizer.mask_id, size, special_ids=tokenizer.special_ids, seed=seed + number)
         batches.append({"input_ids": masked.input_ids, "labels": masked.targets, "attention_mask": batch.mask})

@@ -13,12 +13,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassbert.insight.aims import Aim, explained_head
-from glassbert.insight.answers import Answer, LayerAnswers, MaskedText, WholeText
+from glassbert.insight.answers import Answer, LayerAnswers, MaskedText, NextWord, WholeText
 from glassbert.insight.inputs import LoadedModel
 from glassbert.insight.pruning import without_heads
 from glassbert.insight.saliency import (
@@ -119,7 +120,8 @@ def explain(
     on_progress   called after every forward or backward pass
     """
     part = explained_head(loaded.model)
-    query = MaskedText(loaded, text, mask) if part.head.kind == "mlm" else WholeText(loaded, text)
+    queries: dict[str, Any] = {"mlm": partial(MaskedText, mask=mask), "causal": NextWord}
+    query = queries.get(part.head.kind, WholeText)(loaded, text)
     answers = query.answers(query.position)
     chosen = answers[0] if answer is None else query.find_answer(answer)
     aim = query.aim(chosen)
@@ -127,7 +129,7 @@ def explain(
     sums = embedding_sums(model, ids)
     reference = forward_backward(model, sums, aim)
     change, effects = _head_effects(loaded, sums, aim, reference, heads, on_progress)
-    baseline = baseline_ids(ids, tokenizer.mask_id, tokenizer.special_ids)
+    baseline = baseline_ids(ids, tokenizer.neutral_id, tokenizer.special_ids)
     return Prediction(
         model=loaded.name,
         text=text,

@@ -21,6 +21,7 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.insight.aims import Aim, NoGradients, Scorer
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.encoder import Batch
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
@@ -92,7 +93,10 @@ def _pass_from(model: Model, sums: np.ndarray, **options: Any) -> Pass:
         "ids": np.arange(size * length).reshape(size, length),
         "positions": np.arange(length)[None],
     }
-    batch: Batch = model.batch_of({**given, "types": None, "mask": None, "segments": None})
+    given |= {"types": None, "mask": None, "segments": None}
+    head = None if model.head is None else model.head.kind
+    given |= ATTENTIONS[model.config.attention].more_inputs(model.config, head, {}, given)
+    batch: Batch = model.batch_of(given)
     parameters = {**model.computing(model.parameters), **engine.for_computing(tables)}
     return Pass(model.network, batch, parameters, **options)
 

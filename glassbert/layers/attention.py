@@ -104,8 +104,12 @@ class SelfAttention:
 
     @classmethod
     def inputs_for_missing(cls, missing: np.ndarray) -> dict[str, np.ndarray]:
-        """Inputs with which the model predicts the tokens where `missing` [B, T] is true; by default a mask token
-        in their place is enough."""
+        """Inputs with which the tokens where `missing` [B, T] is true are predicted; a mask token may be enough."""
+        return {}
+
+    @classmethod
+    def full_inputs(cls, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """Inputs with which every parameter of the attention takes part, for a test of a model with ids [B, T]."""
         return {}
 
     @classmethod
@@ -152,6 +156,12 @@ class SelfAttention:
         merged = scope.record("merged", merge_heads(out))  # [B, T, H]
         return scope.record("output", scope.linear(merged, "output"))
 
+    def weight_gradient(self, dcontext: Array, scope: Scope) -> Array:
+        """The gradient of the weights, for the reader."""
+        dweights = dcontext @ scope["v"].swapaxes(-1, -2)
+        mask = scope.saved("dropout_mask")
+        return dweights if mask is None else dweights * mask / (1.0 - self.config.attention_dropout)
+
     def keeps_weights(self, q: Array, pattern: AttentionPattern, rate: float) -> bool:
         """Whether all weights are computed at once and kept, or tile by tile."""
         return keeps_weights(q, pattern, rate)
@@ -183,11 +193,7 @@ class SelfAttention:
         scope.record("d_context", dcontext, token_axes=(2,))
         dq, dk, dv, dbias = scope.run_backward("attention", dcontext)
         if scope.cache.trace:
-            dweights = dcontext @ scope["v"].swapaxes(-1, -2)
-            mask = scope.saved("dropout_mask")
-            if mask is not None:
-                dweights = dweights * mask / (1.0 - self.config.attention_dropout)
-            scope.record("d_weights", dweights, token_axes=(2, 3))
+            scope.record("d_weights", self.weight_gradient(dcontext, scope), token_axes=(2, 3))
         if scope.saved("has_bias"):
             more_q, more_k = self.score_bias_backward(dbias, scope, context)
             dq = dq if more_q is None else dq + more_q

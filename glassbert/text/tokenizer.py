@@ -148,6 +148,11 @@ class Tokenizer(ABC):
         return self.vocabulary[self.special_names[4]]
 
     @property
+    def neutral_id(self) -> int:
+        """A token that says nothing: the mask, or the end of a text where there is no mask."""
+        return self.vocabulary[self.special_names[4]]
+
+    @property
     @abstractmethod
     def continues_word(self) -> np.ndarray:
         """bool [vocab_size]: True for tokens that continue a word, such as `##ing`."""

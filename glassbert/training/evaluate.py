@@ -139,7 +139,7 @@ def evaluation_mode(model: Model) -> Iterator[None]:
 
 INPUTS = (
     *("input_ids", "attention_mask", "token_type_ids", "segment_ids", "position_ids", "fields", "values"),
-    "prediction_order",
+    *("prediction_order", "global_attention_mask"),
 )
 
 

@@ -83,5 +83,5 @@ def test_a_model_without_a_head_is_an_error():
 
 
 def test_a_classifier_has_no_masked_words():
-    with pytest.raises(InputError, match="no masked language modelling head"):
+    with pytest.raises(InputError, match="predicts no words, so text without labels gives no loss"):
         masked_batches(specimen(head="sequence", num_labels=2), sentences())

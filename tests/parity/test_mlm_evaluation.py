@@ -7,7 +7,7 @@ import torch
 import glassbert
 from glassbert.evaluation import Options, Subject
 from glassbert.evaluation.held_out import held_out, published_masks, target_positions
-from glassbert.evaluation.language import score_masked_words
+from glassbert.evaluation.language import score_words
 from glassbert.evaluation.masked import pseudo_likelihoods
 from glassbert.text.corpus import write_corpus
 from tests.evaluation.subjects import tokenizer
@@ -31,7 +31,7 @@ def both(request, tmp_path_factory):
 def test_accuracy_and_cross_entropy_are_those_of_transformers(both):
     theirs, ours, corpus = both
     text = held_out(ours, Options(text=corpus))
-    answers = score_masked_words(ours, text, np.arange(len(text.rows)), Options())
+    answers = score_words(ours, text, np.arange(len(text.rows)), Options())
     losses, right, five = [], [], []
     for row in text.rows:
         seen, labels = published_masks(row[None], ours.tokenizer)

@@ -53,7 +53,7 @@ def check_tokenizer(subject: Subject) -> Check:
             "the folder contains the tokenizer of another model.",
             "Use the tokenizer that the model was trained with.",
         )
-    if tokenizer.pad_id != config.pad_token_id:
+    if config.pad_token_id is not None and tokenizer.pad_id != config.pad_token_id:
         return failed(
             name,
             "Tokenizer and model have different padding ids.",
