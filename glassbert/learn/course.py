@@ -114,7 +114,17 @@ NO_MARIMO = "the lessons need marimo: pip install 'glassbert[learn]'"
 def open_command(path: Path, port: int | None, browser: bool) -> list[str]:
     """The command that opens a notebook in the browser."""
     options = [*(["--port", str(port)] if port else []), *([] if browser else ["--headless"])]
-    return [sys.executable, "-m", "marimo", "edit", str(path), *options, "--no-token", "--skip-update-check"]
+    return [
+        sys.executable,
+        "-m",
+        "marimo",
+        "edit",
+        str(path),
+        *options,
+        "--no-token",
+        "--no-sandbox",
+        "--skip-update-check",
+    ]
 
 
 def open_environment() -> dict[str, str]:

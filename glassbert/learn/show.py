@@ -96,7 +96,7 @@ def bars(values: Mapping[str, float], *, title: str = "", digits: int = 2) -> Ht
     caption = (
         f'<caption style="text-align:left;font-size:13px;padding:4px 0">{escape(title)}</caption>' if title else ""
     )
-    return Html(f'<table style="border-collapse:collapse;width:auto;margin:4px 0">{caption}{rows}</table>')
+    return Html(f'<div><table style="border-collapse:collapse;width:auto;margin:4px 0">{caption}{rows}</table></div>')
 
 
 def curves(

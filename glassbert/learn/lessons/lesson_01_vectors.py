@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="1 · Words are vectors", width="medium")
@@ -103,7 +108,9 @@ def _(mo):
 
     Nearly all of BERT's arithmetic is one operation:
 
-    $$y = x\,W^\top + b \qquad x\ [.., I],\quad W\ [O, I],\quad b\ [O],\quad y\ [.., O]$$
+    $$y = x\,W^\top + b$$
+
+    $$x\ [.., I],\quad W\ [O, I],\quad b\ [O],\quad y\ [.., O]$$
 
     Output $o$ is the dot product of $x$ with row $o$ of $W$, plus $b_o$. Move one weight, $W_{0,1}$. Which numbers of
     $y$ change?

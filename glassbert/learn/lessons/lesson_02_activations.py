@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="2 · ReLU and GELU", width="medium")
@@ -21,7 +26,9 @@ def _(mo):
 
     **One idea.** Linear maps alone are one linear map. A simple curve between them lets a network bend.
 
-    $$\mathrm{relu}(x) = \max(x, 0) \qquad \mathrm{gelu}(x) = x\,\Phi(x), \quad
+    $$\mathrm{relu}(x) = \max(x, 0)$$
+
+    $$\mathrm{gelu}(x) = x\,\Phi(x), \quad
     \Phi(x) = \tfrac12\left(1 + \mathrm{erf}\left(x/\sqrt2\right)\right)$$
 
     $\Phi$ is the share of a normal distribution that lies below $x$. GELU keeps $x$ with that share.

@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="3 · Layer norm", width="medium")
@@ -22,8 +27,11 @@ def _(mo):
     **One idea.** After every branch, each token's numbers are brought back to mean 0 and variance 1. So no token can
     become too loud, and the next layer always gets numbers of the same size.
 
-    $$\hat x = \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \varepsilon}} \qquad y = \gamma\,\hat x + \beta
-    \qquad \text{along the } H \text{ features of one token}$$
+    $$\hat x = \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \varepsilon}}$$
+
+    $$y = \gamma\,\hat x + \beta$$
+
+    Mean and variance run along the H features of one token.
     """)
     return
 

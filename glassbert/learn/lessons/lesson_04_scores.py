@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="4 · Scores, scaling and softmax", width="medium")
@@ -23,8 +28,9 @@ def _(mo):
     **One idea.** A token asks a question (its *query*). Every token offers a *key*. The dot product of the two is the
     score, and the softmax turns scores into weights that add up to 1.
 
-    $$s_{ij} = \frac{q_i \cdot k_j}{\sqrt d} \qquad
-    a_{ij} = \frac{\exp(s_{ij} - \max_j s_{ij})}{\sum_{j'} \exp(s_{ij'} - \max_j s_{ij})}$$
+    $$s_{ij} = \frac{q_i \cdot k_j}{\sqrt d}$$
+
+    $$a_{ij} = \frac{\exp(s_{ij} - \max_j s_{ij})}{\sum_{j'} \exp(s_{ij'} - \max_j s_{ij})}$$
     """)
     return
 

@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="5 · Heads and masks", width="medium")
@@ -24,8 +29,9 @@ def _(mo):
     **One idea.** The features of a token are cut into heads, and each head attends on its own. A mask says which keys
     are real.
 
-    $$\text{context} = \mathrm{softmax}\!\left(\frac{q k^\top}{\sqrt d}\right) v
-    \qquad q, k, v\ [B, \text{heads}, T, d]$$
+    $$\text{context} = \mathrm{softmax}\!\left(\frac{q k^\top}{\sqrt d}\right) v$$
+
+    $$q, k, v\ [B, \text{heads}, T, d]$$
 
     Texts of a batch have different lengths. The shorter ones are filled with padding, and padding must have no
     influence: not a small one, none.

@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="7 · Residuals and the block", width="medium")
@@ -22,11 +27,10 @@ def _(mo):
     **One idea.** A branch does not replace its input, it is added to it. So there is a road from the first layer to the
     last on which nothing is lost, and the gradient drives back on the same road.
 
-    $$\text{post-norm (BERT)}\quad x \leftarrow \mathrm{norm}(x + \mathrm{attention}(x)),\quad
-    x \leftarrow \mathrm{norm}(x + \mathrm{ffn}(x))$$
-
-    $$\text{pre-norm (ModernBERT)}\quad x \leftarrow x + \mathrm{attention}(\mathrm{norm}(x)),\quad
-    x \leftarrow x + \mathrm{ffn}(\mathrm{norm}(x))$$
+    | post-norm (BERT) | pre-norm (ModernBERT) |
+    |---|---|
+    | $x \leftarrow \mathrm{norm}(x + \mathrm{attention}(x))$ | $x \leftarrow x + \mathrm{attention}(\mathrm{norm}(x))$ |
+    | $x \leftarrow \mathrm{norm}(x + \mathrm{ffn}(x))$ | $x \leftarrow x + \mathrm{ffn}(\mathrm{norm}(x))$ |
     """)
     return
 

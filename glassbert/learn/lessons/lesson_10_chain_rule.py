@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="10 · The chain rule", width="medium")
@@ -60,19 +65,14 @@ def _(choice, np, ops, show):
 
 @app.cell(hide_code=True)
 def _(mo):
-    mo.md("""
+    _text = mo.md("""
     ## Move: a weight, and see whether the gradient was right
 
     A tiny network: linear, ReLU, linear, squared error. The backward gives the gradient of one weight. Nudge the weight
     by ε: the gradient predicts the change of the loss, and the forward measures it.
     """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(mo):
     nudge = mo.ui.slider(-1.0, 1.0, 0.02, value=0.1, label="ε", show_value=True, full_width=True)
-    nudge
+    mo.vstack([_text, nudge])
     return (nudge,)
 
 

@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="11 · The hard backwards", width="medium")
@@ -23,8 +28,9 @@ def _(mo):
     **One idea.** Where all numbers of a row depend on each other, a gradient is not "slope times dy". The row answers
     as a whole. And because such formulas are easy to get wrong, we never trust one: we measure.
 
-    $$dx_{\text{softmax}} = y \cdot \Big(dy - \sum_j dy_j\,y_j\Big) \qquad
-    dx_{\text{norm}} = \mathrm{rstd} \big(g - \overline{g} - \hat x\,\overline{g \hat x}\big),\ g = dy \cdot \gamma$$
+    $$dx_{\text{softmax}} = y \cdot \Big(dy - \sum_j dy_j\,y_j\Big)$$
+
+    $$dx_{\text{norm}} = \mathrm{rstd} \big(g - \overline{g} - \hat x\,\overline{g \hat x}\big),\ g = dy \cdot \gamma$$
     """)
     return
 
@@ -90,19 +96,14 @@ def _(AttentionPattern, np, ops, show):
 
 @app.cell(hide_code=True)
 def _(mo):
-    mo.md(r"""
+    _text = mo.md(r"""
     ## The referee: finite differences
 
     $\frac{f(x + h) - f(x - h)}{2h}$ needs no formula, only the forward. With h too large the curve bends, with h too
     small rounding takes over. Move h and see both.
     """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(mo):
     power = mo.ui.slider(-13, -1, 1, value=-5, label="log10 of h", show_value=True)
-    power
+    mo.vstack([_text, power])
     return (power,)
 
 
@@ -130,14 +131,8 @@ def _(mo, np, power, show):
 
 @app.cell(hide_code=True)
 def _(mo):
-    mo.md("## A surprise: when a wrong gradient passes the check\n\nMove gamma away from 1.")
-    return
-
-
-@app.cell(hide_code=True)
-def _(mo):
     gamma_spread = mo.ui.slider(0.0, 1.0, 0.1, value=0.0, label="spread of gamma around 1", show_value=True)
-    gamma_spread
+    mo.vstack([mo.md("## A surprise: a wrong gradient passes the check\n\nMove gamma away from 1."), gamma_spread])
     return (gamma_spread,)
 
 

@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="12 · AdamW and schedules", width="medium")
@@ -23,10 +28,13 @@ def _(mo):
     **One idea.** Divide each gradient by its own usual size. Then every weight takes steps of about the learning rate,
     whether its gradients are large or tiny.
 
-    $$m = \beta_1 m + (1 - \beta_1)\,g \qquad v = \beta_2 v + (1 - \beta_2)\,g^2$$
+    $$m = \beta_1 m + (1 - \beta_1)\,g$$
 
-    $$p \leftarrow p - \eta\left(\frac{\hat m}{\sqrt{\hat v} + \varepsilon} + \lambda p\right) \qquad
-    \hat m = \frac{m}{1 - \beta_1^t},\quad \hat v = \frac{v}{1 - \beta_2^t}$$
+    $$v = \beta_2 v + (1 - \beta_2)\,g^2$$
+
+    $$p \leftarrow p - \eta\left(\frac{\hat m}{\sqrt{\hat v} + \varepsilon} + \lambda p\right)$$
+
+    $$\hat m = \frac{m}{1 - \beta_1^t},\quad \hat v = \frac{v}{1 - \beta_2^t}$$
     """)
     return
 

@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="14 · Perplexity and probes", width="medium")
@@ -106,19 +111,14 @@ def _(choice, common, labels, new_model, probe, show):
 
 @app.cell(hide_code=True)
 def _(mo):
-    mo.md("""
+    _text = mo.md("""
     ## The control task
 
     Give every *word* a random tag, the same wherever it occurs, and fit the same probe. A probe that is good at this
     too has learned words by heart. What counts is the difference, called selectivity. Move the number of random tags.
     """)
-    return
-
-
-@app.cell(hide_code=True)
-def _(mo):
     tags = mo.ui.slider(2, 12, 1, value=6, label="random tags", show_value=True)
-    tags
+    mo.vstack([_text, tags])
     return (tags,)
 
 

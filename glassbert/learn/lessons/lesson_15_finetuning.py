@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="15 · Fine-tuning and calibration", width="medium")
@@ -109,15 +114,10 @@ def _(choice, finetune, noisy, show):
 
 @app.cell(hide_code=True)
 def _(mo):
-    mo.md("## Move: examples and epochs\n\nMore epochs make a model surer. Do they make it better?")
-    return
-
-
-@app.cell(hide_code=True)
-def _(mo):
     examples = mo.ui.slider(steps=[16, 32, 64, 128, 256], value=128, label="examples", show_value=True)
     epochs = mo.ui.slider(1, 20, 1, value=8, label="epochs", show_value=True)
-    mo.hstack([examples, epochs], justify="start", gap=3, wrap=True)
+    _text = mo.md("## Move: examples and epochs\n\nMore epochs make a model surer. Do they make it better?")
+    mo.vstack([_text, mo.hstack([examples, epochs], justify="start", gap=3, wrap=True)])
     return epochs, examples
 
 

@@ -1,3 +1,8 @@
+# /// script
+# [tool.marimo.display]
+# theme = "system"
+# ///
+
 import marimo
 
 app = marimo.App(app_title="16 · RoPE and ModernBERT", width="medium")
@@ -28,7 +33,9 @@ def _(mo):
     A dot product sees only the difference of two angles: it knows how far apart two words are, wherever they stand.
 
     $$\begin{pmatrix} y_1 \\ y_2 \end{pmatrix} = \begin{pmatrix} \cos\theta & -\sin\theta \\ \sin\theta & \cos\theta
-    \end{pmatrix} \begin{pmatrix} x_1 \\ x_2 \end{pmatrix} \qquad \theta = \text{position} \cdot \text{base}^{-2i/d}$$
+    \end{pmatrix} \begin{pmatrix} x_1 \\ x_2 \end{pmatrix}$$
+
+    $$\theta = \text{position} \cdot \text{base}^{-2i/d}$$
     """)
     return
 
