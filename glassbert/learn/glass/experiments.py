@@ -136,5 +136,5 @@ def saliency(look: Look, position: int | None, target: int, method: str) -> dict
     found = integrated_gradients(look.model, ids, baseline_ids(ids, tokenizer.mask_id, tokenizer.special_ids), aim)
     return {
         "method": method, "values": found.attributions.tolist(), "sum": float(found.attributions.sum()),
-        "score": found.score, "baseline": found.baseline_score, "error": found.error,
+        "score": found.score, "baseline": found.baseline_score, "remainder": found.error,
     }  # fmt: skip

@@ -456,6 +456,7 @@ def test_saliency_is_that_of_the_package():
     target = glass.ask("look", {"view": VIEW})["answers"][0]["best"][0]["id"]
     for method in ("gradient", "integrated"):
         answer = glass.ask("saliency", {"view": VIEW, "position": 2, "target": target, "method": method})
+        assert "error" not in answer
         assert len(answer["values"]) == len(glass.look_at(VIEW).tokens.tokens)
     assert answer["sum"] == pytest.approx(answer["score"] - answer["baseline"], abs=0.02)
 
@@ -497,7 +498,7 @@ def test_every_question_answers_json():
         "moved": {"view": VIEW, "other": {**VIEW, "step": {}}},
         "attention": {"view": VIEW, "layer": 0},
         "heads": {"view": VIEW},
-        "saliency": {"view": VIEW, "position": 2, "target": 7, "method": "gradient"},
+        "saliency": {"view": VIEW, "position": 2, "target": 7, "method": "integrated"},
         "rotation": {"view": VIEW, "layer": 0, "head": 0, "token": 1},
     }  # fmt: skip
     assert set(given) == set(METHODS)

@@ -104,7 +104,8 @@ export class MapPanel {
       box.tabIndex = on ? 0 : -1;
       if (on) {
         box.setAttribute("aria-current", "true");
-        const left = box.offsetLeft - this.board.clientWidth / 2 + box.offsetWidth / 2;
+        const [own, board] = [box.getBoundingClientRect(), this.board.getBoundingClientRect()];
+        const left = this.board.scrollLeft + own.left - board.left - (board.width - own.width) / 2;
         this.board.scrollTo({ left, behavior: this.moved ? "smooth" : "auto" });
         this.moved = true;
       } else box.removeAttribute("aria-current");

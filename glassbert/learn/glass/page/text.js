@@ -51,6 +51,8 @@ export class TextPanel {
   }
 
   draw(look) {
+    const about = this.element.querySelector(".gb-about");
+    about.textContent = look.task.kind === "mlm" ? "WordPiece takes it apart. Click a word to mask it, and the model says what it expects there." : "WordPiece takes it apart, and the model reads the pieces.";
     replace(this.note, look.note ? h("p", { className: "gb-note" }, look.note) : null);
     const words = [];
     look.tokens.forEach((token, i) => {

@@ -80,6 +80,7 @@ export class TrainingPanel {
       replace(this.chart);
       return;
     }
+    replace(this.chart, h("p", { className: "gb-hint" }, "Reading the loss at every step …"));
     this.curve.run(
       async () => {
         const found = [];
