@@ -18,6 +18,7 @@ from glassbert.errors import (
     InputError,
     TrainingError,
 )
+from glassbert.families.albert import AlbertConfig
 from glassbert.families.bert import (
     LARGER_BERT_CONFIG,
     MINI_BERT_CONFIG,
@@ -27,8 +28,11 @@ from glassbert.families.bert import (
     LargerBERT,
     MiniBERT,
 )
+from glassbert.families.distilbert import DistilBertConfig, student_of
 from glassbert.families.factory import create_from_registry, create_model, register
 from glassbert.families.modernbert import ModernBertConfig, ModernBertCore
+from glassbert.families.mpnet import MPNetConfig
+from glassbert.families.roberta import RobertaConfig, XlmRobertaConfig
 from glassbert.layers.registry import ATTENTIONS, BLOCKS, EMBEDDINGS, FEED_FORWARDS, POSITIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS, Head, head_names
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
     from glassbert.training.optimizers import AdamW as AdamW
     from glassbert.training.settings import TrainingSettings as TrainingSettings
     from glassbert.training.step import TrainingStep as TrainingStep
+    from glassbert.training.teacher import Teacher as Teacher
     from glassbert.training.trainer import LargerBERTTrainer as LargerBERTTrainer
     from glassbert.training.trainer import Trainer as Trainer
 
@@ -77,6 +82,7 @@ LATER = {
     "OPTIMIZERS": "training.optimizers",
     "Predictor": "finetuning.predictor",
     "Subject": "evaluation",
+    "Teacher": "training.teacher",
     "Trainer": "training.trainer",
     "TrainingSettings": "training.settings",
     "TrainingStep": "training.step",
@@ -104,11 +110,13 @@ __all__ = [
     "MINI_BERT_CONFIG",
     "POSITIONS",
     "PRESETS",
+    "AlbertConfig",
     "BertConfig",
     "BertCore",
     "BertWithHead",
     "CheckpointError",
     "ConfigError",
+    "DistilBertConfig",
     "EncoderConfig",
     "EngineError",
     "Family",
@@ -116,11 +124,14 @@ __all__ = [
     "Head",
     "InputError",
     "LargerBERT",
+    "MPNetConfig",
     "MiniBERT",
     "Model",
     "ModernBertConfig",
     "ModernBertCore",
+    "RobertaConfig",
     "TrainingError",
+    "XlmRobertaConfig",
     "create_from_registry",
     "create_model",
     "get_engine",
@@ -130,6 +141,7 @@ __all__ = [
     "operation",
     "register",
     "register_family",
+    "student_of",
     "which",
     *LATER,
 ]
