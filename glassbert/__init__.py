@@ -18,6 +18,7 @@ from glassbert.errors import (
     InputError,
     TrainingError,
 )
+from glassbert.families.albert import AlbertConfig
 from glassbert.families.bert import (
     LARGER_BERT_CONFIG,
     MINI_BERT_CONFIG,
@@ -27,9 +28,12 @@ from glassbert.families.bert import (
     LargerBERT,
     MiniBERT,
 )
+from glassbert.families.distilbert import DistilBertConfig, student_of
 from glassbert.families.factory import create_from_registry, create_model, register
 from glassbert.families.gpt2 import Gpt2Config
 from glassbert.families.modernbert import ModernBertConfig, ModernBertCore
+from glassbert.families.mpnet import MPNetConfig
+from glassbert.families.roberta import RobertaConfig, XlmRobertaConfig
 from glassbert.layers.registry import ATTENTIONS, BLOCKS, EMBEDDINGS, FEED_FORWARDS, POSITIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS, Head, head_names
@@ -64,6 +68,7 @@ if TYPE_CHECKING:
     from glassbert.training.optimizers import AdamW as AdamW
     from glassbert.training.settings import TrainingSettings as TrainingSettings
     from glassbert.training.step import TrainingStep as TrainingStep
+    from glassbert.training.teacher import Teacher as Teacher
     from glassbert.training.trainer import LargerBERTTrainer as LargerBERTTrainer
     from glassbert.training.trainer import Trainer as Trainer
 
@@ -81,6 +86,7 @@ LATER = {
     "OPTIMIZERS": "training.optimizers",
     "Predictor": "finetuning.predictor",
     "Subject": "evaluation",
+    "Teacher": "training.teacher",
     "Trainer": "training.trainer",
     "TrainingSettings": "training.settings",
     "TrainingStep": "training.step",
@@ -112,11 +118,13 @@ __all__ = [
     "MINI_BERT_CONFIG",
     "POSITIONS",
     "PRESETS",
+    "AlbertConfig",
     "BertConfig",
     "BertCore",
     "BertWithHead",
     "CheckpointError",
     "ConfigError",
+    "DistilBertConfig",
     "EncoderConfig",
     "EngineError",
     "Family",
@@ -125,11 +133,14 @@ __all__ = [
     "Head",
     "InputError",
     "LargerBERT",
+    "MPNetConfig",
     "MiniBERT",
     "Model",
     "ModernBertConfig",
     "ModernBertCore",
+    "RobertaConfig",
     "TrainingError",
+    "XlmRobertaConfig",
     "create_from_registry",
     "create_model",
     "get_engine",
@@ -139,6 +150,7 @@ __all__ = [
     "operation",
     "register",
     "register_family",
+    "student_of",
     "which",
     *LATER,
 ]

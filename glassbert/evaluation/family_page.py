@@ -196,11 +196,9 @@ def by_part(config: EncoderConfig, head: str) -> Counter[str]:
 
 
 def svg_of(figure: Figure) -> str:
-    """The figure as SVG with a white background; the same figure gives the same text."""
+    """The figure as SVG with a white background; the same figure gives the same text. Text stays text."""
     with plot_style():
-        import matplotlib
-
-        matplotlib.rcParams["svg.fonttype"] = "path"  # pages on the web show SVG files without our fonts
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", facecolor=LIGHT["paper"], metadata={"Date": None})
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    text = buffer.getvalue().replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"

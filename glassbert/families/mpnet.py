@@ -9,7 +9,8 @@ Differs from BERT in
 
 The 32 buckets are 16 for each direction: one for each distance up to 7, then ranges that grow as the logarithm up to
 128, where the last bucket begins. Published sentence embeddings (modules.json with pooling and normalisation) open with
-`glassbert.load(folder, head="embedding")`.
+`glassbert.load(folder, head="embedding")`. transformers has padding id 1 for this model; a model that was trained with
+another one, such as that of our WordPiece tokenizers, is saved in our own layout.
 """
 
 from __future__ import annotations
