@@ -84,10 +84,11 @@ class DebertaConfig(EncoderConfig):
         if self.attention == "disentangled":
             if not self.pos_att_type:
                 raise ConfigError("disentangled attention needs a pos_att_type: 'c2p', 'p2c' or both")
-            if self.position_buckets and not 2 <= self.position_buckets // 2 < self.furthest - 1:
+            half = self.position_buckets // 2
+            if self.position_buckets and (half < 2 or self.furthest - 1 <= half < self.max_position_embeddings - 1):
                 raise ConfigError(
                     f"position_buckets {self.position_buckets} must be at least 4, and half of it below the furthest "
-                    f"distance of {self.furthest - 1} (max_relative_positions - 1)"
+                    f"distance of {self.furthest - 1} (max_relative_positions - 1) where rows may be longer"
                 )
         elif self.position_buckets or self.pos_att_type or self.max_relative_positions > 0:
             raise ConfigError(

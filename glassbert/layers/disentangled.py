@@ -34,9 +34,8 @@ def bucket_rows(length: int, buckets: int, furthest: int) -> tuple[int, int, np.
     the distance itself is the row. The table has a row for each bucket of either sign; beyond it the last row counts.
     """
     distance = np.arange(1 - length, length)
-    span = furthest
-    if buckets > 0:
-        half, span = buckets // 2, buckets
+    half, span = buckets // 2, buckets or furthest
+    if buckets and length - 1 > half:
         size = np.where(np.abs(distance) < half, half - 1, np.abs(distance))
         ratio = np.log((size / half).astype(np.float32)) / np.log(np.float32((furthest - 1) / half))
         far = np.ceil(ratio * np.float32(half - 1)) + half

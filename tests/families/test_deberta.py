@@ -25,7 +25,7 @@ SMALL = DebertaConfig(**SIZES)
         ({"pos_att_type": ("c2p", "p2p")}, "has the terms 'c2p' and 'p2c', got 'p2p'"),
         ({"pos_att_type": ()}, "needs a pos_att_type"),
         ({"position_buckets": 2}, "position_buckets 2 must be at least 4"),
-        ({"position_buckets": 64}, "half of it below the furthest distance of 31"),
+        ({"position_buckets": 16, "max_relative_positions": 6}, "half of it below the furthest distance of 5"),
         ({"position_buckets": -1}, "position_buckets must be an integer of at least 0, got -1"),
         ({"max_relative_positions": 2.5}, "max_relative_positions must be an integer"),
         ({"conv_kernel_size": 3}, "needs an odd conv_kernel_size and norm_position='post_convolution'"),
@@ -106,6 +106,7 @@ def test_distances_beyond_the_furthest_share_a_row():
     assert (first, last) == (0, 6)
     np.testing.assert_array_equal(index, [0, 0, 0, 1, 2, 3, 4, 5, 5, 5, 5])
     assert bucket_rows(1, 8, 32)[2].tolist() == [0]
+    np.testing.assert_array_equal(bucket_rows(4, 256, 4)[2], np.arange(7))  # fewer positions than buckets
 
 
 def test_the_discriminator_of_a_published_file(tmp_path):

@@ -161,8 +161,14 @@ def test_a_resumed_run_ends_with_identical_weights(corpus, tmp_path, monkeypatch
             np.testing.assert_array_equal(array, two[name])
 
 
-def test_a_finished_run(corpus, tmp_path):
-    trainer = make_trainer(corpus, tmp_path / "run", **TINY)
+OWN_FIELDS = {"electra-mini": {"embedding_size": 8}, "deberta-mini": {"position_buckets": 8}}
+
+
+@pytest.mark.parametrize("preset", OWN_FIELDS)
+def test_a_finished_run(preset, corpus, tmp_path):
+    changes = {**TINY, "preset": preset, **OWN_FIELDS[preset]}
+    changes.pop("embedding_size" if preset == "deberta-mini" else "", None)
+    trainer = make_trainer(corpus, tmp_path / "run", **changes)
     assert trainer.settings.objective == "rtd" and trainer.settings.mask_rate == 0.15
     result = trainer.train()
     assert set(result.parts) == {"generator", "rtd"}
