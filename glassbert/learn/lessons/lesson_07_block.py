@@ -29,7 +29,7 @@ def _(mo):
 
     | post-norm (BERT) | pre-norm (ModernBERT) |
     |---|---|
-    | $x \leftarrow \mathrm{norm}(x + \mathrm{attention}(x))$ | $x \leftarrow x + \mathrm{attention}(\mathrm{norm}(x))$ |
+    | $x \leftarrow \mathrm{norm}(x + \mathrm{att}(x))$ | $x \leftarrow x + \mathrm{att}(\mathrm{norm}(x))$ |
     | $x \leftarrow \mathrm{norm}(x + \mathrm{ffn}(x))$ | $x \leftarrow x + \mathrm{ffn}(\mathrm{norm}(x))$ |
     """)
     return
