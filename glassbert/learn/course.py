@@ -111,20 +111,14 @@ def has_marimo() -> bool:
 NO_MARIMO = "the lessons need marimo: pip install 'glassbert[learn]'"
 
 
-def open_command(path: Path, port: int | None, browser: bool) -> list[str]:
-    """The command that opens a notebook in the browser."""
+def open_command(path: Path, port: int | None, browser: bool, token: bool = True) -> list[str]:
+    """The command that opens a notebook in the browser.
+
+    The server runs code, so its address holds a token that other users of the machine and other pages do not know.
+    """
     options = [*(["--port", str(port)] if port else []), *([] if browser else ["--headless"])]
-    return [
-        sys.executable,
-        "-m",
-        "marimo",
-        "edit",
-        str(path),
-        *options,
-        "--no-token",
-        "--no-sandbox",
-        "--skip-update-check",
-    ]
+    options += [] if token else ["--no-token"]
+    return [sys.executable, "-m", "marimo", "edit", str(path), *options, "--no-sandbox", "--skip-update-check"]
 
 
 def open_environment() -> dict[str, str]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from glassbert.errors import ConfigError, InputError
 
-MODULES = ("blocks", "attention", "model", "training", "gradients", "evaluation", "faults")
+MODULES = ("blocks", "attention", "model", "masking", "training", "gradients", "row_gradients", "evaluation", "faults")
 Inputs = dict[str, Any]
 
 

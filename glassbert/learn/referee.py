@@ -73,10 +73,10 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
 def is_empty(answer: Any) -> bool:
     """Whether a function has no body yet: only `...` or `pass`."""
     code = getattr(answer, "__code__", None)
-    return code is not None and code.co_code == EMPTY.__code__.co_code and set(code.co_consts) <= {None, ...}
+    return code is not None and code.co_code == without_body.__code__.co_code and set(code.co_consts) <= {None, ...}
 
 
-def EMPTY(): ...
+def without_body(): ...
 
 
 def stopped(exercise: Exercise, problem: str) -> Verdict:

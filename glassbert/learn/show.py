@@ -74,7 +74,9 @@ def heat(
         )
         body += f"<tr>{label}{cells}</tr>"
     caption = (
-        f'<caption style="text-align:left;font-size:13px;padding:4px 0">{escape(title)}</caption>' if title else ""
+        f'<caption style="text-align:left;font-size:13px;padding:4px 0;white-space:nowrap">{escape(title)}</caption>'
+        if title
+        else ""
     )
     data = f' data-name="{escape(name)}"' if name else ""
     return Html(
@@ -94,7 +96,9 @@ def bars(values: Mapping[str, float], *, title: str = "", digits: int = 2) -> Ht
         for name, value in values.items()
     )
     caption = (
-        f'<caption style="text-align:left;font-size:13px;padding:4px 0">{escape(title)}</caption>' if title else ""
+        f'<caption style="text-align:left;font-size:13px;padding:4px 0;white-space:nowrap">{escape(title)}</caption>'
+        if title
+        else ""
     )
     return Html(f'<div><table style="border-collapse:collapse;width:auto;margin:4px 0">{caption}{rows}</table></div>')
 

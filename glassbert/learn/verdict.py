@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from typing import Any, Self
 
-GREEN, RED, GREY = "#1a7f37", "#c4302b", "#7a7a7a"  # readable on light and on dark ground
+GREEN, RED, GREY = "#2da44e", "#e5534b", "#8a8a8a"  # of marks and borders; the text keeps the page's own colour
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,18 @@ class Verdict:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        colours = {"right": GREEN, "wrong": RED, "says": "inherit", "hint": "inherit", "note": GREY}
+        colours = {"right": GREEN, "wrong": RED, "says": GREY, "hint": GREY, "note": GREY}
         marks = {"right": "✓", "wrong": "✗", "says": "→", "hint": "•", "note": ""}
         rows = "".join(
-            f'<div style="color:{colours[kind]};margin:2px 0"><span style="display:inline-block;width:1.4em" '
-            f'aria-hidden="true">{marks[kind]}</span>{escape(text)}</div>'
+            f'<div style="margin:2px 0{";opacity:0.75" if kind == "note" else ""}"><strong style="display:inline-block;'
+            f'width:1.4em;color:{colours[kind]}" aria-hidden="true">{marks[kind]}</strong>{escape(text)}</div>'
             for kind, text in self.lines()
         )
         colour = GREEN if self.passed else RED if self.answered else GREY
         return (
             f'<div class="glassbert-verdict" data-exercise="{escape(self.exercise)}" data-passed="{self.passed}" '
             f'data-mistake="{escape(self.mistake or "")}" role="status" style="border-left:4px solid {colour};'
-            f'padding:6px 12px;margin:8px 0"><strong style="color:{colour}">{escape(self.headline)}</strong>'
+            f'padding:6px 12px;margin:8px 0"><strong>{escape(self.headline)}</strong>'
             f"{rows}</div>"
         )
 

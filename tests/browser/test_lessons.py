@@ -27,7 +27,9 @@ def address(serve, free_port, tmp_path_factory):
         "XDG_CACHE_HOME": str(folder / "cache"),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    serve(open_command(path, port, browser=False), f"http://127.0.0.1:{port}/", env=environment, cwd=folder)
+    serve(
+        open_command(path, port, browser=False, token=False), f"http://127.0.0.1:{port}/", env=environment, cwd=folder
+    )
     return f"http://127.0.0.1:{port}/"
 
 

@@ -50,6 +50,7 @@ def test_a_lesson_is_copied_once_and_never_overwritten(learn, opened, tmp_path, 
     copy = tmp_path / "data" / "glassbert" / "lessons" / course.get_lesson(7).file
     assert code == 0 and "Lesson 7" in out and copy.read_text() == course.get_lesson(7).path.read_text()
     assert str(copy) in opened[0] and "--headless" in opened[0]
+    assert "--no-token" not in opened[0]  # the server runs code: its address is a secret
     copy.write_text("my own answers")
     code, out, _ = learn("7", "--no-browser")
     assert copy.read_text() == "my own answers" and "Your copy" in out

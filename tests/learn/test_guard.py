@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from glassbert.errors import InputError
+from glassbert.learn.course import get_lesson
 from glassbert.learn.guard import check_file, refuse_outside
 
 
@@ -33,6 +34,14 @@ def test_the_functions_named_like_exercises_are_judged(tmp_path):
 def test_a_single_function_of_another_name_is_taken_for_the_named_exercise(tmp_path):
     path = write(tmp_path, "def mine(x):\n    return abs(x)\n")
     assert check_file(path, "relu").verdicts[0].mistake == "the absolute value"
+
+
+def test_the_answers_in_a_lesson_are_found(tmp_path):
+    pytest.importorskip("marimo")
+    text = get_lesson(2).path.read_text(encoding="utf-8")
+    path = write(tmp_path, text.replace("def relu(x): ...", "def relu(x):\n        return abs(x)"))
+    verdicts = {one.exercise: one for one in check_file(path, seconds=120).verdicts}
+    assert verdicts["relu"].mistake == "the absolute value" and not verdicts["gelu"].answered
 
 
 @pytest.mark.parametrize(

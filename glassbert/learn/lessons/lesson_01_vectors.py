@@ -143,7 +143,7 @@ def _(np, ops, show, weight_01):
 @app.cell(hide_code=True)
 def _(mo):
     mo.md("""
-    Only column 0 of y moves, and only for tokens whose feature 1 is not 0. A weight speaks to one output; all
+    Only column 0 of y moves, and only for tokens whose feature 1 is not 0. A weight belongs to one output; all
     tokens share it. Remember this sharing: in lesson 10 it becomes a sum over all tokens.
 
     ## Write it yourself

@@ -25,7 +25,7 @@ def _(mo):
     # 3 · Layer norm, and one forward pass
 
     **One idea.** After every branch, each token's numbers are brought back to mean 0 and variance 1. So no token can
-    become too loud, and the next layer always gets numbers of the same size.
+    become too large, and the next layer always gets numbers of the same size.
 
     $$\hat x = \frac{x - \mathrm{mean}(x)}{\sqrt{\mathrm{var}(x) + \varepsilon}}$$
 
@@ -57,7 +57,7 @@ def _(choice, np, ops, show):
     show.answer(
         choice,
         _right,
-        f"{_count} of 6 outputs changed. Mean and variance belong to the whole row, so every feature speaks to every "
+        f"{_count} of 6 outputs changed. Mean and variance belong to the whole row, so every feature influences every "
         "output. This is why its backward has three terms.",
     )
     return
@@ -66,7 +66,7 @@ def _(choice, np, ops, show):
 @app.cell(hide_code=True)
 def _(mo):
     mo.md("""
-    ## Move: make a token loud
+    ## Move: scale and shift a token
 
     Scale and shift a token's features. Watch the row before and after the norm.
     """)
@@ -219,8 +219,8 @@ def _(mo, np, ops):
     ## A surprise
 
     A token whose features are {", ".join(f"{v:g}" for v in _x[0])} looks nearly constant. Its norm is
-    **{", ".join(f"{v:.2f}" for v in _y[0])}**. Layer norm does not ask how large a difference is, only which way it
-    points. A whisper and a shout leave it with the same loudness.
+    **{", ".join(f"{v:.2f}" for v in _y[0])}**. Layer norm does not keep the size of a difference, only its
+    direction. Small and large differences come out with the same size.
     """)
     return
 

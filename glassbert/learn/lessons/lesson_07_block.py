@@ -24,12 +24,12 @@ def _(mo):
     mo.md(r"""
     # 7 · Residuals and the block
 
-    **One idea.** A branch does not replace its input, it is added to it. So there is a road from the first layer to the
-    last on which nothing is lost, and the gradient drives back on the same road.
+    **One idea.** A branch does not replace its input, it is added to it. So there is a direct path from the first layer
+    to the last, and the gradient takes the same path back.
 
     | post-norm (BERT) | pre-norm (ModernBERT) |
     |---|---|
-    | $x \leftarrow \mathrm{norm}(x + \mathrm{attention}(x))$ | $x \leftarrow x + \mathrm{attention}(\mathrm{norm}(x))$ |
+    | $x \leftarrow \mathrm{norm}(x + \mathrm{att}(x))$ | $x \leftarrow x + \mathrm{att}(\mathrm{norm}(x))$ |
     | $x \leftarrow \mathrm{norm}(x + \mathrm{ffn}(x))$ | $x \leftarrow x + \mathrm{ffn}(\mathrm{norm}(x))$ |
     """)
     return
@@ -128,7 +128,7 @@ def _(mo):
     ## Why the norm?
 
     With residuals alone x grows from layer to layer: every branch adds something. Post-norm brings the sum back to size
-    1 after every branch. Pre-norm leaves the road alone and normalises only what a branch reads.
+    1 after every branch. Pre-norm leaves the sum as it is and normalises only what a branch reads.
     """)
     return
 
@@ -215,8 +215,8 @@ def _(gradient_sizes, mo):
 
     Without residuals, after 24 layers the gradient has shrunk by a factor of {_sizes[-1] / _sizes[0]:.0e}. Float32
     still holds such a number. The trouble is not that it is too small to be stored: AdamW divides by its size anyway.
-    The trouble is that the first layer's answer drowns in what the later layers do at the same time. The residual
-    keeps the voices equally loud.
+    The trouble is that this gradient is a product of one factor for each layer, and every factor changes in the same
+    step. The residual adds a term without any of these factors.
     """)
     return
 

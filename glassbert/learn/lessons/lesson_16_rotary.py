@@ -81,8 +81,8 @@ def _(mo):
     mo.md("""
     ## Move: place and base
 
-    Each pair of features is a clock hand. The first pair turns by one radian a word, the last hardly at all. Move the
-    place; then the base, and look how the score falls with the distance.
+    Each pair of features is a point on a circle. The first pair turns by one radian a word, the last hardly at all.
+    Move the place; then the base, and look how the score changes with the distance.
     """)
     return
 

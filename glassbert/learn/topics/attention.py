@@ -119,7 +119,7 @@ register(
             ),
             mistake(
                 "neighbouring features go to different heads",
-                "This deals the features out like cards: feature i goes to head i modulo heads.",
+                "This distributes the features in turn: feature i goes to head i modulo heads.",
                 "Head h has the features h·d to (h + 1)·d, which lie side by side: reshape to [.., heads, d].",
                 ("x.reshape(batch, length, heads, size // heads)", "x.reshape(batch, length, size // heads, heads)"),
                 ("parts.transpose(0, 2, 1, 3)", "parts.transpose(0, 3, 1, 2)"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from glassbert.learn.exercise import EXERCISES, register
-from glassbert.learn.topics import attention, blocks, evaluation, gradients, model, training  # noqa: F401
+from glassbert.learn.topics import attention, blocks, gradients, masking, model, row_gradients, training  # noqa: F401
 
 PLANTED = {
     "layer_norm": (3, "eps is added to the root"),

@@ -137,7 +137,7 @@ register(
             mistake(
                 "feed-forward before attention",
                 "This is what comes out when the feed-forward layer comes first.",
-                "Attention first: tokens look at each other, then each thinks for itself.",
+                "Attention comes first, the feed-forward layer second.",
                 ("first_norm(x + attention(x))", "first_norm(x + feed_forward(x))"),
                 ("second_norm(x + feed_forward(x))", "second_norm(x + attention(x))"),
             ),
