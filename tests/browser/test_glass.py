@@ -220,7 +220,8 @@ def test_random_cells_values_gradients_and_terms_equal_the_package(page, address
 
 
 def test_an_exported_file_shows_the_same_numbers_without_a_server(page, glasses, tmp_path):
-    glass = glasses["rotary"]
+    other = {"text": sentences(1, seed=9)[0], "masked": [1]}
+    glass = Glass(glasses["rotary"].models, [VIEW, other])
     file = tmp_path / "page.html"
     size = export(glass, file)
     look, compared = glass.look_at(VIEW), 0
@@ -235,6 +236,13 @@ def test_an_exported_file_shows_the_same_numbers_without_a_server(page, glasses,
     page.wait_for_selector("#gb-step [data-after]")
     expected = glass.ask("summary", {"view": {**VIEW, "step": {"optimizer": "adamw", "learning_rate": 0.0001}}})["loss"]
     assert agrees(page.locator("#gb-step [data-after]").inner_text(), expected)
+    page.locator("#gb-compare").scroll_into_view_if_needed()
+    page.locator("#gb-compare").get_by_label("text", exact=True).select_option("1")
+    page.wait_for_selector("#gb-compare .gb-array td[data-row]")
+    before = page.locator("[data-loss]").inner_text()
+    page.locator(".gb-top").get_by_label("text", exact=True).select_option("1")
+    page.wait_for_function("(old) => document.querySelector('[data-loss]').textContent !== old", arg=before)
+    assert agrees(page.locator("[data-loss]").inner_text(), glass.look_at(other).loss)
     assert page.errors == [] and page.outside == []
 
 

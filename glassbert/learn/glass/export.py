@@ -30,6 +30,7 @@ LIMIT = 20 * 10**6  # bytes of the file
 DERIVED = 4_096  # gradients of parameters with more numbers than this are computed by the page
 SHOWN_DIGITS = (3, 5)  # in tables, and in an opened sum
 STEP = {"optimizer": "adamw", "learning_rate": 0.0001, "count": 1}
+BYTES_OF_A_WEIGHT = 2.1  # at least, in the file: float16, compressed, in base64
 NUDGES = 4  # recorded weights of each parameter
 
 
@@ -66,11 +67,11 @@ class Store:
 
 def export(glass: Glass, file: Path) -> int:
     """Write the page; returns its size in bytes."""
-    store, recorded = Store(), []
-    for number, view in enumerate(glass.views):
-        recorded.append(record_view(glass, dict(view), store))
-        if number == 0 and store._size > 4 * LIMIT:
-            raise too_large(store._size, glass)
+    least = BYTES_OF_A_WEIGHT * glass.models[0].model.num_parameters
+    if least > LIMIT:
+        raise too_large(least, glass)
+    store = Store()
+    recorded = [record_view(glass, dict(view), store) for view in glass.views]
     about = glass.ask("about", {})
     about = {**about, "live": False, "models": [{**about["models"][0], "snapshots": []}]}
     look = glass.look_at(glass.views[0])
@@ -85,8 +86,8 @@ def export(glass: Glass, file: Path) -> int:
     return size
 
 
-def too_large(size: int, glass: Glass) -> InputError:
-    weights = 2 * glass.models[0].model.num_parameters / 1e6
+def too_large(size: float, glass: Glass) -> InputError:
+    weights = BYTES_OF_A_WEIGHT * glass.models[0].model.num_parameters / 1e6
     advice = "give fewer or shorter texts" if weights < 14 else "this model is too large for a page; take a smaller one"
     return InputError(
         f"the page would have {size / 1e6:.0f} MB and the limit is {LIMIT // 10**6} MB, and the weights take about "

@@ -288,6 +288,8 @@ class Look(Cells):
             kind = "output"
         elif role in described.gradient:
             kind = "gradient"
+        elif role in ("dy", "dy1", "dy2", "dcontext"):
+            kind = "incoming"
         return {
             "role": role,
             "name": self.full_name(name, role),

@@ -28,7 +28,7 @@ def _default() -> LoadedModel:
         return open_model(DEFAULT_MODEL, "numpy")
     except (CheckpointError, OSError) as error:
         raise InputError(
-            f"no model was given, and the one of the package could not be opened ({error}); "
+            f"no model was given, and the package has no model {DEFAULT_MODEL!r} of its own; "
             "give a run or a model folder: glassbert glass RUN"
         ) from error
 

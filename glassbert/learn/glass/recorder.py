@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.arrays import Array, FlatGradients, Layout
+from glassbert.arrays import Array, FlatGradients
 from glassbert.engines.kernels import HINTS, State
 from glassbert.engines.numpy_engine import NumpyEngine
 from glassbert.models.model import Model
@@ -169,22 +169,15 @@ class RecordingOperations:
 
 
 class RecordingGradients(FlatGradients):
-    """Gradients of the parameters that remember their contributions: an array, or (index, rows) of a table."""
-
-    def __init__(self, layout: Layout, dtype: np.dtype):
-        super().__init__(layout, dtype)
-        self.contributions: dict[str, list[Any]] = {}
+    """Gradients of the parameters in memory of their own: what a backward returned stays as it was."""
 
     def buffer_for(self, name: str) -> None:
-        return None  # every contribution keeps memory of its own
+        return None
 
     def add(self, name: str, value: Any) -> None:
-        if value is not None:
-            self.contributions.setdefault(name, []).append(plain(value))
         super().add(name, plain(value))
 
     def add_rows(self, name: str, index: Any, rows: Any) -> None:
-        self.contributions.setdefault(name, []).append((plain(index), plain(rows)))
         super().add_rows(name, plain(index), plain(rows))
 
 

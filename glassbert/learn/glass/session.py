@@ -9,6 +9,7 @@ few of them.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -24,7 +25,8 @@ from glassbert.learn.glass.inputs import MAX_CHARACTERS, MAX_TOKENS, View, label
 from glassbert.learn.glass.look import Look
 from glassbert.learn.glass.variants import after_steps, snapshot_steps, with_weights
 
-KEPT_LOOKS = 6
+KEPT_LOOKS = (2, 6)  # recorded passes that are kept, at least and at most
+KEPT_NUMBERS = 400_000_000  # of gradients in all of them
 KEPT_NUDGES = 1
 TEXT = "The doctor opened the door and went into the house."
 
@@ -37,6 +39,15 @@ def question(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str,
     return function
 
 
+def finite(value: Any) -> Any:
+    """The answer with None for numbers that are not finite, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, list) else value
+
+
 class Glass:
     """Answers the questions of a page about some models; several threads may ask."""
 
@@ -47,6 +58,8 @@ class Glass:
             if loaded.model.config.series is not None:
                 raise InputError(f"{loaded.name} reads series of values; the glass shows models of text")
         self.models = list(models)
+        largest = max(loaded.model.num_parameters for loaded in models)
+        self._kept = min(max(KEPT_NUMBERS // largest, KEPT_LOOKS[0]), KEPT_LOOKS[1])
         self.views = list(views) or [{"text": TEXT}]
         self._looks: OrderedDict[View, Look] = OrderedDict()
         self._nudges: OrderedDict[View, Nudge] = OrderedDict()
@@ -59,10 +72,10 @@ class Glass:
         if method not in METHODS:
             return {"error": f"there is no question {method!r}; there are {', '.join(METHODS)}"}
         try:
-            return METHODS[method](self, **arguments)
+            return finite(METHODS[method](self, **arguments))
         except GlassBertError as error:
             return {"error": str(error)}
-        except TypeError as error:
+        except (TypeError, IndexError, KeyError) as error:  # arguments of a wrong kind
             return {"error": f"the question {method!r} was not understood: {error}"}
 
     def look_at(self, given: Any) -> Look:
@@ -80,7 +93,7 @@ class Glass:
             look = self._look(view)
             with self._lock:
                 self._looks[view] = look
-                while len(self._looks) > KEPT_LOOKS:
+                while len(self._looks) > self._kept:
                     self._looks.popitem(last=False)
                 self._making.pop(view, None)
         return look

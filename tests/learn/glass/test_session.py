@@ -282,6 +282,9 @@ def test_a_small_picture_keeps_the_largest_values():
         ("nudge", {"parameter": "layers.0.ffn.up.bias", "index": [0], "epsilon": 0}, "ε"),
         ("nothing", {}, "no question"),
         ("terms", {"wrong": 1}, "not understood"),
+        ("terms", {"name": "layers.0.ffn.up", "role": "y", "index": [0.5, 1]}, "not understood"),
+        ("terms", {"name": "layers.0.ffn.up", "role": "y", "index": ["a", 1]}, "not understood"),
+        ("nudge", {"parameter": "layers.0.ffn.up.bias", "index": [1.5], "epsilon": 1e-3}, "not understood"),
         ("rotation", {"layer": 0, "head": 0, "token": 0}, "does not rotate"),
         ("attention", {"layer": 9}, "no attention weights"),
         ("saliency", {"position": 1, "target": 1, "method": "gradient"}, "masked"),
@@ -511,6 +514,23 @@ def test_every_question_answers_json():
 def test_a_model_of_series_is_refused_and_so_is_no_model():
     with pytest.raises(InputError, match="at least one model"):
         Glass([])
+
+
+def test_a_loss_that_is_not_finite_is_shown_as_none():
+    loaded = make("mini", dtype="float32")
+    loaded.model.parameters["layers.0.ffn.up.bias"] = np.inf
+    with np.errstate(all="ignore"):
+        answer = Glass([loaded]).ask("summary", {"view": VIEW})
+    assert answer["loss"] is None
+    json.dumps(answer, allow_nan=False)
+
+
+def test_a_large_model_keeps_fewer_looks(monkeypatch):
+    monkeypatch.setattr("glassbert.learn.glass.session.KEPT_NUMBERS", 1)
+    glass = Glass([make("mini")])
+    for position in (1, 2, 3):
+        glass.look_at({"text": TEXT, "masked": [position]})
+    assert len(glass._looks) == 2
 
 
 def test_a_formula_is_read_and_written():

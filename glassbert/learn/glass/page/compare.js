@@ -48,7 +48,9 @@ export class ComparePanel {
       delete view.targets;
       delete view.label;
     } else if (view.model !== state.view.model) delete view.targets;
-    if (!about.live && !about.views.some((one) => one.text === view.text)) return null;
+    const known = about.live ? null : about.views.find((one) => one.text === view.text);
+    if (known) view.masked = known.masked;
+    if (!about.live && !known) return null;
     return view;
   }
 

@@ -13,7 +13,17 @@ export class MapPanel {
     this.element = element;
     this.switch = h(
       "div",
-      { className: "gb-switch", role: "radiogroup", "aria-label": "Direction" },
+      {
+        className: "gb-switch",
+        role: "radiogroup",
+        "aria-label": "Direction",
+        onkeydown: (event) => {
+          const side = { ArrowLeft: "backward", ArrowRight: "forward" }[event.key];
+          if (!side) return;
+          this.turn(side);
+          this.switch.querySelector("[aria-checked=true]").focus();
+        },
+      },
       ["forward", "backward"].map((side) =>
         h("button", { role: "radio", dataset: { side }, onclick: () => this.turn(side) }, side === "forward" ? "forward →" : "← backward"),
       ),

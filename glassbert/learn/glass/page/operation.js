@@ -6,7 +6,7 @@ import { Grid } from "./grid.js";
 import { section } from "./state.js";
 import { TermsPanel } from "./terms.js";
 
-const KINDS = { input: "in", parameter: "parameter", inside: "inside", output: "out", gradient: "gradient" };
+const KINDS = { input: "in", parameter: "parameter", inside: "inside", output: "out", incoming: "gradient in", gradient: "gradient out" };
 
 export class OperationPanel {
   constructor(app) {
