@@ -50,7 +50,7 @@ class FineTuningSettings(Settings):
     )
     tokenizer: str = about("", "A tokenizer folder, if the model has none.", "Model")
     head: str | None = about(None, f"The kind of prediction: {', '.join(HEADS)}. Default: from the target.", "Model")
-    pooling: str | None = about(None, "Pooling of the token vectors: cls, mean, max or attention.", "Model")
+    pooling: str | None = about(None, "Pooling of the token vectors: cls, mean, max, attention or last.", "Model")
     dropout: float | None = about(None, "Rate of all dropouts. Default: as in pretraining.", "Model")
     low_rank: int | None = about(None, "LoRA: the rank of the trained matrices; the other weights are frozen.", "Model")
     low_rank_alpha: float | None = about(None, "LoRA: the scaling alpha. Default: twice the rank.", "Model")
