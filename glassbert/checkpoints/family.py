@@ -77,6 +77,7 @@ class Family:
     formulas: str = ""  # what is new, as formulas in plain text
     mini: str = ""  # the preset that `pretrain --family` trains
     objective: str = "mlm"  # the objective that it is pretrained on
+    head: str = "mlm"  # the head of that objective, which `create_model` gives it
     tokenizer: str = "wordpiece"  # the kind of tokenizer that `pretrain` trains for it
     training: Mapping[str, Any] = field(default_factory=dict)  # other defaults of `pretrain`
     # Fills a new model with weights of a model of another family, for `pretrain --start-from`.

@@ -10,8 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from glassbert.families.bert import MINI_BERT_CONFIG
 from glassbert.families.factory import REGISTRY, create_from_registry, create_model, model_names
-from glassbert.models.heads import SHORT_NAMES, head_names
+from glassbert.models.heads import HEADS, SHORT_NAMES, head_names, resolve_head
 from glassbert.models.model import Model
 
 COUNT_ONLY: dict[str, Any] = {"engine": "numpy", "initialize": False}  # parameters are only counted
@@ -35,11 +36,7 @@ def run(
 
 
 def models() -> list[dict[str, Any]]:
-    return [describe(name, create_model(name, **_head_options(name), **COUNT_ONLY)) for name in model_names()]
-
-
-def _head_options(name: str) -> dict[str, Any]:
-    return {"head": "mlm"} if name.endswith("_with_head") else {}
+    return [describe(name, create_model(name, **COUNT_ONLY)) for name in model_names()]
 
 
 def heads() -> list[dict[str, Any]]:
@@ -48,7 +45,8 @@ def heads() -> list[dict[str, Any]]:
     for name in head_names():
         labels = None if "num_labels" in SHORT_NAMES.get(name, {}) else EXAMPLE_LABELS
         series: dict[str, Any] = {"window": 36, "patch": 12} if name == "forecast" else {}
-        model = create_model("bert_with_head", head=name, num_labels=labels, config="mini", **series, **COUNT_ONLY)
+        fitting = MINI_BERT_CONFIG.replace(**HEADS[resolve_head(name).kind].fits)
+        model = create_model("bert_with_head", head=name, num_labels=labels, config=fitting, **series, **COUNT_ONLY)
         assert model.head is not None
         rows.append({
             "name": name,

@@ -30,6 +30,7 @@ KERNELS: dict[str, Callable[..., Any]] = {}
 kernel = register_in(KERNELS)
 PIECE = 262_144  # elements: near a core's cache, and long enough that threads seldom meet at the interpreter's lock
 WORTH_SPLITTING = 4_000_000  # multiplications: below, meeting costs more than sharing saves
+FEW_QUERIES = 5
 SAFE_EXPONENT = 40.0  # exp of anything up to here, summed over millions, is far from float32's ends
 
 
@@ -284,7 +285,10 @@ def attention(q, k, v, pattern, bias=None, scale=None, dropout_mask=None, dropou
     factor = q.dtype.type(scale_of(q, scale))
     for rows in tiles:
         w = weights[: rows.stop - rows.start] if inference else weights[rows]
-        np.matmul(q[rows], _transposed(k[rows], factor), out=w)
+        if queries < FEW_QUERIES:  # generating text: a copy of all keys would cost more than the product
+            np.matmul(q[rows] * factor, k[rows].swapaxes(-1, -2), out=w)
+        else:
+            np.matmul(q[rows], _transposed(k[rows], factor), out=w)
         if bias is not None:
             w += bias if bias.shape[0] == 1 else bias[rows]
         _softmax(w, pattern.allowed(np, rows, slice(0, queries), slice(0, keys)))

@@ -43,12 +43,13 @@ def create_model(
 ) -> Model:
     """Create an encoder ("bert", "modernbert"), or one with a head ("bert_with_head", "modernbert_with_head").
 
-    head        "mlm", "pretraining", "token", "span", "binary", "multiclass", "multilabel", "regression", "ordinal",
-                "embedding", "forecast", or "sequence" with a `loss` of your choice; `head_type` is the same argument
+    head        "mlm", "causal", "pretraining", "token", "span", "binary", "multiclass", "multilabel", "regression",
+                "ordinal", "embedding", "forecast", or "sequence" with a `loss` of your choice; without it that of the
+                family's pretraining. `head_type` is the same argument
     num_labels  number of classes, labels, ranks, or outputs of a regression (1)
     horizon     number of values of a forecast
-    pooling     "cls" (through BERT's pooler if the config has one), "mean", "max", "attention"; for a forecast also
-                "flatten", all tokens concatenated
+    pooling     "cls" (through BERT's pooler if the config has one), "mean", "max", "attention", "last"; for a forecast
+                also "flatten", all tokens concatenated
     config      a config, or the name of a preset
 
     Options of the loss are keyword arguments: class_weights, positive_weights, label_smoothing, focal_gamma,
@@ -83,7 +84,7 @@ def create_model(
         if head is not None or pooling is not None:
             raise ConfigError(f"{name!r} has no head; use {family + WITH_HEAD!r}")
         return FAMILIES[family].class_for(config, None)(config, **options)
-    head = head or "mlm"
+    head = head or FAMILIES[family].head
     if head not in head_names():
         raise ConfigError(unknown("head", head, head_names()))
     if head == "forecast":

@@ -172,6 +172,7 @@ x = x + attention(norm(x));  x = x + ffn(norm(x));  output = norm(x)
 With a cache, token t computes q_t, k_t, v_t alone and attends to the stored k_1..k_t, v_1..v_t: the same numbers.""",
         mini="gpt2-mini",
         objective="clm",
+        head="causal",
         tokenizer="bpe",
         class_for=class_for,
     )

@@ -235,16 +235,11 @@ def first_token(config: Any, ids: np.ndarray) -> np.ndarray:
 
 
 def question(config: Any, ids: np.ndarray) -> np.ndarray:
-    """The tokens before the first separator."""
+    """The tokens before the first separator. A row without a separator has no question, and no global token."""
     if config.sep_token_id is None:
         raise InputError(f"this model does not know the separator after a question; give {MASK}, or a sep_token_id")
     separator = ids == config.sep_token_id
-    without = np.flatnonzero(~separator.any(1))
-    if without.size:
-        raise InputError(
-            f"row {int(without[0])} has no separator (id {config.sep_token_id}) after a question; give {MASK}"
-        )
-    return np.cumsum(separator, 1) == 0
+    return (np.cumsum(separator, 1) == 0) & separator.any(1, keepdims=True)
 
 
 DEFAULTS = {"sequence": first_token, "span": question}

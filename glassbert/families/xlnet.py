@@ -77,6 +77,8 @@ class TwoStreams(TokenEmbeddings):
     The streams are side by side on the token axis: [B, T + P, H].
     """
 
+    finishes = True
+
     def input_parameters(self) -> list[Parameter]:
         width = self.config.embedding_width
         token = Parameter("token", (self.config.vocab_size, width), "embedding")

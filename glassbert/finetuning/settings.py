@@ -50,7 +50,7 @@ class FineTuningSettings(Settings):
     )
     tokenizer: str = about("", "A tokenizer folder, if the model has none.", "Model")
     head: str | None = about(None, f"The kind of prediction: {', '.join(HEADS)}. Default: from the target.", "Model")
-    pooling: str | None = about(None, "Pooling of the token vectors: cls, mean, max or attention.", "Model")
+    pooling: str | None = about(None, "Pooling of the token vectors: cls, mean, max, attention or last.", "Model")
     dropout: float | None = about(None, "Rate of all dropouts. Default: as in pretraining.", "Model")
     token_dropout: float | None = about(
         None, "Share of the tokens that a training batch hides, for heads over whole texts.", "Model"

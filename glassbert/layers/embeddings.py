@@ -58,8 +58,10 @@ class Embeddings(ABC):
     def backward(self, dx: Array, batch: Any, scope: Scope) -> None:
         """Add the gradients of the parameters."""
 
+    finishes = False  # whether `finish` changes anything
+
     def finish(self, x: Array, batch: Any, scope: Scope) -> Array:
-        """The hidden states of the last block as those of the encoder; here they are."""
+        """The hidden states of the last block as those of the encoder."""
         return x
 
     def finish_backward(self, dx: Array, batch: Any, scope: Scope) -> Array:

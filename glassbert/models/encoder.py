@@ -142,7 +142,9 @@ class Encoder:
                 x = block.forward(x, inner, contexts[i])
         if self.config.final_norm:
             x = scope.norm(x, "final_norm", self.config.layer_norm_eps)
-        return scope.record("output", self.embeddings.finish(x, batch, scope.inside("embeddings")))
+        if self.embeddings.finishes:
+            x = self.embeddings.finish(x, batch, scope.inside("embeddings"))
+        return scope.record("output", x)
 
     def backward(
         self,
@@ -154,7 +156,8 @@ class Encoder:
     ) -> None:
         """`forward` from its last line to its first. It ends at the lowest layer with a trained parameter."""
         scope.record("d_output", dx)
-        dx = self.embeddings.finish_backward(dx, batch, scope.inside("embeddings"))
+        if self.embeddings.finishes:
+            dx = self.embeddings.finish_backward(dx, batch, scope.inside("embeddings"))
         lowest, contexts = self.lowest_trained(scope.gradients), scope.saved("contexts")
         d_bias, d_states = scope.name("positions.d_bias"), scope.name("decoder.d_states")
         for name in (d_bias, d_states):

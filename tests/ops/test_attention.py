@@ -109,8 +109,9 @@ def test_the_plan_covers_every_allowed_pair_once(monkeypatch, situation):
     who, _, (batch, queries, length), tile, _ = situation
     with_tiles(monkeypatch, tile)
     visits = np.zeros((batch, queries, length), int)
-    for rows, of_queries, of_keys in tiles.tile_plan(AttentionPattern(**who), batch, queries, length, True):
-        visits[rows, of_queries, of_keys] += 1
+    for rows, of_queries, runs in tiles.tile_plan(AttentionPattern(**who), batch, queries, length, True):
+        for of_keys in runs:
+            visits[rows, of_queries, of_keys] += 1
     assert visits.max(initial=0) <= 1
     for row in range(batch):
         for query in range(queries):
@@ -149,9 +150,9 @@ def test_local_attention_never_touches_keys_outside_its_window(window, keys):
     mask = None if keys is None else np.arange(length)[None] < 1700
     pattern = AttentionPattern(keys=mask, window=window)
     plan = list(tiles.tile_plan(pattern, 1, length, length, True))
-    for _, queries, seen in plan:
+    for _, queries, (seen,) in plan:
         assert seen.start >= queries.start - window and seen.stop <= queries.stop + window
-    pairs = sum((q.stop - q.start) * (k.stop - k.start) for _, q, k in plan)
+    pairs = sum((q.stop - q.start) * (k.stop - k.start) for _, q, (k,) in plan)
     assert pairs <= length * (tiles.QUERY_TILE + 2 * window)
 
 
@@ -168,13 +169,40 @@ def test_keys_outside_the_window_may_hold_anything():
 
 def test_causal_attention_costs_half_and_documents_cost_the_sum_of_their_squares():
     length = 2048
-    everything = [(q.stop - q.start) * (k.stop - k.start) for _, q, k in plan_of(AttentionPattern(), length)]
-    causal = [(q.stop - q.start) * (k.stop - k.start) for _, q, k in plan_of(AttentionPattern(causal=True), length)]
+    everything = [(q.stop - q.start) * (k.stop - k.start) for _, q, (k,) in plan_of(AttentionPattern(), length)]
+    causal = [(q.stop - q.start) * (k.stop - k.start) for _, q, (k,) in plan_of(AttentionPattern(causal=True), length)]
     packed = AttentionPattern(segments=1 + np.arange(length)[None] // 256)
-    documents = [(q.stop - q.start) * (k.stop - k.start) for _, q, k in plan_of(packed, length)]
+    documents = [(q.stop - q.start) * (k.stop - k.start) for _, q, (k,) in plan_of(packed, length)]
     assert sum(everything) == length**2
     assert sum(causal) < 0.54 * length**2
     assert sum(documents) == 8 * 256**2
+
+
+@pytest.mark.parametrize("always", [1, 3, 40])
+@pytest.mark.parametrize("window", [1, 8])
+@pytest.mark.parametrize("padded", [False, True])
+def test_keys_that_are_always_in_the_window(padded, window, always):
+    """Every query meets its window and the first keys, each once, and no other key; the values are those of all."""
+    length = 300
+    keys = None if not padded else (np.arange(always + length)[None] % 11 > 0)
+    pattern = AttentionPattern(keys=keys, window=window, offset=always, always=always)
+    visits = np.zeros((length, always + length), int)
+    for _, queries, runs in tiles.tile_plan(pattern, 1, length, always + length, True):
+        for run in runs:
+            visits[queries, run] += 1
+    place = np.arange(length)[:, None] + always
+    near = np.abs(place - np.arange(always + length)) <= window
+    wanted = near | (np.arange(always + length) < always)
+    assert visits.max() == 1 and (visits[wanted if keys is None else wanted & keys] == 1).all()
+    assert visits.sum() <= length * (tiles.QUERY_TILE + 2 * window + always)
+    rng = np.random.default_rng(0)
+    q, dy = (rng.standard_normal((1, 2, length, 4)) for _ in range(2))
+    k, v = (rng.standard_normal((1, 2, always + length, 4)) for _ in range(2))
+    dense, dense_state = FAST.ops.attention(q, k, v, pattern)
+    tiled, tiled_state = FAST.ops.tiled_attention(q, k, v, pattern)
+    np.testing.assert_allclose(tiled, dense, atol=1e-12)
+    for one, other in zip(backward(dy, tiled_state)[:3], backward(dy, dense_state)[:3], strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
 
 
 def plan_of(pattern, length):

@@ -84,6 +84,7 @@ class CausalLanguageHead(MaskedLanguageHead):
     """
 
     kind = "causal"
+    fits = {"causal": True}  # noqa: RUF012
     scored_share = 1.0
 
     def __init__(self, config: Any, *options: Any, **more: Any):

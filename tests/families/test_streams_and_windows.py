@@ -16,7 +16,7 @@ from glassbert.models.memory import activation_numbers
 from glassbert.text.corpus import write_corpus
 from tests.evaluation.subjects import tokenizer
 from tests.finetuning.toy import QUICK, make_tokenizer, sentences, write_csv
-from tests.training.toy import texts
+from tests.training.toy import make_corpus, make_trainer, texts
 
 SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 HEADS = {"gpt2": "causal", "xlnet": "mlm", "longformer": "mlm"}
@@ -163,3 +163,20 @@ def test_numbers_are_computed_from_the_config(family):
     assert sum(activation_numbers(config, 2, 32, head=HEADS[family]).values()) > 0
     text = model_of(family).describe(4, 32)
     assert "forward and backward" in text and ("attention.global" in text) == (family == "longformer")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pretraining_by_preset(family, tmp_path, monkeypatch):
+    """The preset brings its objective, rows and head; the folder opens in transformers' layout."""
+    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+    monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+    folder = make_corpus(tmp_path / "corpus")
+    trainer = make_trainer(
+        folder, tmp_path / "run", preset=glassbert.FAMILIES[family].mini, steps=25, max_position_embeddings=17
+    )
+    assert trainer.settings.objective == glassbert.FAMILIES[family].objective
+    result = trainer.train()
+    assert result.loss < np.log(64)
+    model = glassbert.load(result.model)
+    assert model.config.family == family and model.head.kind == HEADS[family]
+    assert model.config.pad_token_id == 0 and model.config.sep_token_id in (None, 3)
