@@ -16,11 +16,12 @@ import numpy as np
 
 from glassbert.checkpoints import load
 from glassbert.files import write_json
+from glassbert.finetuning.averaging import Measured, average_greedily, measured
 from glassbert.finetuning.display import TuningStatus
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.preparing import Prepared
 from glassbert.finetuning.scoring import choice_loss, compute_scores, score_examples
-from glassbert.finetuning.tuner import AVERAGE, FineTuner, Measured, SeedFolder, average_greedily, measured
+from glassbert.finetuning.tuner import AVERAGE, FineTuner, SeedFolder
 from glassbert.metrics import Scores
 from glassbert.models.model import Model
 from glassbert.training.display import Display

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import TrainingError
+from glassbert.finetuning.averaging import Measured, average_greedily, measured
 from glassbert.finetuning.display import TuningStatus
 from glassbert.finetuning.rates import NUMBERS, layer_rates
 from glassbert.finetuning.scoring import COMPILED_MULTIPLE
@@ -131,44 +132,6 @@ class ParameterFile:
         check_fit("the checkpoint", wanted, arrays)
         for name in wanted:
             self.model.parameters[name] = self.model.engine.array(arrays[name])
-
-
-class Measured(NamedTuple):
-    """A main score and a loss, comparable: a higher score is better, then a lower loss."""
-
-    score: float
-    loss: float
-
-    def better(self, other: Measured | None, metric: Metric) -> bool:
-        if other is None or self.score != other.score:
-            return other is None or metric.better(self.score, other.score)
-        return self.loss < other.loss
-
-
-def measured(scores: Scores, metric: Metric) -> Measured | None:
-    """None if the main score is undefined."""
-    value = scores[metric.name].value
-    return None if value is None else Measured(value, math.inf if scores.loss is None else scores.loss)
-
-
-def average_greedily(
-    candidates: Sequence[dict[str, np.ndarray]],
-    first: Measured,
-    measure: Callable[[dict[str, np.ndarray]], Measured | None],
-    metric: Metric,
-) -> tuple[dict[str, np.ndarray], list[int], Measured]:
-    """Weights that start as `candidates[0]`, with every further candidate added to their mean if that scores better.
-
-    Returns the weights, the indices of the candidates in the mean, and its score.
-    """
-    weights, used, best = candidates[0], [0], first
-    for index, candidate in enumerate(candidates[1:], 1):
-        share = np.float32(1.0 / (len(used) + 1))
-        trial = {name: array + share * (candidate[name] - array) for name, array in weights.items()}
-        found = measure(trial)
-        if found is not None and found.better(best, metric):
-            weights, used, best = trial, [*used, index], found
-    return weights, used, best
 
 
 def epoch_batches(
@@ -407,7 +370,7 @@ class FineTuner:
         if found is None:
             return None
         rank = 0
-        while rank < len(state.top) and not found.better(_measured_of(state.top[rank]), self.metric):
+        while rank < len(state.top) and not found.better(Measured.of_state(state.top[rank]), self.metric):
             rank += 1
         if rank >= kept:
             return None
@@ -436,7 +399,7 @@ class FineTuner:
             self._set_weights(weights)
             return measured(self.measure(self.model), self.metric)
 
-        weights, used, best = average_greedily(candidates, _measured_of(top[0]), measure, self.metric)
+        weights, used, best = average_greedily(candidates, Measured.of_state(top[0]), measure, self.metric)
         self._set_weights(weights)
         self.state.best = best.score
         return tuple(top[index]["epoch"] for index in used) if len(used) > 1 else ()
@@ -488,7 +451,3 @@ class FineTuner:
         return TuningResult(
             stopped, state.best, state.best_epoch, averaged, epochs, state.step, state.examples, self.clock.elapsed
         )
-
-
-def _measured_of(one: Mapping[str, Any]) -> Measured:
-    return Measured(one["score"], math.inf if one["loss"] is None else one["loss"])

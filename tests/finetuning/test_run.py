@@ -239,7 +239,7 @@ def test_multilabel_thresholds_come_from_the_choosing_examples(tmp_path, encoder
 
 def test_soup_of_seeds(tmp_path, encoder, reviews, monkeypatch):
     always = lambda self, other, metric: other is None or self.score >= 0  # noqa: E731
-    monkeypatch.setattr("glassbert.finetuning.tuner.Measured.better", always)
+    monkeypatch.setattr("glassbert.finetuning.averaging.Measured.better", always)
     tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, soup=True, epochs=1, choose="reported")
     assert sorted(json.loads((tuned.run / "result.json").read_text())["soup"]) == [0, 1, 2]
     ready = prepare(settings(encoder, *reviews, seeds=3, soup=True), progress_bar)

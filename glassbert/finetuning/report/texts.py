@@ -158,10 +158,10 @@ def verdict(ours: Outcome, theirs: Outcome, name: str, resamples: int = 1000) ->
     size = f"{value} in {called}, 95 % interval {lowest.removesuffix(' points')} to {highest}"
     count = f"{len(ours):,} examples"
     if not ours.card.unbiased:
-        side = "higher" if found.value > 0 else "lower" if found.value else "no other"
+        side = "higher than" if found.value > 0 else "lower than" if found.value else "equal to"
         return Verdict(
             "warning" if high < 0 else "note",
-            f"The score is {side} than that of the baseline: {scores}.",
+            f"The score is {side} that of the baseline: {scores}.",
             f"{size}. Whether this is more than chance is not tested, because the epoch was chosen on these examples.",
             "Report on examples that choose nothing: give a --test file, or more training examples.",
             found,
