@@ -4,15 +4,15 @@
     saved by a piece = uses · (old pieces it replaces - 1)
 
 The words of the text are split by the old vocabulary, and the merging of `vocabulary_training` goes on from there.
-Merges on the way to a longer piece may end up unused, so twice as many candidates are made, every word is split again with all
-of them, and the best by what they save are kept. Characters that the vocabulary does not have come first: a word with
-one of them is unknown as a whole. Old ids never change, so old rows of a model stay valid.
+Merges on the way to a longer piece may end up unused, so twice as many candidates are made, every word is split again
+with all of them, and the best by what they save are kept. Characters that the vocabulary does not have come first: a
+word with one of them is unknown as a whole. Old ids never change, so old rows of a model stay valid.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,32 +42,36 @@ def choose_pieces(
     if number < 0:
         raise TextError(f"new pieces must be a whole number of at least 0, got {number}")
     old = dict(description.vocabulary)
-    characters = list(_missing_characters(counts, old, min_frequency))[:number]
-    tokens = [*description.tokens, *characters]
-    wanted = CANDIDATES * number
-    candidates = list(characters)
-    for token in PieceMerger(counts, tokens).merges(min_frequency) if number else ():
-        if len(candidates) >= wanted:
-            break
+    unknown = (old["[UNK]"],)
+    missing = _missing_characters(counts, old, min_frequency)[:number]
+    characters = [NewPiece(token, unknown, uses, uses) for token, uses in missing]
+    tokens = [piece.token for piece in characters]
+    number -= len(characters)
+    candidates: list[str] = []
+    for token in PieceMerger(counts, [*description.tokens, *tokens]).merges(min_frequency) if number else ():
         candidates.append(token)
+        if len(candidates) >= CANDIDATES * number:
+            break
     splitter = WordPiece(old, longest_word=description.longest_word)
-    for limit in (number, number):  # the second time without the candidates that lost
-        chosen = _used(counts, old, candidates, splitter, description.longest_word)
-        best = sorted(chosen, key=lambda piece: (piece.token not in characters, -piece.saved, piece.token))[:limit]
+    best: list[NewPiece] = []
+    for _ in range(2):  # the second time without the candidates that lost
+        chosen = _used(counts, old, tokens, candidates, splitter)
+        best = sorted(chosen, key=lambda piece: (-piece.saved, piece.token))[:number]
         candidates = [piece.token for piece in best]
-    return best
+    return [*characters, *best]
 
 
 def _used(
-    counts: Counter[str], old: Mapping[str, int], candidates: list[str], splitter: WordPiece, longest_word: int
+    counts: Counter[str], old: Mapping[str, int], characters: list[str], candidates: list[str], splitter: WordPiece
 ) -> list[NewPiece]:
     """The candidates that the words use when they are split with all of them."""
-    vocabulary = {**old, **{token: len(old) + number for number, token in enumerate(candidates)}}
-    wordpiece = WordPiece(vocabulary, longest_word=longest_word)
+    first = len(old) + len(characters)
+    vocabulary = {**old, **{token: len(old) + number for number, token in enumerate([*characters, *candidates])}}
+    wordpiece = WordPiece(vocabulary, longest_word=splitter.longest_word)
     uses: Counter[str] = Counter()
     for word, count in counts.items():
         for piece in wordpiece.split(word):
-            if piece.id >= len(old):
+            if piece.id >= first:
                 uses[piece.token] += count
     found = []
     for token, count in uses.items():
@@ -91,17 +95,18 @@ def replaced_pieces(token: str, old: WordPiece) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _missing_characters(counts: Counter[str], vocabulary: Mapping[str, int], min_frequency: int) -> Iterator[str]:
-    """Characters that words need and the vocabulary does not have, the most frequent first."""
+def _missing_characters(
+    counts: Counter[str], vocabulary: Mapping[str, int], min_frequency: int
+) -> list[tuple[str, int]]:
+    """Characters that words need and the vocabulary does not have, with their uses, the most frequent first."""
     missing: Counter[str] = Counter()
     for word, count in counts.items():
         for position, character in enumerate(word):
             token = (CONTINUATION_PREFIX if position else "") + character
             if token not in vocabulary:
                 missing[token] += count
-    for token in sorted(missing, key=lambda token: (-missing[token], token)):
-        if missing[token] >= min_frequency:
-            yield token
+    frequent = [(token, uses) for token, uses in missing.items() if uses >= min_frequency]
+    return sorted(frequent, key=lambda one: (-one[1], one[0]))
 
 
 class PieceMerger(PairMerger):

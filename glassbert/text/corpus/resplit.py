@@ -19,7 +19,7 @@ from glassbert.text.corpus.reader import Corpus, Shard
 from glassbert.text.corpus.storage import MANIFEST, SPLITS, ShardWriter, TokenizedDocuments, token_type
 from glassbert.text.fast import FastTokenizer
 from glassbert.text.wordpiece import CONTINUATION_PREFIX, WordPiece
-from glassbert.text.wordpiece_files import Description, write
+from glassbert.text.wordpiece_files import FILES, Description, write
 
 
 class Words(NamedTuple):
@@ -43,9 +43,7 @@ def words_of(shard: Shard, continues_word: np.ndarray) -> Words:
     positions = np.arange(len(tokens)) - np.repeat(begins, lengths)
     random = np.random.default_rng(0)
     by_id = random.integers(0, 2**63, len(continues_word), np.int64).astype(np.uint64)
-    by_position = random.integers(0, 2**62, int(lengths.max()), np.int64).astype(np.uint64) * np.uint64(2) + np.uint64(
-        1
-    )
+    by_position = random.integers(0, 2**63, int(lengths.max()), np.int64).astype(np.uint64) | np.uint64(1)  # odd
     hashes = np.add.reduceat(by_id[tokens] * by_position[positions], begins)
     _, first, kinds = np.unique(hashes, return_index=True, return_inverse=True)
     spans = zip(begins[first].tolist(), lengths[first].tolist(), strict=True)
@@ -117,8 +115,6 @@ def _new_ids(ids: tuple[int, ...], tokenizer: FastTokenizer, wordpiece: WordPiec
 
 
 def _tokenizer_facts(folder: Path, description: Description) -> dict[str, Any]:
-    from glassbert.text.wordpiece_files import FILES
-
     files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in sorted(FILES)}
     size = len(description.tokens)
     return {"fingerprint": description.fingerprint, "vocab_size": size, "trained": None, "files": files}
