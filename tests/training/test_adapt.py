@@ -193,6 +193,29 @@ def test_an_empty_text_is_refused(trained, tmp_path):
         adapt(str(trained / "run"), [], run=tmp_path / "run")
 
 
+def test_a_text_of_one_document_is_refused(trained, tmp_path):
+    (tmp_path / "one.txt").write_text("the kernel runs a thread of the buffer and more of it. " * 30)
+    with pytest.raises(TrainingError, match="no held-out documents"):
+        adapt(str(trained / "run"), str(tmp_path / "one.txt"), run=tmp_path / "run", general="")
+
+
+def test_a_bpe_tokenizer_keeps_its_vocabulary(trained):
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    from glassbert.text import FastTokenizer
+    from glassbert.training.adapting.adapt import _pieces
+
+    rust = Tokenizer(models.BPE(unk_token="<unk>"))
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    rust.train_from_iterator(["the kernel runs"] * 3, trainers.BpeTrainer(vocab_size=300, special_tokens=special))
+    names = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+    pieces, description, why = _pieces(
+        [str(trained / "domain.txt")], FastTokenizer(json.loads(rust.to_str()), names), 9
+    )
+    assert pieces == [] and description is None and "BPE" in why
+
+
 def test_a_folder_with_a_run_is_refused(trained):
     with pytest.raises(TrainingError, match="already contains a run"):
         adapted(trained, trained / "run")

@@ -186,6 +186,11 @@ def _part(texts: Sequence[str], folder: Path, start: Path, old: FastTokenizer) -
             corpus = resplit(given, new.description, folder)
     else:
         corpus = build_corpus(list(texts), folder, new, validation=HELD_OUT)
+    if not corpus.split(VALIDATION).tokens:
+        raise TrainingError(
+            f"{', '.join(texts)} has no held-out documents to measure the adaptation: after cleaning it has "
+            f"{corpus.split('train').documents:,}, and some of several are held out (a blank line separates documents)"
+        )
     if new.fingerprint == old.fingerprint:
         return Part(corpus, corpus)
     assert old.description is not None

@@ -69,7 +69,7 @@ def rows(content: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """A table of the losses: part, unit, before, after, difference."""
     units = {"per_old_token": "nats per old token", "per_word": "nats per word", "loss": "nats per own token",
              "accuracy": "masked tokens right", "tokens_per_word": "tokens per word"}  # fmt: skip
-    found = []
+    found: list[tuple[str, ...]] = []
     for part, entry in content["parts"].items():
         for key, unit in units.items():
             before, after = entry["before"][key], entry.get("after", {}).get(key)
