@@ -62,10 +62,12 @@ if TYPE_CHECKING:
     from glassbert.text.generator import MLMDataGenerator as MLMDataGenerator
     from glassbert.text.masking import mask_tokens as mask_tokens
     from glassbert.text.wordpiece_tokenizer import WordPieceTokenizer as WordPieceTokenizer
+    from glassbert.training.adapting.adapt import adapt as adapt
     from glassbert.training.fill_mask import fill_mask as fill_mask
     from glassbert.training.objectives import OBJECTIVES as OBJECTIVES
     from glassbert.training.optimizers import OPTIMIZERS as OPTIMIZERS
     from glassbert.training.optimizers import AdamW as AdamW
+    from glassbert.training.planning.plan import plan as plan
     from glassbert.training.settings import TrainingSettings as TrainingSettings
     from glassbert.training.step import TrainingStep as TrainingStep
     from glassbert.training.teacher import Teacher as Teacher
@@ -91,6 +93,7 @@ LATER = {
     "TrainingSettings": "training.settings",
     "TrainingStep": "training.step",
     "WordPieceTokenizer": "text.wordpiece_tokenizer",
+    "adapt": "training.adapting.adapt",
     "build_corpus": "text.corpus",
     "cross_validate": "finetuning.cross_validation",
     "evaluate": "evaluation",
@@ -102,6 +105,7 @@ LATER = {
     "glass": "learn.glass.widget",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
+    "plan": "training.planning.plan",
     "resume": "finetuning.run",
 }
 

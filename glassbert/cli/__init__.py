@@ -21,6 +21,8 @@ COMMANDS = {
     "tokenizer": "Train a tokenizer, encode text, inspect a tokenizer.",
     "corpus": "Build a corpus from text files, and report on its quality.",
     "pretrain": "Train an encoder from scratch on a corpus, within a budget.",
+    "plan": "Plan a run: memory, time and the loss to expect, before it is started.",
+    "adapt": "Adapt a model to a domain or a language: new pieces, more pretraining, little forgetting.",
     "resume": "Continue an interrupted run.",
     "export": "Write the model of a run into a folder to publish, with card, recipe and checksums.",
     "fill-mask": "Predict the [MASK] in a sentence with a trained model.",

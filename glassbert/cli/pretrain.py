@@ -7,11 +7,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from glassbert.cli.run_options import with_settings
 from glassbert.cli.with_option import Extensions
+from glassbert.training.adapting import outcome as adaptation
 from glassbert.training.finishing import Result
+from glassbert.training.planning.receipt import sentences
+from glassbert.training.run_folder import RunFolder
 from glassbert.training.settings import TrainingSettings, read_toml
 from glassbert.training.trainer import Trainer
 
@@ -79,8 +83,25 @@ def show_result(result: Result) -> None:
             f"{result.steps:,} steps and {result.seconds / 60:.2f} minutes.",
         )
     )
+    adapted = adaptation.read(RunFolder(result.run))
+    if adapted is not None:
+        show_adaptation(adapted, console)
+    if result.plan is not None:
+        console.print(Text("\n".join(sentences(result.plan)), "dim"))
     console.print(Text(f"Model   {result.model}\nReport  {result.report}"))
     console.print(Text(f'Try     glassbert fill-mask {result.run} "The [MASK] rises in the east."'))
+
+
+def show_adaptation(content: dict[str, Any], console: Console) -> None:
+    """Print the new pieces, and the losses on the domain and on general text, before and after."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for number, name in enumerate(adaptation.COLUMNS):
+        table.add_column(name, justify="left" if number < 2 else "right", no_wrap=True)
+    for row in adaptation.rows(content):
+        table.add_row(*row)
+    console.print(table)
+    for sentence in adaptation.sentences(content):
+        console.print(Text(sentence, "dim"))
 
 
 run = with_settings(_run)

@@ -18,6 +18,7 @@ from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling import Study, StudyPlan
 from glassbert.evaluation.scaling.plan import OF_THE_STUDY
 from glassbert.evaluation.scaling.report import show_outcome, show_plan
+from glassbert.training.planning.table import user_table
 
 UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
@@ -68,7 +69,9 @@ def _run(
         )
     progress = Console(stderr=True, highlight=False)
     on_message = lambda text: progress.print(Text(text, "bold"))  # noqa: E731
-    study = Study(output, plan, confirm=confirm, predict=predict, count=count, on_message=on_message)
+    study = Study(
+        output, plan, confirm=confirm, predict=predict, count=count, table=user_table(), on_message=on_message
+    )
     show_plan(progress, study)
     outcome = study.run()
     console = Console(highlight=False, soft_wrap=True)

@@ -22,7 +22,6 @@ from glassbert.files import write_json
 from glassbert.text import wordpiece_files as files
 from glassbert.text.bulk_encoding import ChunkIds
 from glassbert.text.encoding import Encoding
-from glassbert.text.normalise import Normaliser
 from glassbert.text.tokenizer import SPECIAL_TOKENS, Progress, Tokenizer, check_texts
 from glassbert.text.wordpiece import CONTINUATION_PREFIX, WordPiece
 from glassbert.text.wordpiece_files import Description
@@ -74,16 +73,22 @@ class FastTokenizer(Tokenizer):
         progress: Progress | None = None,
     ) -> Self:
         """As `WordPieceTokenizer.train`, with the trainer of `tokenizers`: faster, but not deterministic."""
-        from glassbert.text.vocabulary_training import character_limit, check_size, too_large_message
+        from glassbert.text.vocabulary_training import (
+            MAX_CHARACTERS,
+            character_limit,
+            check_size,
+            choose_normaliser,
+            too_large_message,
+        )
 
         check_size(vocab_size, min_frequency)
-        normaliser = Normaliser(lowercase=lowercase)
+        normaliser, texts = choose_normaliser(texts, lowercase)
         empty = FastTokenizer(files.as_json(Description(SPECIAL_TOKENS, normaliser)))
         trainer = tokenizers.trainers.WordPieceTrainer(
             vocab_size=vocab_size,
             min_frequency=min_frequency,
             special_tokens=list(SPECIAL_TOKENS),
-            limit_alphabet=character_limit(vocab_size),
+            limit_alphabet=min(MAX_CHARACTERS, character_limit(vocab_size)),
             show_progress=False,
         )
 

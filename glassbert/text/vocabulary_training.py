@@ -19,17 +19,21 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 
 from glassbert.errors import TextError
 from glassbert.text.bulk_encoding import SPECIAL, split_chunks
+from glassbert.text.characters import decompose, is_mark
 from glassbert.text.normalise import Normaliser
 from glassbert.text.tokenizer import SPECIAL_TOKENS, Progress, check_text
 from glassbert.text.wordpiece import CONTINUATION_PREFIX, WORD
 
 # The most frequent characters get entries until they cover this share of the text, but at most MAX_CHARACTERS.
 COVERAGE = 0.99999
-MAX_CHARACTERS = 1000
+MAX_CHARACTERS = 1000  # or a quarter of the vocabulary, where that is more: Japanese and Chinese need thousands
+SAMPLE_TEXTS = 10_000  # read to decide whether accents are stripped
+CHANGED_LETTERS = 0.002
+FIRST_OTHER_SCRIPT = 0x400  # Latin and Greek letters come before it
 MAX_CHUNKS = 1 << 20  # distinct strings between white space, before they are split into words
 MAX_WORDS = 1 << 21  # distinct words
 
@@ -85,6 +89,40 @@ def count_words(texts: Iterable[str], normaliser: Normaliser, progress: Progress
     return found
 
 
+# ---- accents ----
+
+
+def choose_normaliser(texts: Iterable[str], lowercase: bool) -> tuple[Normaliser, Iterable[str]]:
+    """BERT's normalisation for a text, and the texts again (the first ones are read to decide).
+
+    With lower case BERT strips accents. In Latin and Greek that merges spellings (café, cafe); in other scripts it
+    turns letters into others (が to か, й to и, أ to ا), drops vowels (Devanagari) and takes Korean syllables apart. If
+    such letters are more than CHANGED_LETTERS of all letters, accents stay.
+    """
+    if not lowercase:
+        return Normaliser(lowercase=False), texts
+    rest = iter(texts)
+    first = list(islice(rest, SAMPLE_TEXTS))
+    characters: Counter[str] = Counter()
+    for number, text in enumerate(first, 1):
+        check_text(text, f"text {number:,}")
+        if not text.isascii():
+            characters.update(text)
+        else:
+            characters["a"] += len(text)
+    changed = sum(count for character, count in characters.items() if _becomes_another_letter(character))
+    letters = sum(count for character, count in characters.items() if character.isalpha())
+    keep = changed > CHANGED_LETTERS * max(letters, 1)
+    return Normaliser(strip_accents=False if keep else None), chain(first, rest)
+
+
+def _becomes_another_letter(character: str) -> bool:
+    """Whether stripping accents changes a character of another script than Latin and Greek."""
+    parts = decompose(character)
+    first = parts[0] if parts else character
+    return ord(first) >= FIRST_OTHER_SCRIPT and ("".join(parts) != character or is_mark(character))
+
+
 # ---- training ----
 
 
@@ -138,7 +176,7 @@ def check_size(vocab_size: int, min_frequency: int) -> None:
 
 def character_limit(vocab_size: int) -> int:
     """The maximum number of characters. Each needs two entries: at the start of a word, and inside a word."""
-    return min(MAX_CHARACTERS, (vocab_size - len(SPECIAL_TOKENS)) // 2)
+    return min(max(MAX_CHARACTERS, vocab_size // 4), (vocab_size - len(SPECIAL_TOKENS)) // 2)
 
 
 def too_large_message(vocab_size: int, found: int, min_frequency: int) -> str:

@@ -18,7 +18,6 @@ import numpy as np
 from glassbert.text import wordpiece_files
 from glassbert.text.bulk_encoding import SPECIAL, ChunkIds
 from glassbert.text.encoding import Encoding, added_token, truncated
-from glassbert.text.normalise import Normaliser
 from glassbert.text.tokenizer import SPECIAL_TOKENS, Progress, Tokenizer, check_texts
 from glassbert.text.wordpiece import CONTINUATION_PREFIX, WordPiece, split_words
 from glassbert.text.wordpiece_files import Description
@@ -46,9 +45,9 @@ class WordPieceTokenizer(Tokenizer):
         min_frequency: int = 2,
         progress: Progress | None = None,
     ) -> Self:
-        from glassbert.text.vocabulary_training import train_vocabulary
+        from glassbert.text.vocabulary_training import choose_normaliser, train_vocabulary
 
-        normaliser = Normaliser(lowercase=lowercase)
+        normaliser, texts = choose_normaliser(texts, lowercase)
         tokens = train_vocabulary(texts, normaliser, vocab_size, min_frequency, progress)
         return cls(Description(tokens, normaliser))
 

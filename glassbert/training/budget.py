@@ -21,6 +21,7 @@ from glassbert.training.settings import TrainingSettings
 
 FINAL_SHARE = 0.03  # of a budget in minutes, for the last evaluation
 OVERTIME = 0.005  # of a budget in minutes, for a last evaluation that starts late
+EVALUATIONS, CHECKPOINTS = 20, 10  # per run, unless the settings give an interval
 # Launchers forward SIGUSR1 to their processes without ending them; Slurm sends it before the time limit.
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 

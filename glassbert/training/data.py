@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import time
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from glassbert.errors import TextError, TrainingError
 from glassbert.training.feed import Source
@@ -85,6 +88,8 @@ def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
     from glassbert.text.masking import Masking
 
     corpus, seconds = open_or_build(settings, run)
+    if settings.general:
+        return open_mixture(settings, run, corpus, seconds)
     masking = Masking(settings.mask_rate, **MASKINGS[settings.masking])
     lengths = [settings.length] if settings.short_length is None else [settings.short_length, settings.length]
     rows = {length: settings.batch * settings.length // length for length in lengths}
@@ -104,6 +109,61 @@ def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
         seconds_to_build=seconds,
         validation_by_source=batches_by_source(corpus, partial(batches_of, settings.length, HELD_OUT_BATCH)),
     )
+
+
+def open_mixture(settings: TrainingSettings, run: Path, corpus: Any, seconds: float) -> TrainingData:
+    """The data of a run on two corpora: a share of the rows of every batch is general text.
+
+    Held-out rows are those of the first corpus; at the end both are evaluated, under the names "domain" and "general".
+    """
+    share = round(settings.general_share * settings.batch)
+    if not 0 < share < settings.batch:
+        raise TrainingError(
+            f"a general share of {settings.general_share:g} gives {share} of {settings.batch} rows of a batch; both "
+            f"texts need at least one: change --general-share or --batch"
+        )
+    second, more = open_or_build(settings.replace(corpus=settings.general), run, "general", corpus)
+    second.check_tokenizer(corpus.tokenizer)
+    plain = settings.replace(general=())
+    domain = open_data(plain.replace(corpus=str(corpus.folder), batch=settings.batch - share), run)
+    general = open_data(plain.replace(corpus=str(second.folder), batch=share), run)
+    lengths = list(domain.sources)
+    return dataclasses.replace(
+        domain,
+        sources={length: Mixture(domain.sources[length], general.sources[length]) for length in lengths},
+        rows={length: domain.rows[length] + general.rows[length] for length in lengths},
+        fingerprint=hashlib.sha256((domain.fingerprint + general.fingerprint).encode()).hexdigest(),
+        description={**domain.description, "general": general.description, "general_share": settings.general_share},
+        seconds_to_build=seconds + more,
+        validation_by_source={
+            "domain": domain.validation[settings.length],
+            "general": general.validation[settings.length],
+        },
+    )
+
+
+class Mixture:
+    """Batches of two sources: first the rows of one, then those of the other. An epoch is one of the first source."""
+
+    def __init__(self, first: Source, second: Source):
+        self.first, self.second = first, second
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def batch(self, epoch: int, index: int, *, rows: slice | None = None, mask_rate: float | None = None) -> Any:
+        again, place = divmod(epoch * len(self) + index, len(self.second))
+        parts = [
+            self.first.batch(epoch, index, mask_rate=mask_rate),
+            self.second.batch(again, place, mask_rate=mask_rate),
+        ]
+        names = [field.name for field in dataclasses.fields(parts[0])]
+        arrays = {name: [getattr(part, name) for part in parts] for name in names}
+        whole = dataclasses.replace(
+            parts[0],
+            **{name: np.concatenate(both) for name, both in arrays.items() if both[0] is not None},
+        )
+        return whole if rows is None else whole.rows(rows)
 
 
 def batches_by_source(corpus: Any, batches_of: Callable[..., Source]) -> dict[str, Source]:
@@ -164,11 +224,11 @@ ROWS: dict[tuple[str, ...], Callable[[TrainingSettings], Callable[..., Source]]]
 }
 
 
-def open_or_build(settings: TrainingSettings, run: Path) -> tuple[Any, float]:
+def open_or_build(settings: TrainingSettings, run: Path, name: str = "corpus", like: Any = None) -> tuple[Any, float]:
     """The corpus of a run, and the seconds it took to build.
 
     It is opened if the settings name a corpus folder. It is built from text files in RUN/corpus, or from the built-in
-    texts in a folder beside the run, where later runs find it.
+    texts in a folder beside the run, where later runs find it. `like` is a corpus whose tokenizer it gets.
     """
     from glassbert.text.corpus import Corpus
 
@@ -183,10 +243,12 @@ def open_or_build(settings: TrainingSettings, run: Path) -> tuple[Any, float]:
     if settings.tokenizer and settings.family:
         check_tokenizer_kind(settings)
     kind = "" if settings.tokenizer_kind == "wordpiece" else f"-{settings.tokenizer_kind}"
-    folder = run / "corpus" if paths else run.parent / "corpora" / f"built-in-{settings.vocabulary}{kind}"
+    folder = run / name if paths else run.parent / "corpora" / f"built-in-{settings.vocabulary}{kind}"
     if (folder / "manifest.json").exists():
         return Corpus.open(folder), 0.0
     began = time.monotonic()
+    if like is not None:
+        settings = settings.replace(tokenizer=str(like.folder))
     return build(settings, folder), time.monotonic() - began
 
 

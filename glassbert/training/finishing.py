@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassbert.errors import TrainingError
 from glassbert.files import write_json
 from glassbert.reports import figures
+from glassbert.training.adapting import outcome as adaptation
 from glassbert.training.budget import Clock
 from glassbert.training.checkpointing import read_checkpoint
 from glassbert.training.history import RESULT
+from glassbert.training.log import read_log
 from glassbert.training.model_card import write_model_card
+from glassbert.training.planning import receipt
 from glassbert.training.report import write_report
 from glassbert.training.run_folder import RunFolder
 
@@ -42,6 +45,7 @@ class Result:
     skipped: int = 0
     perplexity: float | None = None  # of the first objective
     parts: dict[str, dict[str, float]] = field(default_factory=dict)  # loss and accuracy by objective, of several
+    plan: dict[str, Any] | None = None  # what the first steps let expect, beside what came
 
     @property
     def model(self) -> Path:
@@ -114,8 +118,10 @@ def finish(trainer: Trainer) -> Result:
         **counts,  # type: ignore[arg-type]
     )
     trainer.log.sync()
+    result = replace(result, plan=receipt.compare(read_log(run.log_file), asdict(result)))
     write_model_card(run, result)
     content = asdict(result)
+    adaptation.complete(run, {**by_source, "domain": {"loss": found.loss, "accuracy": found.accuracy}})
     write_report(run, content)
     write_json(run.path / RESULT, content)  # last: a run with this file is finished
     return result

@@ -18,8 +18,10 @@ import numpy as np
 from glassbert.reports import Page, figures, short
 from glassbert.reports.figures import Series
 from glassbert.text.masking import Masking
+from glassbert.training.adapting import outcome as adaptation
 from glassbert.training.display import distinct_words, duration
 from glassbert.training.history import History, moving_mean
+from glassbert.training.planning import receipt
 from glassbert.training.run_folder import RunFolder
 
 SAMPLES = 14
@@ -38,6 +40,8 @@ def write_report(run: RunFolder, result: dict[str, Any] | None = None) -> Path:
         f"started {history.info['begun'].replace('T', ' ').replace('+00:00', ' UTC')}; {history.state}.",
     )
     _facts(page, history)
+    _adaptation(page, history)
+    _plan(page, history)
     _curves(page, history)
     _predictions(page, history)
     _model_numbers(page, history)
@@ -67,6 +71,23 @@ def _facts(page: Page, history: History) -> None:
     page.facts(facts)
     if not history.result:
         page.message("note", "This run is not finished.", f"Continue with: `glassbert resume {history.run.path}`")
+
+
+def _adaptation(page: Page, history: History) -> None:
+    found = adaptation.read(history.run)
+    if found is not None:
+        page.heading("Adaptation")
+        for sentence in adaptation.sentences(found):
+            page.text(sentence)
+        page.table(list(adaptation.COLUMNS), adaptation.rows(found))
+
+
+def _plan(page: Page, history: History) -> None:
+    found = (history.result or {}).get("plan")
+    if found:
+        page.heading("How the plan did")
+        for sentence in receipt.sentences(found):
+            page.text(sentence)
 
 
 def _epochs(history: History) -> str:

@@ -73,6 +73,10 @@ class TrainingSettings(Settings):
         "A corpus folder, or text files to build one from (may be repeated). Without it: the built-in texts.",
         "Text",
     )
+    general: tuple[str, ...] = about(
+        (), "A second corpus, or text files, mixed into every batch, against forgetting (may be repeated).", "Text"
+    )
+    general_share: float = about(0.3, "The share of the rows that come from --general.", "Text")
     tokenizer: str = about("", "A tokenizer folder for text files. Without it, a tokenizer is trained on them.", "Text")
     tokenizer_kind: str = about(
         "wordpiece",
@@ -138,8 +142,9 @@ class TrainingSettings(Settings):
     data_seed: int = about(0, "The seed of row order and masks.", "Machine")
 
     def __post_init__(self) -> None:
-        paths: Any = self.corpus or ()
-        object.__setattr__(self, "corpus", (paths,) if isinstance(paths, str) else tuple(paths))
+        for name in ("corpus", "general"):
+            paths: Any = getattr(self, name) or ()
+            object.__setattr__(self, name, (paths,) if isinstance(paths, str) else tuple(paths))
         check_fields(self, CHECKS, OPTIONAL)
         if self.clip == 0:
             object.__setattr__(self, "clip", None)
@@ -177,7 +182,12 @@ class TrainingSettings(Settings):
         return self.mask_rate + progress * (self.final_mask_rate - self.mask_rate)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "corpus": list(self.corpus), "model": dict(self.model)}
+        return {
+            **dataclasses.asdict(self),
+            "corpus": list(self.corpus),
+            "general": list(self.general),
+            "model": dict(self.model),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -249,7 +259,9 @@ CHECKS: dict[str, Check] = {
     ),
     **dict.fromkeys(("seed", "data_seed", "snapshots"), (is_integer(0), "a whole number of at least 0")),
     **dict.fromkeys(("length", "short_length"), (is_integer(8), "a whole number of at least 8")),
-    **dict.fromkeys(("mask_rate", "final_mask_rate", "short_share"), (is_between(0, 1), "between 0 and 1")),
+    **dict.fromkeys(
+        ("mask_rate", "final_mask_rate", "short_share", "general_share"), (is_between(0, 1), "between 0 and 1")
+    ),
     "ema": (is_between(0, 1), "between 0 and 1, like 0.999"),
     "vocabulary": (is_integer(64), "a whole number of at least 64"),
     "minutes": (is_between(0, math.inf), "a number above 0"),
@@ -267,7 +279,9 @@ CHECKS: dict[str, Check] = {
     "packing": one_of(*PACKINGS),
     "engine": one_of(*ENGINES),
     "precision": one_of(*PRECISIONS),
-    "corpus": (lambda value: all(isinstance(path, str) for path in value), "a path or a list of paths"),
+    **dict.fromkeys(
+        ("corpus", "general"), (lambda value: all(isinstance(path, str) for path in value), "a path or a list of paths")
+    ),
     "model": (lambda value: isinstance(value, Mapping), "a table of config fields"),
 }  # fmt: skip
 _FIELDS = {f.name: f for f in dataclasses.fields(TrainingSettings)}

@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassbert.errors import TrainingError
-from glassbert.training.budget import Allowance, Budget, Clock, Interrupts, Interval, times_in_a_run
+from glassbert.training.budget import (
+    CHECKPOINTS,
+    EVALUATIONS,
+    Allowance,
+    Budget,
+    Clock,
+    Interrupts,
+    Interval,
+    times_in_a_run,
+)
 from glassbert.training.building import TrainingComponents, flops_per_token, require_teacher
 from glassbert.training.checkpointing import (
     RunState,
@@ -40,6 +49,7 @@ from glassbert.training.finishing import Result, evaluate_before_first_step, fin
 from glassbert.training.history import read_result
 from glassbert.training.log import NoLog, RunLog, Sink, read_log, require_sinks, sinks_for
 from glassbert.training.monitor import Monitor
+from glassbert.training.planning import receipt
 from glassbert.training.run_folder import RunFolder, changed_since, check_same_run, new_run_folder, run_info
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.settings_base import document
@@ -47,7 +57,6 @@ from glassbert.training.step_results import count_bad_step, stop_if_too_many
 from glassbert.training.workers import WorkerLost, Workers, digest_of
 
 READ_DELAY = 2  # steps between submitting a step and reading its loss, on an engine that computes asynchronously
-EVALUATIONS, CHECKPOINTS = 20, 10  # per run, unless the settings give an interval
 
 
 class Pending(NamedTuple):
@@ -108,6 +117,7 @@ class Trainer:
         self._stride = 0.0
         self.stopped = ""
         self._resuming = False
+        self._planning_since: float | None = None  # seconds on the clock after the first steps
         self._pending: deque[Pending] = deque()
 
     @classmethod
@@ -241,6 +251,7 @@ class Trainer:
         self._stride = self.progress - before
         self._pending.append(Pending(state.step, state.tokens, before, self.progress, rate, inputs, result))
         self._read_losses(READ_DELAY if self.model.engine.compiles else 0)
+        self._write_plan()
         if self.leads and inspecting and result.norms is not None:
             with monitor.inspecting.spending(self.clock):
                 losses = {f"{name}_loss": loss for name, loss in result.losses.items()}
@@ -278,6 +289,15 @@ class Trainer:
         self._inspect_next = bool(inspect)
         if interrupted:
             self.stopped = "interrupted"
+
+    def _write_plan(self) -> None:
+        """Log what the first steps let expect of the run; `finish` compares it with what came."""
+        if self.state.step == receipt.FIRST:
+            self._planning_since = self.clock.elapsed
+        elif self.state.step == receipt.LAST and self._planning_since is not None and self.leads:
+            planned = receipt.predict(self, self._planning_since)
+            if planned is not None:
+                self.log.write(receipt.KIND, self.state.step, self.clock.elapsed, **planned)
 
     def _note_length(self, length: int) -> None:
         """Where a curriculum changes to long rows, forget the best loss: losses of short rows are not comparable."""

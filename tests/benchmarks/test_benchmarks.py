@@ -218,3 +218,25 @@ def test_forecast_accuracy(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["runs"] == 1
     with pytest.raises(SystemExit, match="none of the 1 folders"):
         forecast.measure([tmp_path / "unfinished"])
+
+
+def test_plans_of_the_reference_runs(capsys, monkeypatch, tmp_path):
+    from benchmarks import plan
+
+    monkeypatch.setenv("GLASSBERT_DATA", str(tmp_path))
+    plan.main(["--table", "--json"])
+    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
+    assert len(rows) > 40 and sum(row["inside"] for row in rows) / len(rows) > 0.85
+    with pytest.raises(SystemExit):
+        plan.main([])
+
+
+def test_a_run_is_compared_with_its_plan(corpus, monkeypatch):
+    from benchmarks import plan
+
+    monkeypatch.setattr("glassbert.training.planning.timing.SECONDS", 0.0)
+    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+    small = {"size": 1, "steps": 14, "batch": 4, "length": 16, "evaluation_rows": 16, "final_evaluation_rows": 16}
+    (row,) = plan.measure(str(corpus), [small], threads=1)
+    assert row["tokens"] == [14 * 64, 14 * 64] and row["first_steps"] > 0
+    assert row["inside"] == (row["expected"][1] <= row["loss"] <= row["expected"][2])

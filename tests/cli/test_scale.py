@@ -12,10 +12,11 @@ SHARED = ["--batch", 2, "--length", 16, "--engine", "numpy", "--threads", 1, "--
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
+def quick(monkeypatch, tmp_path):
     monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
     monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result: run.report.touch())
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("GLASSBERT_DATA", str(tmp_path / "data"))
 
 
 def run(*arguments):

@@ -16,7 +16,9 @@ from glassbert.text.tokenizer import SPECIAL_TOKENS
 from glassbert.text.vocabulary_training import (
     PairMerger,
     WordCounts,
+    character_limit,
     character_tokens,
+    choose_normaliser,
     count_words,
     train_from_counts,
     train_vocabulary,
@@ -174,3 +176,33 @@ def test_the_size_in_the_error_text_is_possible():
         WordPieceTokenizer.train(SENTENCES, 100_000)
     size = int(str(caught.value).split(" entries")[0].split()[-1].replace(",", ""))
     assert WordPieceTokenizer.train(SENTENCES, size).vocab_size == size
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("が、ございます。それは日本語です", True),
+        ("первый край ёлка", True),
+        ("한국어 문장입니다", True),
+        ("हिन्दी में एक वाक्य", True),
+        ("café naïve Straße", False),
+        ("Ελληνικά γράμματα", False),
+        ("plain words and nothing else", False),
+        ("plain words, one Japanese letter が " * 1 + "and many more plain words " * 40, False),
+    ],
+)
+def test_accents_of_other_scripts_are_letters(text, kept):
+    normaliser, texts = choose_normaliser(iter([text, "x"]), lowercase=True)
+    assert normaliser.strip_accents is (False if kept else None)
+    assert list(texts) == [text, "x"]
+    assert choose_normaliser([text], lowercase=False)[0] == Normaliser(lowercase=False)
+
+
+@pytest.mark.parametrize("kind", [WordPieceTokenizer, FastTokenizer])
+def test_a_trained_tokenizer_keeps_the_letters_of_other_scripts(kind):
+    tokenizer = kind.train(["первый край ёлка йод"] * 3, vocab_size=40, min_frequency=1)
+    assert tokenizer.decode(tokenizer.encode("Край ёлка").ids) == "край ёлка"
+
+
+def test_a_large_vocabulary_has_room_for_many_characters():
+    assert [character_limit(size) for size in (64, 2_048, 8_192, 50_000)] == [29, 1_000, 2_048, 12_500]

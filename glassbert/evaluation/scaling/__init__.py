@@ -10,9 +10,10 @@
 result, `report` and `pictures` show it.
 """
 
-from glassbert.evaluation.scaling.law import Law, Range, fit_law
+from glassbert.evaluation.scaling.law import Law, fit_law
 from glassbert.evaluation.scaling.outcome import Outcome
 from glassbert.evaluation.scaling.plan import Point, StudyPlan
 from glassbert.evaluation.scaling.study import Study
+from glassbert.training.planning.expectation import Range
 
 __all__ = ["Law", "Outcome", "Point", "Range", "Study", "StudyPlan", "fit_law"]

@@ -6,20 +6,17 @@ the study takes longer than estimated.
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.plan import MIN_STEPS, Point, Shape, StudyPlan, points_of
 from glassbert.models.flops import TRAINING_FACTOR
-from glassbert.training.budget import times_in_a_run
+from glassbert.training.budget import CHECKPOINTS, EVALUATIONS, times_in_a_run
 from glassbert.training.building import TrainingComponents
 from glassbert.training.data import TrainingData
-from glassbert.training.trainer import CHECKPOINTS, EVALUATIONS
+from glassbert.training.planning.timing import time_step
 
-STEPS = 5  # timed steps, after one warm-up step
 OVERHEAD = 3.0  # seconds per run beside training and evaluation: opening, timing matmul, saving model and report
 SAVE = 0.15  # seconds per checkpoint
 RESERVE = 0.05  # of the minutes, for the fit and delays
@@ -57,13 +54,7 @@ def measure_pace(
     for size in sizes:
         on_message(f"Measuring size {size:g}")
         components = TrainingComponents(plan.settings_of(Point(size, 1, 0)), data)
-        inputs = components.inputs(data.sources[settings.length].batch(0, 0))
-        times = []
-        for _ in range(1 + STEPS):
-            began = time.perf_counter()
-            float(components.step(**inputs).loss)
-            times.append(time.perf_counter() - began)
-        seconds[size] = statistics.median(times[1:]) / tokens
+        seconds[size] = time_step(components, data, settings.length) / tokens
     held_out = data.held_out_rows()
     final_rows = min(settings.final_evaluation_rows, held_out)
     return Pace(seconds, tokens, settings.length, min(settings.evaluation_rows, held_out), final_rows)

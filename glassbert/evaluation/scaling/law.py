@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glassbert.metrics import Undefined
+from glassbert.training.planning.expectation import Range
 
 SHAPE_NOISE = 0.003  # of the loss: distance from the law because of shape and learning rate
 SEED_NOISE = 0.003  # of the loss, if no size was trained with two seeds
@@ -42,17 +43,6 @@ MIN_SIZES = 3
 MAX_DISTANCE = 4.0  # times the expected distance: more is no noise, but another kind of curve
 MAX_DOUBT = 0.05  # allowed probability that the loss does not fall
 MAX_POWER_RATIO = 5.0  # upper over lower end of a power's interval: above it the power counts as unknown
-
-
-class Range(NamedTuple):
-    """The median of the draws, and the bounds of the interval at the law's level."""
-
-    middle: float
-    low: float
-    high: float
-
-    def __contains__(self, value: object) -> bool:
-        return isinstance(value, (int, float)) and self.low <= value <= self.high
 
 
 class BestFit(NamedTuple):

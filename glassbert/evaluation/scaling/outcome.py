@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.evaluation.scaling.law import LEVEL, Law, Range, fit_law
+from glassbert.evaluation.scaling.law import LEVEL, Law, fit_law
 from glassbert.evaluation.scaling.plan import COUNTS, Point, Shape, StudyPlan
 from glassbert.metrics import Undefined
+from glassbert.training.planning.expectation import Range
 
 MAX_EXTRAPOLATION = 8.0  # times the largest trained size; a warning beyond it
 

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling.law import MIN_SIZES
-from glassbert.families.bert import BertWithHead
 from glassbert.training.building import flops_per_token
 from glassbert.training.data import TrainingData
-from glassbert.training.objectives import Objectives
+from glassbert.training.planning.table import count_parameters
 from glassbert.training.recipes import DEFAULTS, config_for, sized
 from glassbert.training.settings import CONFIG_FIELDS, TrainingSettings
 from glassbert.training.settings_base import Check, check_fields, check_known, is_between, is_integer, one_of
@@ -182,12 +180,9 @@ class Shape:
 def shape_of(size: float, plan: StudyPlan, data: TrainingData) -> Shape:
     settings = plan.settings_of(Point(size, 1, 0))
     config = config_for(settings, data.tokenizer.vocab_size, data.tokenizer.pad_id)
-    head = Objectives.parse(settings.objective).head_type
-    model = BertWithHead(config, head, engine="numpy", initialize=False)
-    counts = {name: math.prod(shape) for name, shape in model.layout.shapes.items()}
-    blocks = sum(count for name, count in counts.items() if name.startswith("layers."))
+    blocks, parameters = count_parameters(config, settings.objective)
     flops = flops_per_token(config, settings)
-    return Shape(size, config.num_hidden_layers, config.hidden_size, blocks, sum(counts.values()), flops)
+    return Shape(size, config.num_hidden_layers, config.hidden_size, blocks, parameters, flops)
 
 
 def shapes_of(plan: StudyPlan, data: TrainingData) -> dict[float, Shape]:

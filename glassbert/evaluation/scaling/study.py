@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from glassbert.files import write_json
 from glassbert.training.building import TrainingComponents
 from glassbert.training.data import TrainingData, open_data
 from glassbert.training.display import Display
-from glassbert.training.history import read_result
+from glassbert.training.history import History, read_result
+from glassbert.training.planning.table import add_rows, row_of
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.trainer import Trainer
 
@@ -38,6 +40,7 @@ class Study:
 
     confirm          train the predicted size too, after its prediction is written
     predict, count   another prediction from the trained points
+    table            the table of reference runs that the finished runs are added to (see `training.planning.table`)
     on_message       called with a line of text before each point
     """
 
@@ -49,12 +52,13 @@ class Study:
         confirm: bool = False,
         predict: float | None = None,
         count: str | None = None,
+        table: Path | None = None,
         display: Callable[[], Display] | None = None,
         on_message: Callable[[str], None] = lambda text: None,
     ):
         self.folder = Path(folder)
         self.file = self.folder / "study.json"
-        self.display, self.on_message = display, on_message
+        self.display, self.on_message, self.table = display, on_message, table
         stored = self._read_stored()
         given = self._resolve_plan(plan, stored)
         given = given.replace(predict=predict or given.predict, count=count or given.count)
@@ -153,6 +157,9 @@ class Study:
                 if self._trainer(point, run).train().stopped == "interrupted":
                     return None
             found.append(self._trained(point, run))
+            if self.table is not None:
+                with suppress(TrainingError):  # an objective whose losses are not comparable
+                    add_rows([row_of(History.read(run))], self.table)
         return found
 
     def _trainer(self, point: Point, run: RunFolder) -> Trainer:

@@ -1,0 +1,249 @@
+"""`adapt`: continue the pretraining of a model on a domain's text, with pieces of its own.
+
+    from glassbert import adapt
+
+    trainer = adapt("mini", corpus="letters.txt", general="corpora/general", new_pieces=1_000, minutes=10)
+    result = trainer.train()
+
+It prepares a run folder and returns an ordinary trainer, so that `glassbert resume` continues it:
+
+    RUN/start/            the model with its new pieces, before training
+    RUN/corpus/           the domain's text in the new pieces
+    RUN/general/          the general text in the new pieces
+    RUN/adaptation.json   the pieces, and the losses before and after
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from glassbert.checkpoints.family import PRESETS
+from glassbert.errors import TextError, TrainingError
+from glassbert.files import write_json
+from glassbert.models.config import EncoderConfig
+from glassbert.models.model import Model
+from glassbert.text.corpus import Corpus, build_corpus
+from glassbert.text.corpus.documents import sample_paragraphs
+from glassbert.text.corpus.resplit import count_corpus_words, resplit
+from glassbert.text.corpus.settings import Settings
+from glassbert.text.corpus.sources import PYTHON, find_sources
+from glassbert.text.corpus.storage import VALIDATION
+from glassbert.text.fast import FastTokenizer, load_tokenizer
+from glassbert.text.generator import MLMDataGenerator
+from glassbert.text.loading import load_with_tokenizer
+from glassbert.text.new_pieces import NewPiece, choose_pieces, extended
+from glassbert.text.vocabulary_training import count_words
+from glassbert.text.wordpiece_files import Description, write
+from glassbert.training.adapting.extension import extend, load_masked
+from glassbert.training.adapting.outcome import FILE, measured, text_counts
+from glassbert.training.data import HELD_OUT_BATCH
+from glassbert.training.evaluate import evaluate
+from glassbert.training.run_folder import RunFolder, new_run_folder
+from glassbert.training.settings import CONFIG_FIELDS, TrainingSettings
+from glassbert.training.trainer import Trainer
+
+NEW_PIECES = 1_000
+HELD_OUT = 0.05  # of the documents of text files
+BEFORE_ROWS = 1_024  # held-out rows for the losses before
+DEFAULTS: dict[str, Any] = {"length": 128, "batch": 32, "learning_rate": 1e-3, "warmup": 0.1}
+Message = Callable[[str], None]
+
+
+class Part(NamedTuple):
+    """A text in the new pieces, and its held-out documents in the old ones."""
+
+    corpus: Corpus
+    old: Corpus
+
+
+def adapt(
+    model: str,
+    corpus: str | Sequence[str],
+    general: str | Sequence[str] | None = None,
+    *,
+    new_pieces: int = NEW_PIECES,
+    run: str | Path | None = None,
+    on_message: Message = lambda text: None,
+    display: Any = None,
+    **settings: Any,
+) -> Trainer:
+    """Prepare the adaptation of a masked language model and return its trainer.
+
+    corpus      text files, a corpus folder, or "python:" for the built-in texts
+    general     the same, for text like that of the first training; default: the built-in texts, "" for none
+    new_pieces  at most so many new entries of the vocabulary; 0 keeps it
+    settings    fields of `TrainingSettings`: budget, general_share, learning rate and so on
+    """
+    if not isinstance(new_pieces, int) or isinstance(new_pieces, bool) or new_pieces < 0:
+        raise TrainingError(f"new_pieces must be a whole number of at least 0, got {new_pieces!r}")
+    texts = _paths(corpus)
+    if not texts:
+        raise TrainingError("adapting needs a text of the domain; name files or a corpus folder with --corpus")
+    folder = RunFolder(run) if run is not None else new_run_folder("runs", "adapted")
+    if folder.settings_file.exists():
+        raise TrainingError(f"{folder.path} already contains a run; continue it with: glassbert resume {folder.path}")
+    others, about_general = _general_texts(texts, general)
+    if set(texts) & set(others):
+        raise TrainingError(f"{texts[0]} is given as --corpus and as --general; general text must be another text")
+    loaded = load_masked(model, engine="numpy")
+    tokenizer = load_with_tokenizer(model, engine="numpy")[1]
+    on_message("Choosing pieces")
+    pieces, description, why = _pieces(texts, tokenizer, new_pieces)
+    start = folder.path / "start"
+    shutil.rmtree(start, ignore_errors=True)
+    extend(loaded, tokenizer.vocab_size, [piece.replaces for piece in pieces]).save(start)
+    if description is None:
+        tokenizer.save(start)
+    else:
+        write(start, description)
+    on_message("Reading the text of the domain")
+    parts = {"domain": _part(texts, folder.path / "corpus", start, tokenizer)}
+    if others:
+        on_message("Reading the general text")
+        parts["general"] = _part(others, folder.path / "general", start, tokenizer)
+        _refuse_same_text(parts)
+    training = _settings(loaded, start, parts, settings)
+    on_message("Measuring the losses before")
+    content = {
+        "model": str(model),
+        "vocabulary": tokenizer.vocab_size + len(pieces),
+        "pieces": [dataclasses.asdict(piece) for piece in pieces],
+        "why_no_pieces": why,
+        "general": about_general,
+        "parts": {name: _before(part, loaded, tokenizer, training) for name, part in parts.items()},
+    }
+    write_json(folder.path / FILE, content)
+    return Trainer(training, folder.path, display=display)
+
+
+def _paths(given: str | Sequence[str] | Path | None) -> list[str]:
+    if given is None or given == "":
+        return []
+    return [str(given)] if isinstance(given, str | Path) else [str(one) for one in given]
+
+
+def _general_texts(domain: Iterable[str], general: str | Sequence[str] | None) -> tuple[list[str], str]:
+    """The general texts, and a sentence about them."""
+    if general is not None:
+        paths = _paths(general)
+        return paths, f"General text: {', '.join(paths)}." if paths else "No general text: forgetting is not measured."
+    if any(path.startswith(PYTHON) for path in domain):
+        return [], (
+            "No general text: the domain is the built-in text, and no other was given with --general. Forgetting is "
+            "neither prevented nor measured."
+        )
+    return [PYTHON], (
+        "General text: the built-in one, Python's documentation, because none was given with --general. It prevents "
+        "and measures forgetting only as far as it is like the text that the model was trained on."
+    )
+
+
+def _pieces(
+    texts: Sequence[str], tokenizer: FastTokenizer, number: int
+) -> tuple[list[NewPiece], Description | None, str]:
+    """The new pieces, the extended tokenizer (None where it stays), and why there are none."""
+    description = tokenizer.description
+    if description is None:
+        why = f"The tokenizer is {tokenizer.kind}, not a BERT WordPiece tokenizer: it keeps its vocabulary."
+        return [], None, why
+    if number == 0:
+        return [], description, "The vocabulary stays as it is (--new-pieces 0)."
+    pieces = choose_pieces(_count(texts, description), description, number)
+    why = "" if pieces else "The text has no frequent words that the vocabulary splits: it stays as it is."
+    return pieces, extended(description, pieces), why
+
+
+def _count(texts: Sequence[str], description: Description) -> Counter[str]:
+    if _is_corpus(texts):
+        return count_corpus_words(Corpus.open(texts[0]), "train")
+    settings = Settings()
+    sources = find_sources(texts, settings)
+    found = count_words(sample_paragraphs(sources, settings, lambda done: None), description.normaliser)
+    if not found.counts:
+        raise TextError(f"{', '.join(texts)} contains no words")
+    return found.counts
+
+
+def _is_corpus(texts: Sequence[str]) -> bool:
+    return len(texts) == 1 and (Path(texts[0]) / "manifest.json").exists()
+
+
+def _part(texts: Sequence[str], folder: Path, start: Path, old: FastTokenizer) -> Part:
+    """The corpus of these texts in the new pieces, and its held-out part in the old ones."""
+    new = load_tokenizer(start)
+    if _is_corpus(texts):
+        given = Corpus.open(texts[0])
+        if given.manifest["tokenizer"]["fingerprint"] == new.fingerprint:
+            corpus = given
+        elif new.description is None:
+            raise TrainingError(f"{texts[0]} was built with another tokenizer than the model's; name its text files")
+        else:
+            corpus = resplit(given, new.description, folder)
+    else:
+        corpus = build_corpus(list(texts), folder, new, validation=HELD_OUT)
+    if not corpus.split(VALIDATION).tokens:
+        raise TrainingError(
+            f"{', '.join(texts)} has no held-out documents to measure the adaptation: after cleaning it has "
+            f"{corpus.split('train').documents:,}, and some of several are held out (a blank line separates documents)"
+        )
+    if new.fingerprint == old.fingerprint:
+        return Part(corpus, corpus)
+    assert old.description is not None
+    return Part(corpus, resplit(corpus, old.description, folder.with_name(f"{folder.name}-before"), [VALIDATION]))
+
+
+def _refuse_same_text(parts: dict[str, Part]) -> None:
+    hashes = [{source["sha256"] for source in part.corpus.manifest["sources"]} for part in parts.values()]
+    if set.intersection(*hashes):
+        raise TrainingError("--corpus and --general share a source; general text must be another text")
+
+
+def _settings(model: Model, start: Path, parts: dict[str, Part], given: dict[str, Any]) -> TrainingSettings:
+    """The settings of the run: the model's own config, its new start, and both corpora."""
+    preset, changes = preset_of(model.config)
+    length = min(int(given.get("length", DEFAULTS["length"])), model.config.max_length)
+    chosen = {
+        **DEFAULTS, **given, "length": length, "preset": preset, "model": changes, "start_from": str(start),
+        "corpus": str(parts["domain"].corpus.folder),
+    }  # fmt: skip
+    if "general" in parts:
+        chosen["general"] = str(parts["general"].corpus.folder)
+    return TrainingSettings.from_dict(chosen)
+
+
+def preset_of(config: EncoderConfig) -> tuple[str, dict[str, Any]]:
+    """The preset that is most like a config, and the fields in which the config differs."""
+    found = {}
+    for name, preset in PRESETS.items():
+        if type(preset) is type(config):
+            own, theirs = config.to_dict(), preset.to_dict()
+            found[name] = {
+                field: own[field] for field in CONFIG_FIELDS if field in own and own[field] != theirs.get(field)
+            }
+    if not found:
+        raise TrainingError(f"models of the family {config.family} cannot be adapted: it has no preset")
+    best = min(found, key=lambda name: len(found[name]))
+    return best, found[best]
+
+
+def _before(part: Part, model: Model, tokenizer: FastTokenizer, settings: TrainingSettings) -> dict[str, Any]:
+    """Held-out loss of the model as it was, on the text in its own pieces."""
+    batches = MLMDataGenerator(
+        part.old, tokenizer, settings.length, HELD_OUT_BATCH, packing=settings.packing, split=VALIDATION
+    )  # fmt: skip
+    used = range(min(len(batches), BEFORE_ROWS // HELD_OUT_BATCH))
+    rotary = model.config.positions == "rotary"
+    inputs = (batches.batch(0, index).as_inputs() for index in used)
+    plain = ({k: v for k, v in one.items() if not (rotary and k == "position_ids")} for one in inputs)
+    found = evaluate(model, plain, objective="mlm")
+    counts = text_counts(part.old)
+    return {
+        "before": measured(found.loss, found.accuracy, counts, counts["tokens"]),
+        "counts_before": counts,
+        "counts_after": text_counts(part.corpus),
+    }
