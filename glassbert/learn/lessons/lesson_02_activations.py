@@ -196,12 +196,13 @@ def _(mo, show):
 def _(mo, np, ops):
     _x = np.linspace(-6.0, 6.0, 20001)
     _gap = np.abs(ops.gelu(_x)[0] - ops.gelu_tanh(_x)[0])
+    _times = _gap.max() / np.finfo(np.float32).eps
     _dead = float((np.random.default_rng(0).standard_normal(100_000) <= 0).mean())
     mo.md(f"""
     ## A surprise
 
     Many programs compute GELU with tanh and call it GELU. The two differ by up to **{_gap.max():.1e}**, at
-    x = {_x[_gap.argmax()]:+.2f}. That is small, and it is a hundred times more than float32 rounding: weights that were
+    x = {_x[_gap.argmax()]:+.2f}. That is small, and it is {_times:,.0f} times the rounding of float32: weights that were
     trained with one must be run with the same one. The referee tells them apart.
 
     And ReLU throws away about {_dead:.0%} of all values of a normal distribution. Networks do well without them.

@@ -126,7 +126,7 @@ def _(np, ops, show):
     (
         show.heat(_x, title="x [1, 4]")
         + show.heat(_hidden, title="up: hidden [1, 8]")
-        + show.heat(_activated, title="relu: half of them are off")
+        + show.heat(_activated, title=f"relu: {(_activated == 0).sum()} of {_activated.size} are off")
         + show.heat(_y, title="down: y [1, 4]")
         + show.heat(_normed, title="norm(x + y)")
     )

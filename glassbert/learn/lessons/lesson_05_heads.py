@@ -227,7 +227,7 @@ def _(mo, np):
 
     Number the features of three tokens from 0 to 23: token 0 has 0 to 7. Head 0 must hold
     {_right[0, 0].tolist()}: two features of each token. A reshape to the right shape gives {_wrong[0, 0].tolist()}: six
-    features of one token. Nothing complains, the shapes fit, the model even learns. It is only never good.
+    features of one token. Nothing complains: the shapes fit. Only the meaning of a head is lost.
     """)
     return
 

@@ -39,8 +39,8 @@ def _(mo):
 def _(mo):
     choice = mo.ui.radio(
         ["about the same", "about half as large", "thousands of times smaller"],
-        label="**Predict.** Twelve layers, each a random linear map and ReLU, without residuals. How large is the "
-        "gradient at the first layer, compared with the last?",
+        label="**Predict.** Twelve layers, each a random linear map (weights of size 0.5/√width) and ReLU, without "
+        "residuals. How large is the gradient at the first layer, compared with the last?",
     )
     choice
     return (choice,)

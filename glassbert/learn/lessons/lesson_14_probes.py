@@ -238,7 +238,7 @@ def _(mo, np):
     ## A surprise
 
     Four texts with the losses 1, 1, 1 and 8. The mean of their perplexities is {np.exp(_losses).mean():,.0f}; the
-    perplexity of their mean is **{np.exp(_losses.mean()):.1f}**. Both are reported in papers under the same name.
+    perplexity of their mean is **{np.exp(_losses.mean()):.1f}**. Say which one you report.
     """)
     return
 

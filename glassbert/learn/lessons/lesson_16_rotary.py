@@ -216,7 +216,7 @@ def _(key, mo, np, query, rotary_angles, score):
     RoPE has no parameters, and no value is ever added: the lengths of query and key stay {_lengths[0]:.3f} and
     {_lengths[1]:.3f}. Their score alone swings between {min(score(0, d) for d in range(200)):.2f} and
     {max(score(0, d) for d in range(200)):.2f} as they move apart. The slowest pair of this head needs
-    **{2 * np.pi / _slowest:,.0f} words** for one turn: it can still tell the start of a book from its middle.
+    **{2 * np.pi / _slowest:,.0f} words** for one turn.
 
     ## On your own
 

@@ -40,7 +40,7 @@ def _(mo):
 @app.cell(hide_code=True)
 def _(mo):
     choice = mo.ui.radio(
-        ["half", "about a tenth less", "a hundredth less"],
+        ["by half", "by less than a tenth", "by less than a hundredth"],
         label="**Predict.** A law with the exponent 0.1. You double the model. How much does the loss fall?",
     )
     choice

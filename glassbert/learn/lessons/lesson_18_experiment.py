@@ -116,7 +116,7 @@ def _(mo, np, ops, show, tile):
 @app.cell(hide_code=True)
 def _(AttentionPattern, mo, np, ops):
     _draw = np.random.default_rng(3)
-    _q, _k, _v = _draw.standard_normal((3, 2, 4, 96, 16))
+    _q, _k, _v = _draw.standard_normal((3, 1, 2, 700, 16))
     _pattern = AttentionPattern()
     _plain, _plain_state = ops.attention(_q, _k, _v, _pattern)
     _tiled, _tiled_state = ops.tiled_attention(_q, _k, _v, _pattern)
