@@ -202,8 +202,8 @@ def _(mo, np, ops):
     ## A surprise
 
     Many programs compute GELU with tanh and call it GELU. The two differ by up to **{_gap.max():.1e}**, at
-    x = {_x[_gap.argmax()]:+.2f}. That is small, and it is {_times:,.0f} times the rounding of float32: weights that were
-    trained with one must be run with the same one. The referee tells them apart.
+    x = {_x[_gap.argmax()]:+.2f}. That is small, and it is {_times:,.0f} times the rounding of float32: weights that
+    were trained with one must be run with the same one. The referee tells them apart.
 
     And ReLU throws away about {_dead:.0%} of all values of a normal distribution. Networks do well without them.
     """)
