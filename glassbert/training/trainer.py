@@ -294,8 +294,9 @@ class Trainer:
         """Log what the first steps let expect of the run; `finish` compares it with what came."""
         if self.state.step == receipt.FIRST:
             self._planning_since = self.clock.elapsed
-        elif self.state.step == receipt.LAST and self._planning_since is not None and self.leads:
+        elif self._planning_since is not None and self.leads and receipt.due(self.state.step, self.progress):
             planned = receipt.predict(self, self._planning_since)
+            self._planning_since = None
             if planned is not None:
                 self.log.write(receipt.KIND, self.state.step, self.clock.elapsed, **planned)
 

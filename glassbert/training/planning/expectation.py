@@ -1,8 +1,8 @@
 """The held-out loss and accuracy to expect of a run, with an interval, from the reference runs.
 
-Losses fall from a plateau P, where a model knows how frequent words are and little more, along a power law:
+Losses begin at log(V), where every word of the vocabulary is as likely, and end on a power law:
 
-    z = log(L / (P - L)),     z(x) = w · x + f(x) + c(corpus) + noise
+    z = log(L / (log(V) - L)),     z(x) = w · x + f(x) + c(corpus) + noise
 
 x are logarithms of size, tokens, batch, row length and vocabulary, and a few switches of the recipe. w has a prior (the
 slopes that scaling laws usually have), f is a smooth correction that nearby reference runs share, c is the same for all
@@ -25,10 +25,9 @@ from glassbert.training.planning.table import ReferenceRun, Traits
 
 LEVEL = 0.9
 DEVIATIONS = 1.645  # of a normal distribution at LEVEL
-PLATEAU = 0.78  # times log(vocabulary): the loss of word frequencies alone
 CORPUS_SPREAD = 0.15  # of c: by how much texts differ
-SMOOTH_SPREAD = 0.35  # of f
-NOISE = 0.08  # of one run: seed, learning rate, shape, and details that x does not have
+SMOOTH_SPREAD = 0.25  # of f
+NOISE = 0.05  # of one run: seed, learning rate, shape, and details that x does not have
 ACCURACY_NOISE = 0.05  # of the logit of the accuracy around its curve
 FAR = 2.0  # a distance in x, in units of f's scales, from which on a run is beyond the table
 
@@ -156,8 +155,8 @@ def features(runs: Sequence[Traits]) -> np.ndarray:
 
 
 def ceiling(run: Traits) -> float:
-    """P: the loss where only the frequencies of words are known."""
-    return PLATEAU * math.log(run.vocabulary)
+    """The loss of a guess among all words of the vocabulary."""
+    return math.log(run.vocabulary)
 
 
 def to_z(loss: float, run: Traits) -> float:

@@ -19,18 +19,25 @@ from glassbert.training.planning.timing import REPORT, Timing, relative_cost
 if TYPE_CHECKING:
     from glassbert.training.trainer import Trainer
 
-FIRST, LAST = 3, 13  # the plan is made after step LAST; steps up to FIRST warm up
+FIRST, LAST = 3, 13  # the plan is made after step LAST at the earliest; steps up to FIRST warm up
+SHARE = 0.03  # of the run, at the earliest: a few steps may meet a busy moment of the machine
 KIND = "plan"
 
 
+def due(step: int, progress: float) -> bool:
+    """Whether the plan is made after this step."""
+    return step >= LAST and progress >= SHARE
+
+
 def predict(trainer: Trainer, started: float) -> dict[str, Any] | None:
-    """The plan of a run that has reached step LAST; `started` is the clock after step FIRST. None where it is over."""
+    """The plan of a run after its first steps; `started` is the clock after step FIRST. None where it is over."""
     settings, data, costs = trainer.settings, trainer.data, trainer.components.costs
     now = trainer.clock.elapsed
     length = data.length_at(0.0)
     config = trainer.model.config
     relative = relative_cost(config, settings, length, settings.mask_rate_at(0.0))
-    step = (now - started) / (LAST - FIRST) * relative
+    done = trainer.state.step
+    step = (now - started) / (done - FIRST) * relative
     seconds = dict(costs.seconds)
     costs.seconds["report"] = costs.seconds["report"] or REPORT[figures.available()]
     timing = Timing(trainer.state.begun or 0.0, step, costs)
@@ -40,7 +47,7 @@ def predict(trainer: Trainer, started: float) -> dict[str, Any] | None:
     except TrainingError:
         steps, whole = 0, 0.0
     costs.seconds.update(seconds)
-    if steps <= LAST:
+    if steps <= done:
         return None
     reason = without_expectation(settings)
     expectation = None
@@ -70,7 +77,7 @@ def compare(lines: Iterable[Mapping[str, Any]], result: Mapping[str, Any]) -> di
 def sentences(receipt: Mapping[str, Any]) -> list[str]:
     """The comparison in words."""
     predicted, real = receipt["seconds"]["predicted"], receipt["seconds"]["real"]
-    found = [f"Time: {predicted / 60:.1f} minutes planned after {LAST} steps, {real / 60:.1f} taken "
+    found = [f"Time: {predicted / 60:.1f} minutes planned after the first steps, {real / 60:.1f} taken "
              f"({real / predicted - 1:+.0%})."]  # fmt: skip
     tokens = receipt["tokens"]
     if tokens["predicted"] != tokens["real"]:
