@@ -73,7 +73,8 @@ def test_an_example_trains(name, folder):
 
 def test_a_head_of_ones_own_is_fine_tuned_and_predicts(folder):
     done = glassbert(
-        "finetune", "--with", "ends.py", "--head", "ends", "--model", "mini", "--train", "reviews.csv", "--target",
+        "finetune", "--with", "ends.py", "--head", "ends", "--from-scratch", "--preset", "mini",
+        "--train", "reviews.csv", "--target",
         "label", "--epochs", "1", "--run", "runs/ends", "--no-baseline", "--no-report", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.model_argument import named_model
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import TrainingError
@@ -37,8 +38,10 @@ def _run(
     Give a ready task, or a file with a text (or table columns) and a target. The kind of prediction is recognised from
     the target. Ctrl-C saves and stops; --resume continues exactly there.
 
-    [bold]glassbert finetune --model runs/mini --task sst2 --data data[/]
-    [bold]glassbert finetune --model runs/mini --train reviews.csv --text review --target stars --seeds 3[/]
+    Without --model it starts from the pretrained model that ships with GlassBERT.
+
+    [bold]glassbert finetune --train reviews.csv --text review --target stars --seeds 3[/]
+    [bold]glassbert finetune --model runs/mine --task sst2 --data data[/]
     [bold]glassbert finetune --model sentence-transformers/all-MiniLM-L6-v2 --train titanic.csv --target Survived[/]
     """
     if resume_run is not None:
@@ -47,6 +50,8 @@ def _run(
         show(resume_finetuning(resume_run))
         return
     given = FineTuningSettings.from_dict({**(read_toml(settings_file) if settings_file else {}), **settings})
+    if not given.from_scratch:
+        named_model(given.model)
     show(finetune(given, run))
 
 

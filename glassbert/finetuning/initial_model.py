@@ -62,13 +62,9 @@ class TableNumbers:
     names: tuple[str, ...]
 
 
-def is_preset(model: str) -> bool:
-    return model in PRESETS and not Path(model).exists()
-
-
 def has_token_types(settings: FineTuningSettings) -> bool:
     """Whether the encoder was made to read two texts in one sequence."""
-    config = PRESETS[settings.model] if is_preset(settings.model) else load(settings.model, head="core").config
+    config = PRESETS[settings.preset] if settings.from_scratch else load(settings.model, head="core").config
     return config.type_vocab_size > 1
 
 
@@ -82,13 +78,13 @@ def build_model(
     """The model to train, and notes about its randomly initialised parts. `numbers`: columns between the words."""
     device = {"engine": settings.engine, "dtype": settings.precision, "threads": settings.threads, "seed": seed}
     options = head.as_options()
-    if is_preset(settings.model):
-        config = PRESETS[settings.model]
+    if settings.from_scratch:
+        config = PRESETS[settings.preset]
         ids = {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
         if config.sep_token_id is not None:
             ids["sep_token_id"] = tokenizer.sep_id
         config = config.replace(**ids)
-        notes = [f"All weights of {settings.model} begin at random: a pretrained encoder would do better."]
+        notes = [f"All weights of {settings.preset} begin at random: a pretrained encoder would do better."]
         config = _with_settings(_with_numbers(config, numbers), settings, options["head"], new_head=True)
         model = _new_model(config, options, device)
         _start_numbers(model, numbers, tokenizer)
@@ -173,7 +169,7 @@ def open_tokenizer(settings: FineTuningSettings, texts: Sequence[str], saved: Pa
         return FastTokenizer.load(settings.tokenizer)
     if saved is not None and saved.is_dir():
         return FastTokenizer.load(saved)
-    if not is_preset(settings.model):
+    if not settings.from_scratch:
         return find_tokenizer(open_checkpoint(settings.model).config_path.parent)
     for size in VOCABULARY_SIZES:
         try:

@@ -30,7 +30,6 @@ from glassbert.finetuning.initial_model import (
     TableNumbers,
     build_model,
     has_token_types,
-    is_preset,
     open_tokenizer,
 )
 from glassbert.finetuning.reading import TaskExamples, read_examples
@@ -147,7 +146,7 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
     default_epochs, factor = default_schedule(card, len(task_examples.train))
     epochs = settings.epochs or default_epochs
     settings = settings.replace(
-        learning_rate=default_learning_rate(settings, config, factor, is_preset(settings.model)),
+        learning_rate=default_learning_rate(settings, config, factor, settings.from_scratch),
         epochs=epochs,
         patience=default_patience(settings, epochs),
         max_length=card.max_length,

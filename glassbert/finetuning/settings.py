@@ -1,7 +1,7 @@
 """`FineTuningSettings`: all settings of a fine-tuning run.
 
-    FineTuningSettings(model="runs/mini", task="sst2", data="data")
-    FineTuningSettings(model="mini", train="reviews.csv", text="review", target="stars")
+    FineTuningSettings(train="reviews.csv", text="review", target="stars")
+    FineTuningSettings(model="runs/mine", task="sst2", data="data")
 
 A None is replaced by a default from the model and the data when the run starts (`glassbert.finetuning.preparing`).
 The flags of `glassbert finetune` are generated from these fields. A run stores them in settings.json.
@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from glassbert.checkpoints.family import PRESETS
+from glassbert.checkpoints.packaged import DEFAULT_MODEL, packaged_names
 from glassbert.errors import TrainingError
 from glassbert.finetuning.card import HEADS
 from glassbert.metrics import METRICS
@@ -43,11 +46,13 @@ class FineTuningSettings(Settings):
     """The settings of a fine-tuning run. Lengths are in tokens, shares between 0 and 1."""
 
     model: str = about(
-        "",
-        "The model to fine-tune: a run, a saved model, a Hugging Face folder or hub id; or mini, larger, bert-base, "
-        "... for random weights.",
+        DEFAULT_MODEL,
+        "The model to fine-tune: a run, a saved model, a Hugging Face folder or hub id, or the model that ships with "
+        "GlassBERT.",
         "Model",
     )
+    from_scratch: bool = about(False, "Start from random weights of a --preset instead of a model.", "Model")
+    preset: str = about("", "With --from-scratch: mini, larger, bert-base, ...", "Model")
     tokenizer: str = about("", "A tokenizer folder, if the model has none.", "Model")
     head: str | None = about(None, f"The kind of prediction: {', '.join(HEADS)}. Default: from the target.", "Model")
     pooling: str | None = about(None, "Pooling of the token vectors: cls, mean, max, attention or last.", "Model")
@@ -167,7 +172,8 @@ class FineTuningSettings(Settings):
         object.__setattr__(self, "freeze", str(self.freeze))
         check_fields(self, CHECKS, OPTIONAL)
         if not self.model:
-            raise TrainingError("--model is missing: give a run, a saved model, a hub id, or a preset such as mini")
+            object.__setattr__(self, "model", DEFAULT_MODEL)
+        self._check_start()
         if bool(self.task) == bool(self.train):
             raise TrainingError(
                 "no training data: give a ready task with --task, or a file with --train"
@@ -195,6 +201,25 @@ class FineTuningSettings(Settings):
                 f"physical_batch {self.physical_batch} is larger than the batch of {self.batch} examples"
             )
 
+    def _check_start(self) -> None:
+        """Raise if it is unclear which weights the run starts from."""
+        known = ", ".join(PRESETS)
+        if self.from_scratch and self.preset not in PRESETS:
+            given = f"there is no preset {self.preset!r}" if self.preset else "--from-scratch needs --preset"
+            raise TrainingError(f"{given}; choose one of {known}")
+        if self.preset and not self.from_scratch:
+            raise TrainingError(f"--preset {self.preset} has random weights; add --from-scratch, or give a --model")
+        if self.from_scratch and self.model != DEFAULT_MODEL:
+            raise TrainingError(
+                f"--from-scratch starts from random weights, so --model {self.model} does not go with it"
+            )
+        names_preset = self.model in PRESETS and self.model not in packaged_names()
+        if names_preset and not self.from_scratch and not Path(self.model).exists():
+            raise TrainingError(
+                f"{self.model} is a preset without trained weights; for random weights give --from-scratch --preset "
+                f"{self.model}, else a run, a saved model, a hub id, or {' or '.join(packaged_names())}"
+            )
+
 
 def _is_freezable(value: Any) -> bool:
     return value in FREEZABLE or str(value).isdigit()
@@ -207,12 +232,13 @@ def is_head(value: Any) -> bool:
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
-        ("model", "tokenizer", "task", "data", "train", "dev", "test", "text", "pair", "words", "target", "template",
-         "separator", "label_prefix", "format"),
+        ("model", "preset", "tokenizer", "task", "data", "train", "dev", "test", "text", "pair", "words", "target",
+         "template", "separator", "label_prefix", "format"),
         (is_text, "text"),
     ),
     **dict.fromkeys(
-        ("drop_missing", "gradient_checkpointing", "baseline", "report", "soup"), (is_flag, "true or false")
+        ("from_scratch", "drop_missing", "gradient_checkpointing", "baseline", "report", "soup"),
+        (is_flag, "true or false"),
     ),
     **dict.fromkeys(
         ("low_rank", "limit", "stride", "max_windows", "epochs", "evaluations", "seeds", "batch", "physical_batch",

@@ -57,7 +57,15 @@ def test_settings_file(tmp_path, encoder, files, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["finetune"], "--model"),
+        (["finetune"], "--task"),
+        (["finetune", "--model", "larger", "--train", "x.csv"], "--from-scratch --preset larger"),
+        (["finetune", "--preset", "larger", "--train", "x.csv"], "add --from-scratch"),
+        (["finetune", "--from-scratch", "--train", "x.csv"], "needs --preset; choose one of mini, larger"),
+        (["finetune", "--from-scratch", "--preset", "mnii", "--train", "x.csv"], "there is no preset 'mnii'"),
+        (
+            ["finetune", "--from-scratch", "--preset", "mini", "--model", "runs/x", "--train", "x.csv"],
+            "does not go with",
+        ),
         (["finetune", "--model", "mini"], "--task"),
         (["finetune", "--model", "mini", "--task", "sst3"], "there is no ready task 'sst3'"),
         (["finetune", "--resume", "nowhere"], "there is no run nowhere"),

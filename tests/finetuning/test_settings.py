@@ -18,7 +18,7 @@ def settings(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": ""}, "--model"),
+        ({"model": "larger"}, "--from-scratch --preset larger"),
         ({"train": ""}, "--task, or a file with --train"),
         ({"task": "sst2"}, "has its own files"),
         ({"epochs": 0}, "epochs must be a whole number of at least 1"),
