@@ -49,7 +49,6 @@ from glassbert.training.trainer import Trainer
 
 NEW_PIECES = 1_000
 HELD_OUT = 0.05  # of the documents of text files
-BEFORE_ROWS = 1_024  # held-out rows for the losses before
 DEFAULTS: dict[str, Any] = {"length": 128, "batch": 32, "learning_rate": 1e-3, "warmup": 0.1}
 Message = Callable[[str], None]
 
@@ -115,7 +114,7 @@ def adapt(
         "pieces": [dataclasses.asdict(piece) for piece in pieces],
         "why_no_pieces": why,
         "general": about_general,
-        "parts": {name: _before(part, loaded, tokenizer, training) for name, part in parts.items()},
+        "parts": {name: _before(part, loaded, tokenizer, training, len(parts)) for name, part in parts.items()},
     }
     write_json(folder.path / FILE, content)
     return Trainer(training, folder.path, display=display)
@@ -231,12 +230,14 @@ def preset_of(config: EncoderConfig) -> tuple[str, dict[str, Any]]:
     return best, found[best]
 
 
-def _before(part: Part, model: Model, tokenizer: FastTokenizer, settings: TrainingSettings) -> dict[str, Any]:
-    """Held-out loss of the model as it was, on the text in its own pieces."""
+def _before(
+    part: Part, model: Model, tokenizer: FastTokenizer, settings: TrainingSettings, parts: int
+) -> dict[str, Any]:
+    """Held-out loss of the model as it was, on the text in its own pieces, from as many rows as at the end."""
     batches = MLMDataGenerator(
         part.old, tokenizer, settings.length, HELD_OUT_BATCH, packing=settings.packing, split=VALIDATION
     )  # fmt: skip
-    used = range(min(len(batches), BEFORE_ROWS // HELD_OUT_BATCH))
+    used = range(min(len(batches), max(1, settings.final_evaluation_rows // (HELD_OUT_BATCH * parts))))
     rotary = model.config.positions == "rotary"
     inputs = (batches.batch(0, index).as_inputs() for index in used)
     plain = ({k: v for k, v in one.items() if not (rotary and k == "position_ids")} for one in inputs)
