@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from glassbert.checkpoints.locate import Checkpoint, open_checkpoint
 from glassbert.checkpoints.names import Match, list_names, match, read_values
 from glassbert.checkpoints.sentence import pooling_in
 from glassbert.errors import CheckpointError, ConfigError, GlassBertError
-from glassbert.models.heads import HEADS, head_names, resolve_head, with_pooling
+from glassbert.models.heads import HEADS, Head, head_names, resolve_head, with_pooling
 from glassbert.models.initialize import initial_values
 from glassbert.models.model import Model
 
@@ -64,6 +65,11 @@ def load(
         wanted = head or saved_head
         if wanted is None:
             raise CheckpointError(file_format.explain_unknown_head(checkpoint.fields))
+        if wanted != saved_head and _has_further_models(saved_head):
+            return _load_finished(
+                checkpoint.config_path.parent, saved_head, engine=engine, dtype=dtype, threads=threads, kernels=kernels,
+                head=wanted, num_labels=num_labels, loss=loss, loss_options=loss_options, pooling=pooling, seed=seed,
+            )  # fmt: skip
         described = file_format.read(checkpoint.fields, wanted, tensors)
         new_head = wanted != saved_head
         described, new_classifier = _with_requested_head(described, new_head, num_labels, loss, loss_options)
@@ -93,6 +99,20 @@ def load(
         model.parameters[name] = model.engine.array(values)
     model.carried_fields = described.carried
     return model
+
+
+def _has_further_models(head: str | None) -> bool:
+    """Whether a model with this head is made of several, of which one is kept when training ends."""
+    return head is not None and head in HEADS and HEADS[head].finished is not Head.finished
+
+
+def _load_finished(folder: Path, saved_head: str | None, **options: Any) -> Model:
+    """The model that would be kept of an unfinished one, with another head."""
+    whole = load(folder, head=saved_head, engine="numpy")
+    assert whole.head is not None
+    with tempfile.TemporaryDirectory() as temporary:
+        whole.head.finished(whole)[""].save(temporary)
+        return load(temporary, **options)
 
 
 def _with_requested_head(

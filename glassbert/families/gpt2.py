@@ -169,7 +169,7 @@ GPT2 = register_family(
 loss = - mean over t of log softmax(x_t E^T)[token_(t+1)]      E: the token embeddings
 scores(i, j) = q_i k_j / sqrt(d)   for j <= i, none for j > i
 x = x + attention(norm(x));  x = x + ffn(norm(x));  output = norm(x)
-With a cache, token t computes q_t, k_t, v_t alone and attends to the stored k_1..k_t, v_1..v_t: the same numbers.""",
+With a cache, token t computes q_t, k_t, v_t alone and attends to the stored k_1..k_t, v_1..v_t.""",
         mini="gpt2-mini",
         objective="clm",
         head="causal",

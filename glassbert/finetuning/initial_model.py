@@ -64,8 +64,11 @@ class TableNumbers:
 
 def has_token_types(settings: FineTuningSettings) -> bool:
     """Whether the encoder was made to read two texts in one sequence."""
-    config = PRESETS[settings.preset] if settings.from_scratch else load(settings.model, head="core").config
-    return config.type_vocab_size > 1
+    if settings.from_scratch:
+        return PRESETS[settings.preset].type_vocab_size > 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about a random pooler, which is not used
+        return load(settings.model, head="core").config.type_vocab_size > 1
 
 
 def build_model(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import numpy as np
@@ -58,9 +59,7 @@ def _rows(model: Any) -> list[tuple[str, str, int]]:
     """Name, shape and number of parameters; equal parameters of all layers are one row."""
     rows: dict[str, list[Any]] = {}
     for name, shape in model.layout.shapes.items():
-        parts = name.split(".")
-        if parts[0] == "layers":
-            name = ".".join(["layers.*", *parts[2:]])
+        name = re.sub(r"(^|\.)layers\.\d+\.", r"\1layers.*.", name)
         entry = rows.setdefault(name, [" × ".join(f"{n:,}" for n in shape), 0, 0])
         entry[1] += int(np.prod(shape, dtype=np.int64))
         entry[2] += 1

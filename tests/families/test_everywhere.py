@@ -107,7 +107,8 @@ def test_describe_memory_and_flops(family, capsys):
     head = Objectives.parse(FAMILIES[family].objective).head_type
     model = Model(toy(family), head, engine="numpy", threads=1)
     text = model.describe(4, 9)
-    assert f"{model.get_parameter_count():,}" in text and text in capsys.readouterr().out
+    number = f"{model.get_parameter_count():,}"
+    assert number in text and number in capsys.readouterr().out
     flops = forward_flops(model.config, 4, 9, head=head)
     per_layer = 2 * 36 * (4 * 16 * 16 + 2 * 16 * 24)
     assert sum(flops.values()) > 2 * per_layer

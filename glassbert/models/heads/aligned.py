@@ -35,7 +35,7 @@ class AlignedHead(SequenceHead):
     def parameters(self) -> list[Parameter]:
         size = self.config.hidden_size
         return [
-            *linear_parameters("transform", 4 * size, size, True),
+            *linear_parameters("combine", 4 * size, size, True),
             *norm_parameters("norm", size, True),
             *linear_parameters("classifier", size, self.outputs, True),
         ]
@@ -46,7 +46,7 @@ class AlignedHead(SequenceHead):
         compared = self.compare(hidden, texts, scope)  # [B, T, 2H]
         means = [scope.run("mean_pool", f"mean.{i}", compared, text) for i, text in enumerate(texts)]
         features = scope.record("features", xp.concatenate(means, -1))  # [B, 4H]
-        x = scope.run(self.config.activation, "activation", scope.linear(features, "transform"))
+        x = scope.run(self.config.activation, "activation", scope.linear(features, "combine"))
         x = scope.dropout(scope.norm(x, "norm", self.config.layer_norm_eps), "dropout", self.dropout)
         return scope.record("logits", scope.linear(x, "classifier"))  # [B, outputs]
 
@@ -54,7 +54,7 @@ class AlignedHead(SequenceHead):
         scope.record("d_logits", doutput)
         dx = scope.dropout_backward(scope.linear_backward(doutput, "classifier"), "dropout")
         dx = scope.run_backward("activation", scope.norm_backward(dx, "norm"))
-        dfeatures = scope.record("d_features", scope.linear_backward(dx, "transform"))
+        dfeatures = scope.record("d_features", scope.linear_backward(dx, "combine"))
         size = dfeatures.shape[-1] // 2
         parts = [scope.run_backward(f"mean.{i}", dfeatures[:, i * size : (i + 1) * size]) for i in (0, 1)]
         return self.compare_backward(parts[0] + parts[1], scope)

@@ -174,6 +174,7 @@ class RandomRows:
 class RandomTokenizer:
     vocab_size: int
     pad_id: int = 0
+    sep_id: int = 3
 
 
 def random_data(settings: TrainingSettings) -> TrainingData:
