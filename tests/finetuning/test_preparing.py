@@ -49,7 +49,7 @@ def test_dropout_and_pooling(encoder, reviews):
 
 
 def test_preset_trains_a_tokenizer(reviews):
-    ready = prepared("mini", reviews)
+    ready = prepared("mini", reviews, from_scratch=True, preset="mini")
     assert ready.model(0).config.vocab_size == ready.tokenizer.vocab_size <= 8_192
     assert any("pretrained encoder would do better" in note for note in ready.notes)
 
