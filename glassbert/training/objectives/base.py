@@ -118,6 +118,15 @@ class OutputObjective(Objective):
     def output_backward(self, head: Head, dloss: Array, scope: Scope) -> Array:
         """The gradient at the output of the part."""
 
+    def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
+        need = self.needs[0]
+        if given.get(need) is None:
+            raise InputError(f"the objective {self.name!r} needs {need} in every batch")
+        return self.part_of(head).head.prepare_labels(as_array(need, given[need]), shape)
+
+    def count(self, prepared: Mapping[str, np.ndarray]) -> int:
+        return int((prepared["targets"] != IGNORED).sum())
+
     def output(self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Array], scope: Scope) -> Array:
         part = self.part_of(head)
         return part.head.forward(hidden, batch, scope.inside(part.name), targets.get("rows"))
@@ -156,14 +165,6 @@ class HeadObjective(OutputObjective):
     @property
     def needs(self) -> tuple[str, ...]:  # type: ignore[override]
         return (self.need,)
-
-    def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        if given.get(self.need) is None:
-            raise InputError(f"the objective {self.name!r} needs {self.need} in every batch")
-        return self.part_of(head).head.prepare_labels(as_array(self.need, given[self.need]), shape)
-
-    def count(self, prepared: Mapping[str, np.ndarray]) -> int:
-        return int((prepared["targets"] != IGNORED).sum())
 
     def output_loss(
         self,

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassbert.arrays import Array
-from glassbert.errors import InputError, TrainingError
+from glassbert.errors import TrainingError
 from glassbert.layers.scope import Scope
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head
-from glassbert.models.inputs import as_array
 from glassbert.models.passes import ROW_LOSSES
 from glassbert.ops import IGNORED
 from glassbert.training.objectives.base import (
@@ -65,14 +64,6 @@ class SoftTargets(OutputObjective):
                 f"{part.kind} head is {part.loss_name}"
             )
         teacher.check_outputs(part)
-
-    def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        if given.get("labels") is None:
-            raise InputError(f"the objective {self.name!r} needs labels in every batch")
-        return self.part_of(head).head.prepare_labels(as_array("labels", given["labels"]), shape)
-
-    def count(self, prepared: Mapping[str, np.ndarray]) -> int:
-        return int((prepared["targets"] != IGNORED).sum())
 
     def output_loss(
         self,
