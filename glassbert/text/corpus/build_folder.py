@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import TextError
-from glassbert.files import explain_write_errors, write_json
+from glassbert.files import explain_write_errors, try_lock, write_json
 from glassbert.text.corpus.reader import read_manifest
 from glassbert.text.corpus.storage import BUILDING, MANIFEST, is_corpus_file
 from glassbert.text.wordpiece_files import FILES as TOKENIZER_FILES
@@ -118,13 +118,9 @@ def open_build_folder(output: Path, force: bool) -> Iterator[BuildFolder]:
 
 @contextmanager
 def _locked(path: Path, output: Path) -> Iterator[None]:
-    import fcntl
-
-    with open(path, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise TextError(f"another build is running in {output}") from None
+    with open(path, "w", encoding="utf-8") as file:
+        if not try_lock(file):
+            raise TextError(f"another build is running in {output}")
         yield
 
 

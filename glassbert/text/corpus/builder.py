@@ -18,7 +18,7 @@ from glassbert.files import sha256
 from glassbert.text.corpus.blocks import Block, read_blocks
 from glassbert.text.corpus.build_folder import BuildFolder
 from glassbert.text.corpus.documents import sample_paragraphs
-from glassbert.text.corpus.duplicates import near_duplicate_index
+from glassbert.text.corpus.duplicates import bands_for
 from glassbert.text.corpus.merging import MergeResult, merge_parts
 from glassbert.text.corpus.parts import Part, Unit, gather_units, part_path
 from glassbert.text.corpus.reader import Corpus
@@ -70,10 +70,7 @@ class CorpusBuilder:
         if finished:
             self.folder.remove_build_files()
             return finished
-        bands = (0, 0)
-        if self.settings.near_duplicates is not None:
-            index = near_duplicate_index(self.settings.near_duplicates)
-            bands = (index.b, index.r)
+        bands = (0, 0) if self.settings.near_duplicates is None else bands_for(self.settings.near_duplicates)
         plan = self._plan()
         resumed = self.folder.can_resume(plan)
         tokenizer = self._tokenizer(resumed)
