@@ -22,8 +22,6 @@ REASONS = {
     errno.EROFS: "the file system is read-only",
 }
 
-LOCKED_BYTE = 1 << 30  # the byte that stands for the whole file on Windows
-
 
 @contextmanager
 def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
@@ -61,31 +59,6 @@ def write_json(path: str | Path, content: Any) -> None:
     with atomic_write(path) as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
-
-
-def try_lock(file: IO[Any]) -> bool:
-    """Lock an open file for this process; False if another process holds it. It is released when the file is closed.
-
-    Windows locks a byte far beyond the end, so that the text of the file can still be read. That branch follows the
-    documentation of `msvcrt` and has not been run: the project is tested on Linux.
-    """
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            position = os.lseek(file.fileno(), 0, os.SEEK_CUR)
-            os.lseek(file.fileno(), LOCKED_BYTE, os.SEEK_SET)  # `locking` begins at the current position
-            try:
-                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-            finally:
-                os.lseek(file.fileno(), position, os.SEEK_SET)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def sha256(path: str | Path) -> str:

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from glassbert.engines.machine import inspect_machine
 from glassbert.errors import TrainingError
-from glassbert.files import explain_write_errors, try_lock, write_json
+from glassbert.files import explain_write_errors, write_json
+from glassbert.locks import try_lock
 from glassbert.training.workers import fingerprint
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def test_without_a_screen_the_address_is_for_the_user_to_open(learn, opened, mon
 def test_without_marimo_it_says_what_to_install(learn, opened, monkeypatch):
     monkeypatch.setattr(course, "has_marimo", lambda: False)
     code, _, error = learn("1")
-    assert code == 2 and "pip install 'glassbert[learn]'" in error and not opened
+    assert code == 2 and "pip install marimo" in error and not opened
 
 
 @pytest.mark.parametrize("number", ["0", "19", "-1", "seven", "1.5"])

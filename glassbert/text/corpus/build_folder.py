@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import TextError
-from glassbert.files import explain_write_errors, try_lock, write_json
+from glassbert.files import explain_write_errors, write_json
+from glassbert.locks import try_lock
 from glassbert.text.corpus.reader import read_manifest
 from glassbert.text.corpus.storage import BUILDING, MANIFEST, is_corpus_file
 from glassbert.text.wordpiece_files import FILES as TOKENIZER_FILES

@@ -21,8 +21,8 @@ NEEDLESS, MISSED = 0.4, 0.6  # weights of a needless comparison and of a missed 
 def bands_for(threshold: float) -> tuple[int, int]:
     """The number of bands b and of sketch numbers per band r for a threshold t.
 
-        P(s) = 1 - (1 - s^r)^b                                    two documents of similarity s share a key
-        minimise 0.4 ∫₀ᵗ P(s) ds + 0.6 ∫ₜ¹ (1 - P(s)) ds           over all b · r ≤ 128
+    P(s) = 1 - (1 - s^r)^b                                    two documents of similarity s share a key
+    minimise 0.4 ∫₀ᵗ P(s) ds + 0.6 ∫ₜ¹ (1 - P(s)) ds           over all b · r ≤ 128
     """
     below = threshold * (np.arange(GRID) + 0.5) / GRID
     above = threshold + (1 - threshold) * (np.arange(GRID) + 0.5) / GRID

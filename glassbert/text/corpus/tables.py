@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from glassbert.errors import TextError
+from glassbert.errors import TextError, needs
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.streams import CHUNK, ByteCounter
 
@@ -91,7 +91,7 @@ def parquet_texts(path: Path, name: str, settings: Settings, counter: ByteCounte
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise TextError('reading Parquet files needs another package: pip install "glassbert[data]"') from error
+        raise TextError(needs("reading Parquet files", "pyarrow")) from error
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             column = choose_field(table.schema_arrow.names, settings.field, name)
@@ -112,7 +112,7 @@ def hub_texts(name: str, settings: Settings) -> Iterator[str]:
     try:
         import datasets
     except ImportError as error:
-        raise TextError(f'{name} needs another package: pip install "glassbert[datasets]"') from error
+        raise TextError(needs(name, "datasets")) from error
     path, config, split = [*name.removeprefix("hf:").split(":"), "", ""][:3]
     try:
         rows = iter(datasets.load_dataset(path, config or None, split=split or "train", streaming=True))

@@ -4,8 +4,8 @@ import os
 import sys
 import types
 
-from glassbert import files
-from glassbert.files import LOCKED_BYTE, try_lock
+from glassbert import locks
+from glassbert.locks import LOCKED_BYTE, try_lock
 
 
 def test_a_second_lock_is_refused_until_the_first_file_is_closed(tmp_path):
@@ -29,7 +29,7 @@ def test_windows_locks_one_byte_beyond_the_text(tmp_path, monkeypatch):
         held.add(position)
 
     monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(LK_NBLCK=2, locking=locking))
-    monkeypatch.setattr(files.os, "name", "nt")
+    monkeypatch.setattr(locks.os, "name", "nt")
     with open(tmp_path / "lock", "w+") as file:
         file.write("process 1")
         file.flush()
