@@ -29,7 +29,7 @@ du -sh "$(dirname "$bin")" | cut -f1
 say "The packaged model"
 glassbert fill-mask "She opened the [MASK] and went out."
 glassbert inspect "She opened the [MASK] and went out." -o inspect.html
-glassbert glass --text "Paris is the [MASK] of France." --export glass.html
+glassbert glass --sentence "Paris is the [MASK] of France." -o glass.html
 
 say "Quickstart"
 glassbert quickstart --steps 40 --run runs/quickstart
@@ -66,7 +66,7 @@ glassbert predict runs/reviews --file reviews.csv -o answers.csv
 glassbert embed reviews.csv --text review -o vectors.npy
 
 say "An evaluation"
-glassbert evaluate runs/quickstart --quick --text topics.txt -o evaluation || test $? -eq 1  # 1: 40 steps are too few
+glassbert evaluate runs/quickstart --quick --dev topics.txt -o evaluation || test $? -eq 1  # 1: 40 steps are too few
 
 say "The runs and their reports"
 glassbert runs

@@ -102,14 +102,14 @@ class CorpusBuilder:
     def _finished_corpus(self) -> Corpus | None:
         """The finished corpus in the folder, if this build would give the same. A different one raises TextError."""
         manifest = self.folder.finished()
-        if manifest is None or self.folder.force:
+        if manifest is None or self.folder.overwrite:
             return None
         difference = self._difference(manifest)
         if not difference:
             return Corpus.open(self.folder.output)
         raise TextError(
             f"{self.folder.output} contains a finished corpus that differs from this one: {difference}; "
-            "use another folder, or --force to replace it"
+            "use another folder, or --overwrite to replace it"
         )
 
     def _difference(self, manifest: dict[str, Any]) -> str:
@@ -137,8 +137,10 @@ class CorpusBuilder:
             kept = load_tokenizer(self.folder.tokenizer)
             if kept.fingerprint == (self.folder.earlier_plan() or {}).get("fingerprint"):
                 return kept
-            if not self.folder.force:
-                raise TextError(f"{self.folder.tokenizer} changed after the build started; use --force to start again")
+            if not self.folder.overwrite:
+                raise TextError(
+                    f"{self.folder.tokenizer} changed after the build started; use --overwrite to start again"
+                )
             self.folder.clear()
         if self.tokenizer is None:
             self._train_tokenizer().save(self.folder.tokenizer)
@@ -191,9 +193,9 @@ class CorpusBuilder:
         part = Part(path)
         same = part.about()["input"] == digest
         part.close()
-        if not same and not self.folder.force:
+        if not same and not self.folder.overwrite:
             names = ", ".join(dict.fromkeys(block.name for block in unit.blocks))
-            raise TextError(f"{names} changed since this build started; use --force to continue with the new text")
+            raise TextError(f"{names} changed since this build started; use --overwrite to continue with the new text")
         return bool(same)
 
     # ---- shards ----

@@ -1,6 +1,6 @@
 """Read texts from tables: CSV, TSV, Parquet and Hugging Face datasets. One row is one document.
 
-The column is the one given by --field, else the first of USUAL_FIELDS, else the only column.
+The column is the one given by --text, else the first of USUAL_FIELDS, else the only column.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def choose_field(names: Sequence[str], wanted: str | None, where: str) -> str:
     if len(names) == 1:
         return names[0]
     known = ", ".join(map(repr, names)) or "none"
-    raise TextError(f"{where}: no field with a usual name; set --field to the text field (fields: {known})")
+    raise TextError(f"{where}: no field with a usual name; set --text to the text field (fields: {known})")
 
 
 def delimited_texts(stream: Any, name: str, kind: str, settings: Settings, longest: int) -> Iterator[str]:

@@ -287,7 +287,7 @@ def test_the_command_exports_a_page_and_says_so(tmp_path, capsys):
     loaded.model.save(folder, tokenizer=loaded.tokenizer)
     file = tmp_path / "page.html"
     with pytest.raises(SystemExit) as ended:
-        main(["glass", str(folder), "--text", TEXT, "--text", "the red [MASK].", "--export", str(file)])
+        main(["glass", str(folder), "--sentence", TEXT, "--sentence", "the red [MASK].", "-o", str(file)])
     assert not ended.value.code
     assert "2 texts" in capsys.readouterr().out
     assert [one["view"]["text"] for one in parts(file)[1]["views"]] == [TEXT, "the red [MASK]."]

@@ -75,7 +75,7 @@ def test_tsv_and_lines_of_plain_json(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text('sentence\tlabel\nit is "quoted\t1\n\nplain\t0\n')
     assert read(tmp_path / "a.tsv") == ['it is "quoted', "plain"]
     (tmp_path / "b.tsv").write_text("left\tright\na\tb\n")
-    assert_error(tmp_path / "b.tsv", match=r"set --field to the text field \(fields: 'left', 'right'\)")
+    assert_error(tmp_path / "b.tsv", match=r"set --text to the text field \(fields: 'left', 'right'\)")
     (tmp_path / "c.jsonl").write_text('"one"\n"two"\n')
     assert read(tmp_path / "c.jsonl") == ["one", "two"]
 
