@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test parity browser check lint format bench clean
+.PHONY: help setup quickstart plain test parity browser check lint format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,13 @@ setup: $(VENV)/.runtime ## Make .venv with what the program needs
 
 quickstart: setup ## Set up and train a Mini-BERT while you watch (about five minutes)
 	$(BIN)/glassbert quickstart $(OPTIONS)
+
+plain: ## Install the wheel without extras in a new environment and run the first hour with it
+	rm -rf build/plain build/wheel
+	$(PYTHON) -m venv build/plain
+	build/plain/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	build/plain/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
+	sh tests/plain/first_hour.sh "$(CURDIR)/build/plain/bin"
 
 test: lint ## Lint, types and all tests that need no PyTorch
 	$(BIN)/python -m pytest
@@ -52,11 +59,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: pyproject.toml | $(BIN)/python
-	$(PIP) --editable ".[data,fast,glass,plots,tasks]"
+	$(PIP) --editable .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) --editable ".[data,dev,fast,glass,learn,mlx,plots,tasks]"
+	$(PIP) --editable ".[data,dev,learn,mlx]"
 	@touch $@ $(VENV)/.runtime
 
 # torch comes first and by itself, so that nothing else decides which build of it is installed.

@@ -219,7 +219,7 @@ def main() -> None:
     parser.add_argument("--no-memory", action="store_true", help="only the speed")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    machine, facts = describe_machine("tokenizers", "datasketch")
+    machine, facts = describe_machine("tokenizers")
     report = {**measure(options.sources, options.vocab_size, options.rounds, not options.no_memory), "machine": facts}
     table_of(report, machine).show()
     if options.json:

@@ -4,6 +4,15 @@ All are subclasses of `GlassBertError` and thereby of `ValueError`.
 """
 
 
+def needs(what: str, package: str) -> str:
+    """The sentence about a package that is not installed: `what` needs it, and how to get it.
+
+    It names the package itself and not an extra of GlassBERT, so it is right for every kind of installation.
+    """
+    quoted = f'"{package}"' if "[" in package else package
+    return f"{what} needs {package.partition('[')[0]}: pip install {quoted}"
+
+
 class GlassBertError(ValueError):
     """Base class: an input of the user cannot be used."""
 

@@ -13,7 +13,7 @@ ORDER = [
     *("generation", "training"),
     *("tasks", "finetuning", "forecasting", "insight", "evaluation", "proof", "learn", "cli"),
 ]
-SHARED = {"arrays", "errors", "files"}  # modules that every package may import
+SHARED = {"arrays", "errors", "files", "locks"}  # modules that every package may import
 # Imports inside a function that go up on purpose: a file format or a report is loaded when a method is called.
 DELAYED = {
     "models/model.py": {"checkpoints"},

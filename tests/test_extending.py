@@ -63,7 +63,7 @@ def test_an_example_is_checked(name, folder):
 def test_an_example_trains(name, folder):
     options = ["--num-hidden-layers", "2", "--hidden-size", "16", "--num-attention-heads", "2", "--batch", "8"]
     done = glassbert(
-        "pretrain", "--with", name, *TRAINING[name], *options, "--corpus", "texts", "--vocabulary", "100",
+        "pretrain", "--with", name, *TRAINING[name], *options, "--corpus", "texts", "--vocab-size", "100",
         "--steps", "4", "--run", f"runs/{name}", cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -160,7 +160,7 @@ def _download(name: str, revision: str | None) -> Path:
     except ImportError as error:
         raise CheckpointError(
             f"there is no folder {name!r} here{did_you_mean(name)}. If it is a model of the Hugging Face hub, fetching "
-            f"it needs the extra 'hub': pip install 'glassbert[hub]'"
+            f"it needs huggingface_hub: pip install huggingface_hub"
         ) from error
     try:
         wanted = [CONFIG, WEIGHTS, INDEX, SHARDS, MODULES, f"*/{CONFIG}", *TOKENIZER_FILES]

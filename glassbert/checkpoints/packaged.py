@@ -77,7 +77,7 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-_AGAIN = "install GlassBERT again (pip install --force-reinstall glassbert)"
+_AGAIN = "install GlassBERT again, with pip install --force-reinstall and the folder or wheel it was installed from"
 
 
 def _root() -> Path:

@@ -2,18 +2,22 @@
 
 To add a command, write `glassbert/cli/<name>.py` with a function `run` and add a line to `COMMANDS`. The parameters of
 `run` become the options, its docstring becomes the help. A command with subcommands (`glassbert corpus build`) has a
-Typer named `app` instead. A module is imported only if its command is on the command line, which keeps
+Typer named `app` instead. A module is imported only when its command is called or completed, which keeps
 `glassbert --help` fast.
 """
 
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from glassbert.cli.help import Command, Group, new_app
+from glassbert.cli.terminal import prepare_terminal
 from glassbert.errors import GlassBertError
 
 COMMANDS = {
@@ -27,9 +31,11 @@ COMMANDS = {
     "export": "Write the model of a run into a folder to publish, with card, recipe and checksums.",
     "fill-mask": "Predict the [MASK] in a sentence with a trained model.",
     "generate": "Continue a text with a causal model.",
-    "runs": "List the runs and compare them.",
+    "runs": "List the runs of every kind and compare them.",
+    "report": "Write the report of a run again.",
     "finetune": "Fine-tune an encoder for a task on a data file, and measure it.",
     "predict": "Predict with a fine-tuned model, for a text or for every row of a file.",
+    "embed": "Turn the texts of a file into vectors.",
     "forecast": "Forecast a series, compared with naive, seasonal and linear forecasts.",
     "evaluate": "Evaluate a model: sanity, language, grammar, probes, transfer and cost in one report.",
     "probe": "Fit probes on a model's layers for your own annotations: a column or a function.",
@@ -44,35 +50,72 @@ COMMANDS = {
 }
 
 
+class Commands(Group):
+    """The group of all commands: each is a name and a summary until it is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name in COMMANDS else command, rest
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit. A GlassBertError is printed as one red line without a traceback."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    app = typer.Typer(
+    """Run the command line and exit. An error is printed as one red line without a traceback.
+
+    GLASSBERT_DEBUG=1 shows the traceback of an error that nobody foresaw.
+    """
+    prepare_terminal()
+    try:
+        all_commands()(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="glassbert")
+    except GlassBertError as error:
+        _complain(str(error))
+        raise SystemExit(2) from None
+    except Exception as error:
+        if os.environ.get("GLASSBERT_DEBUG", "0") not in ("", "0"):
+            raise
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(frame.filename)}, line {frame.lineno}"
+        _complain(
+            f"GlassBERT failed with an error that it should have explained: {type(error).__name__}: {str(error)[:200]} "
+            f"({where}). Please report it; GLASSBERT_DEBUG=1 shows the traceback."
+        )
+        raise SystemExit(1) from None
+
+
+def all_commands() -> Any:
+    """The whole command line as one command of Typer."""
+    app = new_app(
+        cls=Commands,
         help="A BERT you can see through and still put to work.",
-        add_completion=False,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
+        add_completion=True,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_global_options)
     for name, summary in COMMANDS.items():
-        if name not in arguments:
-            app.command(name, short_help=summary)(_not_imported)
-            continue
-        command = import_module(f"glassbert.cli.{name.replace('-', '_')}")
-        if hasattr(command, "app"):
-            app.add_typer(command.app, name=name, short_help=summary)
-        else:
-            app.command(name, short_help=summary)(command.run)
-    try:
-        app(args=list(arguments), prog_name="glassbert")
-    except GlassBertError as error:
-        Console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-        raise SystemExit(2) from None
+        app.command(name, short_help=summary)(_not_imported)
+    return typer.main.get_command(app)
+
+
+def load_command(name: str) -> Any:
+    """Import one command and make it a command of Typer."""
+    module = import_module(f"glassbert.cli.{name.replace('-', '_')}")
+    if hasattr(module, "app"):
+        for one in module.app.registered_commands:
+            one.cls = Command
+        command = typer.main.get_command(module.app)
+    else:
+        app = new_app()
+        app.command(name, cls=Command)(module.run)
+        command = typer.main.get_command(app)
+    command.name, command.short_help = name, COMMANDS[name]
+    return command
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _not_imported() -> None:
-    """Placeholder for a command that is not on the command line; only its help text is used."""
+    """Placeholder for a command that is not called; only its summary is used."""
 
 
 def _print_version(requested: bool) -> None:

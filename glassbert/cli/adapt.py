@@ -12,13 +12,14 @@ from rich.console import Console
 from rich.text import Text
 
 from glassbert.cli.model_argument import MODEL_HELP, named_model
+from glassbert.cli.options import AsJson, counted
 from glassbert.cli.pretrain import train_and_show
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.training.adapting.adapt import NEW_PIECES, adapt
-from glassbert.training.settings import TrainingSettings
+from glassbert.training.settings import CHECKS, TrainingSettings
 
-OF_THE_MODEL = ("preset", "size", "start_from", "tokenizer", "vocabulary", "corpus", "general", "dropout")
+OF_THE_MODEL = ("preset", "size", "start_from", "tokenizer", "vocab_size", "corpus", "general", "dropout")
 
 
 def _run(
@@ -32,12 +33,13 @@ def _run(
     ] = None,
     forget: Annotated[bool, typer.Option("--no-general", help="Use no general text.")] = False,
     new_pieces: Annotated[
-        int, typer.Option(min=0, help="At most so many new entries of the vocabulary; 0 keeps it.")
+        int, counted("At most so many new entries of the vocabulary; 0 keeps it.", least=0)
     ] = NEW_PIECES,
     run: Annotated[
         Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/adapted-DATE-TIME.")
     ] = None,
     extensions: Extensions = None,
+    as_json: AsJson = False,
     **settings: Any,
 ) -> None:
     """Adapt a model to a domain or a language: new pieces for its words, then more pretraining on its text.
@@ -45,8 +47,8 @@ def _run(
     A share of general text (--general-share) in every batch keeps what the model knows. The report has the losses on
     the domain and on the general text, before and after. Ctrl-C saves and stops; `glassbert resume RUN` continues.
 
-    [bold]glassbert adapt mini --corpus letters.txt --general corpora/general --minutes 10[/]
-    [bold]glassbert adapt runs/mine --corpus python: --general news.txt --new-pieces 500 --steps 1000[/]
+    glassbert adapt mini --corpus letters.txt --general corpora/general --minutes 10
+    glassbert adapt runs/mine --corpus python: --general news.txt --new-pieces 500 --steps 1k
     """
     screen = Console(stderr=True, highlight=False)
     with screen.status("Preparing") as status:
@@ -54,11 +56,11 @@ def _run(
             named_model(model), corpus, "" if forget else general or None, new_pieces=new_pieces, run=run,
             on_message=lambda text: status.update(Text(text)), **settings,
         )  # fmt: skip
-    train_and_show(trainer)
+    train_and_show(trainer, as_json)
 
 
 def _options() -> Iterator[inspect.Parameter]:
-    return (option for option in options_of(TrainingSettings) if option.name not in OF_THE_MODEL)
+    return (option for option in options_of(TrainingSettings, CHECKS) if option.name not in OF_THE_MODEL)
 
 
 run = with_settings(_run, _options)

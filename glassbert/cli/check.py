@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -11,6 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.proof.proof import Proof, choose, prove
 
@@ -19,14 +20,15 @@ KINDS = {"op": "Operations", "layer": "Layers", "model": "Models"}
 
 def run(
     only: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="Only cases and mutants whose name contains this (* allowed).")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only cases and mutants whose name contains this (* allowed); repeat it."),
     ] = None,
     with_mutants: Annotated[bool, typer.Option("--mutants/--no-mutants", help="Also test wrong gradients.")] = True,
     every_entry: Annotated[
         bool, typer.Option("--every-entry", help="Measure up to 4,096 entries of every tensor; takes minutes.")
     ] = False,
     extensions: Extensions = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check the gradient of every operation, layer and model; then insert wrong ones and check that each is detected.
 
@@ -54,7 +56,7 @@ def run(
 
         proof = prove(cases, mutants, every_entry, on_progress)
     if as_json:
-        typer.echo(json.dumps(proof.as_dict(), indent=2, ensure_ascii=False))
+        print_json(proof.as_dict())
     else:
         show(Console(), proof)
     if not proof.ok:

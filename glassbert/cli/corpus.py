@@ -12,11 +12,15 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from rich.table import Table
 
 from glassbert.cli.corpus_report import report
+from glassbert.cli.help import new_app
+from glassbert.cli.options import AsJson, chosen, counted
+from glassbert.cli.output import print_json
 from glassbert.text.corpus import Corpus, build_corpus
 from glassbert.text.corpus import Progress as BuildProgress
 from glassbert.text.corpus.settings import FORMATS, LAYOUTS, ON_BAD_TEXT
+from glassbert.training.settings import TOKENIZER_KINDS
 
-app = typer.Typer(no_args_is_help=True, help="Build a corpus from text files, and check it before training.")
+app = new_app(help="Build a corpus from text files, and check it before training.")
 app.command()(report)
 
 STAGES = {"vocabulary": "training the vocabulary", "reading": "tokenizing", "writing": "writing shards"}
@@ -40,23 +44,23 @@ def build(
     tokenizer: Annotated[
         Path | None, typer.Option(help="A folder with a tokenizer.json or vocab.txt. Default: train a tokenizer.")
     ] = None,
-    vocab_size: Annotated[int, typer.Option(help="Entries of the vocabulary to train.", min=6)] = 8192,
+    vocab_size: Annotated[int, counted("Entries of the vocabulary to train.", least=6)] = 8192,
     cased: Annotated[bool, typer.Option("--cased", help="Train a case-sensitive vocabulary.")] = False,
-    kind: Annotated[
-        str, typer.Option(help="The kind of tokenizer to train: wordpiece, bpe (of bytes) or unigram.")
+    tokenizer_kind: Annotated[
+        str, chosen("The kind of tokenizer to train; bpe is that of bytes.", TOKENIZER_KINDS)
     ] = "wordpiece",
-    layout: Annotated[str, typer.Option(help=f"The layout of plain text. {_choices(LAYOUTS)}")] = "paragraphs",
+    layout: Annotated[str, chosen(f"The layout of plain text. {_choices(LAYOUTS)}", LAYOUTS)] = "paragraphs",
     format: Annotated[
-        str | None, typer.Option(help=f"The format of all sources: {', '.join(FORMATS)}. Default: by file name.")
+        str | None, chosen(f"The format of all sources: {', '.join(FORMATS)}. Default: by file name.", FORMATS)
     ] = None,
-    field: Annotated[str | None, typer.Option(help="The JSON field or column with the text. Default: detect.")] = None,
+    text: Annotated[str | None, typer.Option(help="The JSON field or column with the text. Default: detect.")] = None,
     on_bad_text: Annotated[
-        str, typer.Option(help=f"What to do with bytes that are not UTF-8. {_choices(ON_BAD_TEXT)}")
+        str, chosen(f"What to do with bytes that are not UTF-8. {_choices(ON_BAD_TEXT)}", ON_BAD_TEXT)
     ] = "error",
     clean: Annotated[
         bool, typer.Option("--clean/--no-clean", help="Remove control characters, HTML, noise and repeated lines.")
     ] = True,
-    min_characters: Annotated[int, typer.Option(help="Leave out shorter documents.", min=0)] = 20,
+    min_characters: Annotated[int, counted("Leave out shorter documents.", least=0)] = 20,
     keep_duplicates: Annotated[bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")] = False,
     near_duplicates: Annotated[
         float,
@@ -64,10 +68,11 @@ def build(
     ] = 0.8,
     keep_near_duplicates: Annotated[bool, typer.Option("--keep-near-duplicates", help="Keep near-duplicates.")] = False,
     validation: Annotated[float, typer.Option(help="The share of documents to hold out.", min=0, max=0.99)] = 0.01,
-    seed: Annotated[int, typer.Option(help="Determines which documents are held out.", min=0)] = 0,
-    shard_tokens: Annotated[int, typer.Option(help="Maximum number of tokens per shard.", min=1)] = 1 << 24,
-    workers: Annotated[int | None, typer.Option(help="Number of processes; all cores by default.", min=1)] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the corpus in the folder.")] = False,
+    seed: Annotated[int, counted("Determines which documents are held out.", least=0)] = 0,
+    shard_tokens: Annotated[int, counted("Maximum number of tokens per shard.")] = 1 << 24,
+    workers: Annotated[int | None, counted("Number of processes; all cores by default.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the corpus in the folder.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Build a corpus: read text, clean it, remove duplicates, hold out documents, and write memory-mapped tokens.
 
@@ -92,13 +97,13 @@ def build(
             tokenizer,
             vocab_size=vocab_size,
             lowercase=not cased,
-            kind=kind,
+            kind=tokenizer_kind,
             workers=workers,
-            force=force,
+            overwrite=overwrite,
             progress=on_progress,
             layout=layout,
             format=format,
-            field=field,
+            field=text,
             on_bad_text=on_bad_text,
             clean=clean,
             min_characters=min_characters,
@@ -108,9 +113,13 @@ def build(
             seed=seed,
             shard_tokens=shard_tokens,
         )
+    seconds = time.perf_counter() - start
+    if as_json:
+        names = ("sources", "tokenizer", "counts", "cleaning", "splits")
+        print_json({"folder": corpus.folder, "seconds": seconds, **{name: corpus.manifest[name] for name in names}})
+        return
     console = Console()
     console.print(summary(corpus))
-    seconds = time.perf_counter() - start
     if not on_progress.tasks:
         result = f"{corpus.folder} already exists with the same sources and settings."
     else:

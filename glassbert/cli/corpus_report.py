@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import print_json
 from glassbert.reports import number, share, short
 from glassbert.text.corpus.health import Health, examine, health_page
 from glassbert.text.corpus.health.page import VERDICTS
@@ -26,7 +27,7 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write an HTML page with plots to FILE.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a corpus before training: statistics, problems and remedies.
 
@@ -45,7 +46,7 @@ def report(
     if output is not None:
         health_page(health).write(output)
     if as_json:
-        typer.echo(json.dumps(health.as_dict(), indent=2, ensure_ascii=False))
+        print_json(health.as_dict())
     else:
         show(Console(), health)
         if output is not None:

@@ -1,6 +1,5 @@
 """`glassbert doctor`: show what this machine has, what is misconfigured and how to fix it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
@@ -12,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.cli.doctor_findings import GIB, Finding, MatmulRate, find_misconfigurations
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import print_json
 from glassbert.engines import machine as machine_facts
 from glassbert.engines import which
 from glassbert.engines.machine import EngineChoice, Machine
@@ -25,7 +26,7 @@ def run(
     kernels: Annotated[
         bool, typer.Option("--kernels", help="Show which code runs each operation, with file and line.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what this machine has, measure its matrix products, and report what is misconfigured.
 
@@ -45,7 +46,7 @@ def run(
             "engine": engine._asdict(),
             "findings": [asdict(finding) for finding in findings],
         }
-        typer.echo(json.dumps(report, indent=2))
+        print_json(report)
     else:
         show(Console(), machine, rates, engine, findings)
     if any(finding.severity == "problem" for finding in findings):
@@ -57,7 +58,7 @@ def show_kernels(as_json: bool) -> None:
     engines = ["numpy", *(["mlx"] if machine_facts.inspect_machine().mlx.backend else [])]
     sources = [source for engine in engines for name in operation_names() for source in which(name, engine)]
     if as_json:
-        typer.echo(json.dumps([source._asdict() for source in sources], indent=2))
+        print_json([source._asdict() for source in sources])
         return
     console = Console()
     for engine in engines:

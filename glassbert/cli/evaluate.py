@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import time
@@ -13,10 +12,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.model_argument import MODEL_HELP, named_model
+from glassbert.cli.options import AsJson, Engine, Threads, counted, split_names
+from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import GlassBertError
 from glassbert.evaluation import Options, Subject, evaluate, get_suites
@@ -29,17 +31,18 @@ LOG_INTERVAL = 30.0  # seconds between progress lines without a terminal
 def run(
     models: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL]...", help=MODEL_HELP, show_default=DEFAULT_MODEL),
+        typer.Argument(metavar="MODEL", help=MODEL_HELP, show_default=DEFAULT_MODEL),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Use samples instead of all data: a minute or two.")] = False,
     only: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Only these suites: sanity,language,grammar,...")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only these suites: sanity,language,grammar,...; repeat it or use commas."),
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="A folder with evaluation data: zorro/ or blimp/, stsb/, sst2/, *.conllu, *.conll."),
     ] = None,
-    text: Annotated[
+    dev: Annotated[
         Path | None,
         typer.Option(help="Held-out text: a corpus folder or a text file. Default: the corpus of the run."),
     ] = None,
@@ -50,22 +53,21 @@ def run(
         bool, typer.Option("--untrained", help="Compare with the same model with initial weights.")
     ] = False,
     details: Annotated[bool, typer.Option("--details", help="Print the breakdowns as well.")] = False,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples per interval.")] = 1000,
-    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the NumPy engine.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON instead of tables.")] = False,
+    resamples: Annotated[int, counted("Bootstrap resamples per interval.", least=100)] = 1000,
+    engine: Engine = "auto",
+    threads: Threads = None,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate a model: sanity checks, language modelling, grammar, probes, transfer, embeddings and cost.
 
     glassbert evaluate runs/mini --quick --data data
-
     glassbert evaluate runs/mini runs/larger --only language,grammar --data data
 
     Several models are compared with the first one, on the same data, with paired intervals. The report is one HTML page
     and a JSON file. The exit code is 1 if a suite failed or sanity found a problem, and 0 otherwise.
     """
-    suites = get_suites([name.strip() for name in only.split(",")] if only else None, quick)
-    for folder, what in ((data, "--data"), (text, "--text"), (pairs, "--pairs")):
+    suites = get_suites(split_names(only) or None, quick)
+    for folder, what in ((data, "--data"), (dev, "--dev"), (pairs, "--pairs")):
         if folder is not None and not folder.exists():
             raise GlassBertError(f"{what}: there is no file or folder {folder}")
     subjects = [
@@ -73,16 +75,16 @@ def run(
     ]
     if untrained:
         subjects.append(subjects[0].untrained())
-    options = Options(quick=quick, data=data, text=text, pairs=pairs, resamples=resamples)
+    options = Options(quick=quick, data=data, text=dev, pairs=pairs, resamples=resamples)
     with progress_bar(len(subjects) * len(suites)) as progress:
         found = evaluate(subjects, suites, options=options, progress=progress, command=_command())
     page = found.write(output or default_folder(found))
     if as_json:
-        typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False))
+        print_json(found.as_json())
     else:
         console = Console(highlight=False)
         show(console, found, details)
-        console.print(f"\nWritten: {page}", soft_wrap=True)
+        console.print(f"\nWritten: {page}", soft_wrap=True, markup=False)
     sane = all(
         finding.severity != "problem"
         for results in found.results.values()
@@ -125,12 +127,13 @@ def progress_bar(total: int) -> Iterator[OnProgress]:
                 started.append((subject, suite))
             completed = len(started) - 1 + (min(done / of, 1.0) if of else 0.0)
             description = f"{subject}: {suite}" + (f", {what}" if what else "")
-            bar.update(task, description=description, completed=completed)
+            bar.update(task, description=escape(description), completed=completed)
             now = time.monotonic()
             if not screen.is_terminal and (new or now - printed >= LOG_INTERVAL):
                 printed = now
                 minutes, seconds = divmod(int(now - start), 60)
-                screen.print(f"{minutes:3d}:{seconds:02d}  {completed / total:4.0%}  {description}", soft_wrap=True)
+                line = f"{minutes:3d}:{seconds:02d}  {completed / total:4.0%}  {description}"
+                screen.print(line, soft_wrap=True, markup=False)
 
         yield progress
 

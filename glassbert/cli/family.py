@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -12,42 +11,45 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.evaluation.family import BATCH, LENGTH, REFERENCE, Member, as_dict, member, members
 
 
 def run(
     name: Annotated[str | None, typer.Argument(help="A member, such as albert or roberta. Without it: all.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    page: Annotated[
-        Path | None, typer.Option(help="Write a page with pictures of all members, such as docs/family.md.")
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write a Markdown page about all members, with pictures."),
     ] = None,
+    as_json: AsJson = False,
     extensions: Extensions = None,
 ) -> None:
     """Compare BERT's descendants: parameters, FLOPs a token, memory, and what differs from BERT.
 
     With a name, explain one member with its formulas. Sizes are computed from the configs.
 
-    [bold]glassbert family[/]
-    [bold]glassbert family albert[/]
+    glassbert family
+    glassbert family albert
     """
     console = Console(highlight=False)
-    if page is not None:
+    if output is not None:
         from glassbert.evaluation.family_page import write_page
 
-        written = write_page(page)
-        console.print(f"{len(written)} files written: {page} and the pictures beside it", soft_wrap=True)
+        written = write_page(output)
+        console.print(f"{len(written)} files written: {output} and the pictures beside it", soft_wrap=True)
         return
     if name is None:
         every = members()
         if as_json:
-            typer.echo(json.dumps([as_dict(one) for one in every], indent=2, ensure_ascii=False))
+            print_json([as_dict(one) for one in every])
         else:
             show_all(console, every)
         return
     one = member(name)
     if as_json:
-        typer.echo(json.dumps(as_dict(one), indent=2, ensure_ascii=False))
+        print_json(as_dict(one))
     else:
         show_one(console, one)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -10,30 +9,32 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.model_argument import MODEL_HELP, model_and_text, named_model
+from glassbert.cli.options import AsJson, Engine, counted
+from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.training.fill_mask import fill_mask, load_masked_model
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="[MODEL]", help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = DEFAULT_MODEL,
     sentence: Annotated[str | None, typer.Argument(help="A sentence with at least one [MASK].")] = None,
-    top: Annotated[int, typer.Option(min=1, help="The number of words per mask.")] = 5,
-    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    top: Annotated[int, counted("The number of words per mask.")] = 5,
+    engine: Engine = "auto",
     extensions: Extensions = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict the masked words of a sentence.
 
     glassbert fill-mask "The capital of [MASK] is Paris."
-
     glassbert fill-mask runs/mine "The capital of [MASK] is Paris."
     """
     model, sentence = model_and_text(model, sentence)
     loaded, tokenizer = load_masked_model(named_model(model), engine)
     found = fill_mask(loaded, tokenizer, sentence, top)
     if as_json:
-        typer.echo(json.dumps([[{"word": a.word, "chance": a.chance} for a in answers] for answers in found]))
+        print_json([[answer._asdict() for answer in answers] for answers in found], indent=None)
         return
     console = Console(highlight=False)
     for number, answers in enumerate(found, 1):

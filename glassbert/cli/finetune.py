@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,13 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.cli.model_argument import named_model
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import exit_interrupted, print_json
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
-from glassbert.errors import TrainingError
 from glassbert.finetuning.card import choice_sentence
-from glassbert.finetuning.run import FineTuned, finetune, resume_finetuning
-from glassbert.finetuning.seeds import Spread
-from glassbert.finetuning.settings import FineTuningSettings
+from glassbert.finetuning.run import FineTuned, finetune
+from glassbert.finetuning.seeds import RESULT, Spread
+from glassbert.finetuning.settings import CHECKS, FineTuningSettings
 from glassbert.training.settings import read_toml
 
 
@@ -26,43 +29,45 @@ def _run(
     settings_file: Annotated[
         Path | None, typer.Option("--settings", help="A TOML file with any of the fields below; flags override it.")
     ] = None,
-    run: Annotated[Path | None, typer.Option("--run", help="The run folder. Default: runs/TASK-DATE-TIME.")] = None,
-    resume_run: Annotated[
-        Path | None, typer.Option("--resume", metavar="RUN", help="Resume an interrupted fine-tuning.")
+    run: Annotated[
+        Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/TASK-DATE-TIME.")
     ] = None,
     extensions: Extensions = None,
+    as_json: AsJson = False,
     **settings: Any,
 ) -> None:
     """Fine-tune an encoder for a task, compare it with a simple model, and save it.
 
     Give a ready task, or a file with a text (or table columns) and a target. The kind of prediction is recognised from
-    the target. Ctrl-C saves and stops; --resume continues exactly there.
+    the target. Ctrl-C saves and stops; `glassbert resume RUN` continues exactly there.
 
     Without --model it starts from the pretrained model that ships with GlassBERT.
 
-    [bold]glassbert finetune --train reviews.csv --text review --target stars --seeds 3[/]
-    [bold]glassbert finetune --model runs/mine --task sst2 --data data[/]
-    [bold]glassbert finetune --model sentence-transformers/all-MiniLM-L6-v2 --train titanic.csv --target Survived[/]
+    glassbert finetune --train reviews.csv --text review --target stars --seeds 3
+    glassbert finetune --model runs/mine --task sst2 --data data
+    glassbert finetune --model sentence-transformers/all-MiniLM-L6-v2 --train titanic.csv --target Survived
     """
-    if resume_run is not None:
-        if settings or settings_file or run:
-            raise TrainingError("--resume uses the settings of the run; remove the other options")
-        show(resume_finetuning(resume_run))
-        return
     given = FineTuningSettings.from_dict({**(read_toml(settings_file) if settings_file else {}), **settings})
     if not given.from_scratch:
         named_model(given.model)
-    show(finetune(given, run))
+    show(finetune(given, run), as_json)
 
 
-def show(tuned: FineTuned) -> None:
-    """Print the scores beside those of the baseline, the files, and a command to try the model."""
-    console = Console(soft_wrap=True, highlight=False)
-    if tuned.folds and tuned.outcome is not None:
-        show_folds(tuned, console)
-        return
+def show(tuned: FineTuned, as_json: bool = False) -> None:
+    """Print the scores beside those of the baseline, the files, and a command to try the model.
+
+    An interrupted run ends the program with the code of its signal.
+    """
+    console = Console(soft_wrap=True, highlight=False, stderr=as_json)
+    if as_json:
+        print_json(as_dict(tuned))
     if tuned.outcome is None:
-        console.print(Text(f"Stopped and saved. Resume with: glassbert finetune --resume {tuned.run}"))
+        console.print(Text(f"Stopped and saved. Continue with: glassbert resume {shlex.quote(str(tuned.run))}"))
+        exit_interrupted()
+    if as_json:
+        return
+    if tuned.folds:
+        show_folds(tuned, console)
         return
     console.print(scores_table(tuned))
     if tuned.spread is not None and len(tuned.seeds) > 1:
@@ -72,6 +77,15 @@ def show(tuned: FineTuned) -> None:
     speed = sum(result.examples for result in tuned.seeds) / max(seconds, 1e-9)
     console.print(Text(f"{seconds:,.0f} seconds, {speed:,.0f} examples/s including evaluations."))
     show_files(tuned, console)
+
+
+def as_dict(tuned: FineTuned) -> dict[str, Any]:
+    """The content of result.json and where the files are; for an interrupted run only where and that it stopped."""
+    paths = {"run": tuned.run, "stopped": tuned.stopped}
+    if tuned.outcome is None:
+        return paths
+    result = json.loads((tuned.run / RESULT).read_text(encoding="utf-8"))
+    return {**paths, "model": tuned.model, "report": tuned.report if tuned.report.exists() else None, **result}
 
 
 def show_folds(tuned: FineTuned, console: Console) -> None:
@@ -126,4 +140,4 @@ def scores_table(tuned: FineTuned) -> Table:
     return table
 
 
-run = with_settings(_run, partial(options_of, FineTuningSettings))
+run = with_settings(_run, partial(options_of, FineTuningSettings, CHECKS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import print_json
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.errors import InputError
 from glassbert.forecasting import Forecasted, Forecaster, ForecastSettings, Future, forecast_run
@@ -22,13 +24,16 @@ from glassbert.forecasting.forecast import OURS
 from glassbert.forecasting.forecast import Progress as ProgressCallback
 from glassbert.forecasting.forecaster import is_forecaster
 from glassbert.forecasting.run import result_of
+from glassbert.forecasting.settings import CHECKS
 from glassbert.tasks.series import Series
 from glassbert.training.run_folder import RunFolder
 
 
 def _run(
-    run: Annotated[Path | None, typer.Option("--run", help="The run folder. Default: runs/SERIES-DATE-TIME.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/SERIES-DATE-TIME.")
+    ] = None,
+    as_json: AsJson = False,
     **settings: Any,
 ) -> None:
     """Forecast a series: train on its past, test on its end, and forecast the next values.
@@ -36,8 +41,8 @@ def _run(
     Naive, seasonal naive and linear forecasts are tested on the same windows. If --model is an earlier run of this
     command, its model forecasts without training. If it is a text encoder, training starts from its layers.
 
-    [bold]glassbert forecast --series passengers.csv --horizon 12[/]
-    [bold]glassbert forecast --series passengers-until-today.csv --model runs/passengers[/]
+    glassbert forecast --series passengers.csv --horizon 12
+    glassbert forecast --series passengers-until-today.csv --model runs/passengers
     """
     given = ForecastSettings.from_dict(settings)
     if given.model and is_forecaster(given.model):
@@ -48,7 +53,7 @@ def _run(
     with progress_bar() as progress:
         result, folder = forecast_run(given, run, progress)
     if as_json:
-        typer.echo(json.dumps({**result_of(result), "run": str(folder.path), "future": result.future.tolist()}))
+        print_json({**result_of(result), "run": folder.path, "future": result.future})
     else:
         show(result, folder)
 
@@ -63,7 +68,7 @@ def forecast_with(settings: ForecastSettings) -> Future:
 
 def show_future(future: Future, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({name: getattr(future, name).tolist() for name in ("values", "low", "high")}))
+        print_json({name: getattr(future, name) for name in ("values", "low", "high")})
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("step", "forecast", "low", "high"):
@@ -92,7 +97,8 @@ def show(result: Forecasted, folder: RunFolder) -> None:
     console.print(Text("Next    " + "  ".join(f"{value:,.4g}" for value in result.future)))
     console.print(Text(f"Model   {folder.model}"))
     console.print(Text(f"Report  {folder.report}"))
-    console.print(Text(f"Again   glassbert forecast --series {result.settings.series} --model {folder.path}"))
+    again = ["glassbert", "forecast", "--series", str(result.settings.series), "--model", str(folder.path)]
+    console.print(Text(f"Again   {shlex.join(again)}"))
 
 
 @contextmanager
@@ -110,4 +116,4 @@ def progress_bar() -> Iterator[ProgressCallback]:
         yield progress
 
 
-run = with_settings(_run, partial(options_of, ForecastSettings))
+run = with_settings(_run, partial(options_of, ForecastSettings, CHECKS))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from glassbert.cli.options import AsJson, Engine, counted
+from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.generation import generate, stream
 from glassbert.generation.continuation import require_causal
@@ -17,18 +18,16 @@ from glassbert.text.loading import load_with_tokenizer
 def run(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A run, a checkpoint, or a folder with a model.")],
     prompt: Annotated[str, typer.Argument(help="The beginning of a text.")],
-    tokens: Annotated[
-        int | None, typer.Option(help="The number of tokens; by default as many as fit, up to 128.")
-    ] = None,
+    tokens: Annotated[int | None, counted("The number of tokens; by default as many as fit, up to 128.")] = None,
     temperature: Annotated[float, typer.Option(help="Below 1: the probable tokens become more probable.")] = 1.0,
-    top_k: Annotated[int | None, typer.Option(help="Draw only from the k most probable tokens.")] = None,
+    top_k: Annotated[int | None, counted("Draw only from the k most probable tokens.")] = None,
     top_p: Annotated[
         float | None, typer.Option(help="Draw only from the most probable tokens with this probability together.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of the random numbers.")] = 0,
-    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    seed: Annotated[int, counted("The seed of the random numbers.", least=0)] = 0,
+    engine: Engine = "auto",
     extensions: Extensions = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Continue a prompt; the text appears token by token.
 
@@ -40,7 +39,7 @@ def run(
         "tokens": tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip
     if as_json:
-        typer.echo(json.dumps(generate(loaded, tokenizer, prompt, **options)._asdict()))
+        print_json(generate(loaded, tokenizer, prompt, **options)._asdict())
         return
     begun = False
     for piece in stream(loaded, tokenizer, prompt, **options):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +16,8 @@ from rich.text import Text
 
 from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.model_argument import MODEL_HELP, model_and_text, named_model
+from glassbert.cli.options import AsJson, Engine, counted, split_names
+from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import InputError
 from glassbert.insight import (
@@ -38,7 +39,7 @@ ONE, WHOLE = "One prediction", "The whole model"
 
 
 def run(
-    model: Annotated[str, typer.Argument(metavar="[MODEL]", help=MODEL_HELP)] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)] = DEFAULT_MODEL,
     text: Annotated[str, typer.Argument(help="A text with [MASK]; for a classifier any text.")] = "",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML page about the prediction.")
@@ -47,15 +48,13 @@ def run(
         str | None,
         typer.Option(help="The word or label to explain; default: the most probable.", rich_help_panel=ONE),
     ] = None,
-    mask: Annotated[
-        int, typer.Option(min=1, help="Which [MASK] to explain if there are several, from 1.", rich_help_panel=ONE)
-    ] = 1,
-    top: Annotated[int, typer.Option(min=1, help="How many answers to show.", rich_help_panel=ONE)] = 8,
+    mask: Annotated[int, counted("Which [MASK] to explain if there are several, from 1.", rich_help_panel=ONE)] = 1,
+    top: Annotated[int, counted("How many answers to show.", rich_help_panel=ONE)] = 8,
     pictures: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write pictures of the whole model into this folder.", rich_help_panel=WHOLE),
     ] = None,
-    on: Annotated[
+    dev: Annotated[
         Path | None,
         typer.Option(
             metavar="PATH",
@@ -73,12 +72,12 @@ def run(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Draw only this picture; may be repeated.", rich_help_panel=WHOLE),
+        typer.Option(metavar="NAME", help="Only these pictures; repeat it or use commas.", rich_help_panel=WHOLE),
     ] = None,
-    texts: Annotated[int, typer.Option(min=1, help="The number of texts to read.", rich_help_panel=WHOLE)] = 256,
+    limit: Annotated[int, counted("The number of texts to read.", rich_help_panel=WHOLE)] = 256,
     extensions: Extensions = None,
-    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    engine: Engine = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Explain one prediction, or draw pictures of a whole model.
 
@@ -86,7 +85,7 @@ def run(
     shows the answers, the attributions of the words, the answers after every layer and the most important heads, in the
     terminal and as one HTML page.
 
-    glassbert inspect RUN --pictures DIR --against untrained --on dev.conllu
+    glassbert inspect RUN --pictures DIR --against untrained --dev dev.conllu
     draws attention, heads, syntax, pruning, saliency, geometry, gradient flow and evolution, and writes their arrays.
     """
     model, text = model_and_text(model, text)
@@ -97,15 +96,15 @@ def run(
         )
     loaded = open_model(named_model(model), engine)
     if pictures is not None:
-        drawn = make_pictures(loaded, pictures, text, on, against, only or [], texts, engine)
+        drawn = make_pictures(loaded, pictures, text, dev, against, split_names(only), limit, engine)
         if as_json:
             listed = [{"name": d.insight.name, "title": d.insight.title, "left_out": d.skipped_because} for d in drawn]
-            typer.echo(json.dumps({"folder": str(pictures), "pictures": listed}))
+            print_json({"folder": str(pictures), "pictures": listed})
         else:
             show_pictures(Console(highlight=False), drawn)
             typer.echo(f"All pictures on one page: {pictures / 'index.html'}")
         return
-    for name, given in (("--on", on), ("--against", against), ("--only", only)):
+    for name, given in (("--dev", dev), ("--against", against), ("--only", only)):
         if given:
             raise InputError(f"{name} needs --pictures DIR; it does not apply to a single prediction")
     heads = loaded.model.config.num_hidden_layers * loaded.model.config.num_attention_heads
@@ -113,7 +112,7 @@ def run(
         found = explain(loaded, text, answer=answer, mask=mask, top=top, on_progress=bar.tick)
     prediction_page(found).write(output)
     if as_json:
-        typer.echo(json.dumps(found.as_dict(), ensure_ascii=False))
+        print_json(found.as_dict())
     else:
         show(Console(highlight=False), found)
         typer.echo(f"Page written: {output}")
@@ -167,16 +166,16 @@ UNTRAINED = "untrained"
 
 
 def make_pictures(
-    loaded: LoadedModel, folder: Path, text: str, on: Path | None, against: str | None, only: Sequence[str], limit: int,
-    engine: str,
+    loaded: LoadedModel, folder: Path, text: str, dev: Path | None, against: str | None, only: Sequence[str],
+    limit: int, engine: str,
 ) -> list[DrawnInsight]:  # fmt: skip
     """Draw all pictures, or those named in `only`, into a folder."""
     from glassbert.tasks.conll import read_conllu
 
     insights = get_insights(only)
     models = [loaded, *_other(loaded, against, engine)]
-    texts = [] if on is None else read_texts(on, limit)
-    annotated = read_conllu(on) if on is not None and ".conllu" in on.suffixes else None
+    texts = [] if dev is None else read_texts(dev, limit)
+    annotated = read_conllu(dev) if dev is not None and ".conllu" in dev.suffixes else None
     with Bar("", len(insights)) as bar:
         scene = Scene(models, texts, annotated, text or _sentence(loaded), bar.pulse)
         return draw_pictures(scene, folder, insights, on_start=bar.begin)

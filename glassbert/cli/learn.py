@@ -11,12 +11,14 @@ from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
 
+from glassbert.cli.help import Group, new_app
+from glassbert.cli.options import AsJson, chosen, counted
+from glassbert.cli.output import print_json
 from glassbert.errors import InputError
 
 
-class Course(TyperGroup):
+class Course(Group):
     """`glassbert learn 7` is `glassbert learn open 7`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -25,8 +27,9 @@ class Course(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(
+app = new_app(
     cls=Course,
+    no_args_is_help=False,
     help="The course: 18 lessons from a vector to a trained BERT. `glassbert learn 7` opens lesson 7.",
     invoke_without_command=True,
     subcommand_metavar="[NUMBER | COMMAND]",
@@ -34,17 +37,25 @@ app = typer.Typer(
 
 
 @app.callback()
-def overview(ctx: typer.Context) -> None:
+def overview(ctx: typer.Context, as_json: AsJson = False) -> None:
     if ctx.invoked_subcommand is None:
-        show_course(Console(highlight=False))
+        show_course(Console(highlight=False), as_json)
 
 
-def show_course(console: Console) -> None:
+def show_course(console: Console, as_json: bool = False) -> None:
     """The phases and lessons, with what has been done."""
     from glassbert.learn.course import LESSONS, PHASES, lesson_state
     from glassbert.learn.progress import Progress
 
     progress = Progress.load()
+    if as_json:
+        lessons = [
+            {"number": one.number, "title": one.title, "phase": PHASES[one.phase - 1], "minutes": one.minutes,
+             "state": lesson_state(one, progress)}
+            for one in LESSONS
+        ]  # fmt: skip
+        print_json({"lessons": lessons, "problem": progress.problem})
+        return
     table = Table(box=None, pad_edge=False)
     table.add_column("", justify="right")
     table.add_column("lesson", ratio=1)
@@ -69,7 +80,7 @@ def open_lesson(
     folder: Annotated[
         Path | None, typer.Option(help="Where your copy of the lesson is. Without it: the data folder.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="The port of the notebook server.", min=1, max=65535)] = None,
+    port: Annotated[int | None, counted("The port of the notebook server.", most=65535)] = None,
     browser: Annotated[bool, typer.Option(help="Open a browser; else print the address.")] = True,
 ) -> None:
     """Open a lesson: your own copy of its notebook, in the browser."""
@@ -108,8 +119,9 @@ def run_notebook(command: list[str]) -> int:
 @app.command("check")
 def check(
     file: Annotated[Path, typer.Argument(help="A Python file with functions named like exercises.")],
-    exercise: Annotated[str | None, typer.Option(help="Check only this exercise.")] = None,
+    only: Annotated[str | None, typer.Option(metavar="NAME", help="Only this exercise.")] = None,
     seconds: Annotated[float, typer.Option(help="The time limit of the file.", min=1)] = 20.0,
+    as_json: AsJson = False,
 ) -> None:
     """Check the answers in a file. It runs in a process of its own; the exit code is 0 if all of them are right.
 
@@ -119,12 +131,19 @@ def check(
     from glassbert.learn.guard import check_file
     from glassbert.learn.progress import Progress
 
-    result = check_file(file, exercise, seconds)
+    result = check_file(file, only, seconds)
+    progress = Progress.load()
+    verdicts = [progress.remember(verdict) for verdict in result.verdicts]
+    if as_json:
+        found = [
+            {"headline": one.headline, "passed": one.passed, "lines": [{"kind": k, "text": t} for k, t in one.lines()]}
+            for one in verdicts
+        ]
+        print_json({"verdicts": found, "printed": result.printed})
+        raise typer.Exit(0 if all(verdict.passed for verdict in verdicts) else 1)
     console = Console(highlight=False)
     if result.printed.strip():
         console.print(Text(result.printed.rstrip(), "dim"))
-    progress = Progress.load()
-    verdicts = [progress.remember(verdict) for verdict in result.verdicts]
     styles = {"right": "green", "wrong": "red", "says": "bold", "hint": "", "note": "dim"}
     marks = {"right": "✓", "wrong": "✗", "says": "→", "hint": "·", "note": " "}
     for verdict in verdicts:
@@ -136,12 +155,18 @@ def check(
 
 
 @app.command("exercises")
-def list_exercises() -> None:
+def list_exercises(as_json: AsJson = False) -> None:
     """List the exercises, with the lesson they belong to."""
     from glassbert.learn.exercise import exercises
     from glassbert.learn.progress import Progress
 
     progress = Progress.load()
+    if as_json:
+        print_json([
+            {"lesson": one.lesson, "name": name, "task": one.task, "passed": progress.has_passed(name)}
+            for name, one in exercises().items()
+        ])  # fmt: skip
+        return
     table = Table(box=None, pad_edge=False)
     for heading in ("lesson", "exercise", "what to write", ""):
         table.add_column(heading, justify="right" if heading == "lesson" else "left")
@@ -183,13 +208,13 @@ def solution(name: Annotated[str, typer.Argument(help="The name of the exercise.
 
 @app.command("export")
 def export(
-    folder: Annotated[Path, typer.Argument(help="The folder to write to.")],
-    kind: Annotated[str, typer.Option("--format", help="ipynb or html.")] = "html",
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder to write to.")],
+    kind: Annotated[str, chosen("The format of the files.", ("html", "ipynb"), "--format")] = "html",
 ) -> None:
     """Write all lessons as Jupyter notebooks, or as static pages with their results."""
     from glassbert.learn.course import export
 
     console = Console(stderr=True)
     with console.status("") as status:
-        written = export(folder, kind, lambda title: status.update(title))
-    typer.echo(f"{len(written)} lessons written to {folder}")
+        written = export(output, kind, lambda title: status.update(Text(title)))
+    typer.echo(f"{len(written)} lessons written to {output}")

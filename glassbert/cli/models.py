@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import print_json
 from glassbert.families.bert import MINI_BERT_CONFIG
 from glassbert.families.factory import REGISTRY, create_from_registry, create_model, model_names
 from glassbert.models.heads import HEADS, SHORT_NAMES, head_names, resolve_head
@@ -20,9 +20,7 @@ EXAMPLE_LABELS = 3
 ENCODER = ("embeddings.", "layers.", "final_norm.")
 
 
-def run(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-) -> None:
+def run(as_json: AsJson = False) -> None:
     """Show the models that `create_model` makes, the heads they can have, and the recipes of `create_from_registry`.
 
     Parameter counts are computed from the config. Heads are counted on a Mini-BERT, with three labels if the
@@ -30,7 +28,7 @@ def run(
     """
     tables = {"models": models(), "heads": heads(), "recipes": recipes()}
     if as_json:
-        typer.echo(json.dumps(tables, indent=2))
+        print_json(tables)
     else:
         show(Console(), tables)
 

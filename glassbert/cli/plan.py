@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import print_json
 from glassbert.cli.run_options import with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.models.describe import mebibytes
@@ -33,7 +34,7 @@ def _run(
         list[Path] | None,
         typer.Option(metavar="RUN", help="Add this finished run to your table of reference runs (may be repeated)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+    as_json: AsJson = False,
     extensions: Extensions = None,
     **settings: Any,
 ) -> None:
@@ -42,8 +43,8 @@ def _run(
     Takes the options of `pretrain`. A few steps are timed; the loss comes from a table of reference runs, with an
     interval of 90 %. `glassbert scale` adds its runs to your own table, `--add RUN` any finished run.
 
-    [bold]glassbert plan --preset larger --minutes 60[/]
-    [bold]glassbert plan --size 2 --corpus mycorpus/ --tokens 20000000[/]
+    glassbert plan --preset larger --minutes 60
+    glassbert plan --size 2 --corpus mycorpus/ --tokens 20M
     """
     if add:
         new = add_rows(row_of(History.read(RunFolder.existing(run))) for run in add)
@@ -54,7 +55,7 @@ def _run(
     with screen.status("Planning") as status:
         found = plan(TrainingSettings.from_dict(given), sizes=sizes, on_message=lambda text: status.update(Text(text)))
     if as_json:
-        typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False))
+        print_json(found.as_json())
     else:
         show_plan(found, Console(highlight=False, soft_wrap=True))
 

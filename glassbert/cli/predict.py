@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.checkpoints.packaged import DEFAULT_MODEL
+from glassbert.cli.model_argument import model_and_text
+from glassbert.cli.options import Engine, Threads, counted
+from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import InputError
 from glassbert.finetuning.predictions import WRITERS, Predictions
@@ -26,8 +29,9 @@ SHOWN_LABELS, SHOWN_ROWS, SHOWN_CHARACTERS = 10, 12, 200
 
 def run(
     model: Annotated[
-        str, typer.Argument(metavar="RUN", help="A fine-tuning run, its model, or a Hugging Face folder.")
-    ],
+        str,
+        typer.Argument(metavar="RUN", help="A fine-tuning run, its model, a Hugging Face folder, or a hub id."),
+    ] = DEFAULT_MODEL,
     text: Annotated[str | None, typer.Argument(help="The text.")] = None,
     pair: Annotated[str | None, typer.Option(help="The second text, for models on pairs.")] = None,
     column: Annotated[
@@ -51,42 +55,44 @@ def run(
     text_column: Annotated[
         str | None, typer.Option("--text", help="The text column, if its name differs from training.")
     ] = None,
-    batch_tokens: Annotated[int, typer.Option(min=8, help="Tokens computed at a time.")] = 8192,
-    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    batch_tokens: Annotated[int, counted("Tokens computed at a time.", least=8)] = 8192,
+    engine: Engine = "auto",
     extensions: Extensions = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the NumPy engine.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    threads: Threads = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON on standard output: one object per line.")
+    ] = False,
 ) -> None:
     """Predict with a fine-tuned model.
 
-    A text:        glassbert predict runs/reviews "A film to remember."
-
-    Two texts:     glassbert predict runs/stsb "A man sings." --pair "Someone is singing."
-
-    A table row:   glassbert predict runs/titanic -c Sex=female -c Pclass=1 -c Age=38
-
-    A file:        glassbert predict runs/reviews --file new.csv --output answers.csv
+    A text, two texts, a table row, or a file:
+    glassbert predict runs/reviews "A film to remember."
+    glassbert predict runs/stsb "A man sings." --pair "Someone is singing."
+    glassbert predict runs/titanic -c Sex=female -c Pclass=1 -c Age=38
+    glassbert predict runs/reviews --file new.csv --output answers.csv
 
     Probabilities are calibrated if the fine-tuning run found a temperature.
     """
+    if column is None and file is None and text is None:
+        model, only_text = model_and_text(model, text)
+        text = only_text or None
     given, options = _input(text, pair, column, file, format, text_column)
     if output is not None and output.suffix.lower() not in WRITERS:
         raise InputError(f"{output}: unknown file extension; use one of {', '.join(WRITERS)}")
     predictor = Predictor.load(model, engine=engine, threads=threads)
     screen = Console(stderr=True)
-    with _progress_bar(screen) as progress:
+    with progress_bar(screen) as progress:
         predict = predictor.judge if score else predictor.predict
         found = predict(given, batch_tokens=batch_tokens, progress=progress, **options)
     for note in found.notes:
         screen.print(Text(f"Note: {note}.", style="yellow"))
     if output is not None:
         found.save(output)
-        screen.print(
-            f"{len(found):,} predictions written to {output} ({found.per_second:,.0f} examples/s)", highlight=False
-        )
+        written = f"{len(found):,} predictions written to {output} ({found.per_second:,.0f} examples/s)"
+        screen.print(Text(written), soft_wrap=True)
     if as_json:
         for row in found.rows():
-            typer.echo(json.dumps(row, ensure_ascii=False))
+            print_json(row, indent=None)
     elif file is None:
         show_one(Console(highlight=False), found)
     elif output is None:
@@ -129,7 +135,7 @@ def _input(
 
 
 @contextmanager
-def _progress_bar(screen: Console) -> Iterator[Any]:
+def progress_bar(screen: Console) -> Iterator[Any]:
     bar = Progress(
         TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(), console=screen, transient=True, disable=not screen.is_terminal,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import exit_interrupted, print_json
 from glassbert.cli.run_options import with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.training.adapting import outcome as adaptation
@@ -28,6 +32,7 @@ def _run(
         Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/PRESET-DATE-TIME.")
     ] = None,
     extensions: Extensions = None,
+    as_json: AsJson = False,
     **settings: Any,
 ) -> None:
     """Pretrain a model on your text, or on the built-in text, and save it.
@@ -35,14 +40,14 @@ def _run(
     The budget is --minutes, --steps or --tokens (default: five minutes). A budget in minutes includes evaluation and
     saving. Ctrl-C saves and stops; `glassbert resume RUN` continues from there.
 
-    [bold]glassbert pretrain --recipe small-best --corpus mycorpus/ --minutes 30[/]
-    [bold]glassbert pretrain --preset mini --corpus mycorpus/ --minutes 5[/]
-    [bold]glassbert pretrain --size 4 --corpus book.txt --corpus letters.txt --steps 2000[/]
+    glassbert pretrain --recipe small-best --corpus mycorpus/ --minutes 30
+    glassbert pretrain --preset mini --corpus mycorpus/ --minutes 5
+    glassbert pretrain --size 4 --corpus book.txt --corpus letters.txt --steps 2k
     """
     given = {**(read_toml(settings_file) if settings_file else {}), **settings}
     chosen = TrainingSettings.from_dict(given)
     show_recipe(chosen)
-    train_and_show(Trainer(chosen, run))
+    train_and_show(Trainer(chosen, run), as_json)
 
 
 def show_recipe(settings: TrainingSettings) -> None:
@@ -52,26 +57,30 @@ def show_recipe(settings: TrainingSettings) -> None:
     if not settings.recipe:
         return
     shape = f"{settings.model['num_hidden_layers']} layers of {settings.model['hidden_size']}"
-    console = Console(soft_wrap=True, highlight=False)
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
     console.print(Text(f"{settings.recipe}: {shape}, rows of {settings.length}, {settings.batch} rows a step."))
     for note in left_out(settings.recipe, settings.model):
         console.print(Text(note, style="dim"))
 
 
-def train_and_show(trainer: Trainer) -> None:
-    """Train and print the result (on worker 0 only)."""
+def train_and_show(trainer: Trainer, as_json: bool = False) -> Result:
+    """Train and print the result (on worker 0 only). An interrupted run ends with the code of its signal."""
     result = trainer.train()
-    if trainer.leads:
+    if trainer.leads and as_json:
+        print_json({**asdict(result), "model": result.model, "report": result.report})
+    elif trainer.leads:
         show_result(result)
+    if result.stopped == "interrupted":
+        exit_interrupted()
+    return result
 
 
 def show_result(result: Result) -> None:
     """Print loss, accuracy and paths of a finished run, or how to continue an interrupted one."""
     console = Console(soft_wrap=True, highlight=False)
+    run = shlex.quote(result.run)
     if result.stopped == "interrupted":
-        console.print(
-            Text(f"Stopped after step {result.steps:,} and saved. Continue with: glassbert resume {result.run}")
-        )
+        console.print(Text(f"Stopped after step {result.steps:,} and saved. Continue with: glassbert resume {run}"))
         return
     console.print(
         Text.assemble(
@@ -89,7 +98,15 @@ def show_result(result: Result) -> None:
     if result.plan is not None:
         console.print(Text("\n".join(sentences(result.plan)), "dim"))
     console.print(Text(f"Model   {result.model}\nReport  {result.report}"))
-    console.print(Text(f'Try     glassbert fill-mask {result.run} "The [MASK] rises in the east."'))
+    console.print(Text(f"Try     {command_to_try(result)}"))
+
+
+def command_to_try(result: Result) -> str:
+    """A command that shows what the model can do: it fills a mask, or continues a text if it predicts the next word."""
+    run = shlex.quote(result.run)
+    if RunFolder(result.run).read_settings()["model"]["config"].get("causal"):
+        return f'glassbert generate {run} "The sun rises"'
+    return f'glassbert fill-mask {run} "The [MASK] rises in the east."'
 
 
 def show_adaptation(content: dict[str, Any], console: Console) -> None:

@@ -11,6 +11,8 @@ from rich.console import Console
 
 from glassbert.cli.evaluate import progress_bar
 from glassbert.cli.model_argument import MODEL_HELP, named_model
+from glassbert.cli.options import AsJson, Engine, Threads, counted, split_names
+from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import GlassBertError
 from glassbert.evaluation import Options, Subject, Suite, evaluate
@@ -23,23 +25,27 @@ def run(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)],
     train: Annotated[Path, typer.Option(help="The CoNLL or CoNLL-U file for training the probes.")],
     dev: Annotated[Path, typer.Option(help="A file of the same format for testing them.")],
-    task: Annotated[
+    only: Annotated[
         list[str] | None,
-        typer.Option(help="pos, ner, relations, heads, a probe of --with, or a column of the files. Repeat it."),
+        typer.Option(
+            metavar="NAME",
+            help="Only these probes: pos, ner, relations, heads, one of --with, or a column of the files; repeat it or "
+            "use commas. Default: pos.",
+        ),
     ] = None,
     extensions: Extensions = None,
     quick: Annotated[bool, typer.Option("--quick", help="A sample of the sentences, and linear probes only.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the report.")] = None,
     details: Annotated[bool, typer.Option("--details", help="Print the layers as well.")] = False,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples per interval.")] = 1000,
-    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the NumPy engine.")] = None,
+    resamples: Annotated[int, counted("Bootstrap resamples per interval.", least=100)] = 1000,
+    engine: Engine = "auto",
+    threads: Threads = None,
+    as_json: AsJson = False,
 ) -> None:
     """Fit probes on every layer of a model, on a mix of layers and on all layers, with control tasks and baselines.
 
     glassbert probe runs/mini --train en-train.conllu --dev en-dev.conllu
-
-    glassbert probe runs/mini --train en-train.conllu --dev en-dev.conllu --task xpos --task relations
+    glassbert probe runs/mini --train en-train.conllu --dev en-dev.conllu --only xpos,relations
 
     Your own probe is a function that returns a label for every word, decorated with @probe("name", title="..."), in a
     file named by --with. Selectivity is the accuracy minus that on random labels by word type, which measures
@@ -49,15 +55,19 @@ def run(
         if not path.is_file():
             raise GlassBertError(f"{what}: there is no file {path}")
     table = read_table(train)
-    tasks = [get_task(name, table) for name in task or ("pos",)]
+    tasks = [get_task(name, table) for name in split_names(only) or ("pos",)]
     subject = Subject.open(named_model(model), engine=engine, threads=threads)
     probes = Suite("probes", "Probes", partial(probe_files, by_files={(train, dev): tasks}))
     options = Options(quick=quick, resamples=resamples)
     with progress_bar(1) as progress:
         found = evaluate([subject], [probes], options=options, progress=progress)
-    console = Console(highlight=False)
-    show(console, found, details)
-    if output is not None:
-        console.print(f"\nWritten: {found.write(output)}", soft_wrap=True)
+    page = None if output is None else found.write(output)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        console = Console(highlight=False)
+        show(console, found, details)
+        if page is not None:
+            console.print(f"\nWritten: {page}", soft_wrap=True, markup=False)
     if found.failed:
         raise typer.Exit(1)

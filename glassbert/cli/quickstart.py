@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from glassbert.cli.options import AsJson, Engine, counted
+
 MINUTES = 4.5
 SENTENCES = (
     "If the file does not [MASK], an error is raised.",
@@ -18,12 +20,13 @@ SENTENCES = (
 
 def run(
     minutes: Annotated[float | None, typer.Option(help="How long to train.", show_default=str(MINUTES))] = None,
-    steps: Annotated[int | None, typer.Option(help="Train this number of steps instead.", min=1)] = None,
-    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    steps: Annotated[int | None, counted("Train this number of steps instead.")] = None,
+    engine: Engine = "auto",
     sentence: Annotated[str, typer.Option(help="A sentence whose [MASK] is predicted during training.")] = SENTENCES[1],
     run: Annotated[
         Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/quickstart-DATE.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Train a Mini-BERT from scratch and fill masks with it: text, tokenizer, model, report. Nothing is downloaded.
 
@@ -33,12 +36,12 @@ def run(
     from rich.console import Console
     from rich.text import Text
 
-    from glassbert.cli.pretrain import show_result
+    from glassbert.cli.pretrain import train_and_show
     from glassbert.training.fill_mask import fill_mask
     from glassbert.training.run_folder import new_run_folder
     from glassbert.training.trainer import Trainer
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=as_json)
     console.print(Text("GlassBERT: Python's documentation → tokenizer → Mini-BERT → filled masks", style="bold"))
     budget: dict[str, Any] = {"steps": steps} if steps else {"minutes": minutes or MINUTES}
     trainer = Trainer(
@@ -54,9 +57,8 @@ def run(
         f"{splits['train']['tokens']:,} tokens of {splits['train']['documents']:,} documents to train on, "
         f"{splits['validation']['tokens']:,} held out; {trainer.model.get_parameter_count():,} parameters."
     )
-    result = trainer.train()
-    show_result(result)
-    if result.stopped == "interrupted":
+    train_and_show(trainer, as_json)
+    if as_json:
         return
     console.print(Text("\nPredictions of the trained model:", style="bold"))
     for example in SENTENCES:

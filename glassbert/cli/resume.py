@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from glassbert.cli.options import AsJson
 from glassbert.cli.pretrain import train_and_show
 from glassbert.cli.with_option import Extensions
 from glassbert.training.run_folder import FINETUNING, kind_of_run
@@ -16,6 +17,7 @@ from glassbert.training.trainer import Trainer
 def run(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of the run.")],
     extensions: Extensions = None,
+    as_json: AsJson = False,
 ) -> None:
     """Continue a run that was interrupted or killed, from its last checkpoint.
 
@@ -27,6 +29,6 @@ def run(
         from glassbert.cli.finetune import show
         from glassbert.finetuning.run import resume_finetuning
 
-        show(resume_finetuning(run))
+        show(resume_finetuning(run), as_json)
     else:
-        train_and_show(Trainer.resume(run))
+        train_and_show(Trainer.resume(run), as_json)

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
 
-from glassbert.models.config import EncoderConfig
-from glassbert.training.settings import CONFIG_FIELDS, TrainingSettings
+from glassbert.checkpoints.family import PRESETS
+from glassbert.cli.options import chosen, counted
+from glassbert.models.config import CHOICES, PARTS, EncoderConfig, activations
+from glassbert.training.settings import CHECKS, CONFIG_FIELDS, TrainingSettings
+from glassbert.training.settings_base import Check, Names
 
+ALIASES = {"batch": "--batch-size", "learning_rate": "--lr"}
 TYPES: dict[str, Any] = {"int": int, "float": float, "str": str, "bool": bool, "tuple[str, ...]": list[str]}
 
 
@@ -39,28 +43,41 @@ def with_settings(
     return run
 
 
-def options_of(settings: type[Any], default_of: str = "default") -> Iterator[inspect.Parameter]:
-    """An option for every field that has a help text."""
+def options_of(
+    settings: type[Any], checks: Mapping[str, Check], default_of: str = "default"
+) -> Iterator[inspect.Parameter]:
+    """An option for every field that has a help text. `checks` says which fields have names as values."""
+    named = {name: valid.names for name, (_, valid) in checks.items() if isinstance(valid, Names)}
+    choices: dict[str, Collection[str]] = {"preset": PRESETS, **named}
     for field in dataclasses.fields(settings):
         if "help" in field.metadata:
             shown = ", ".join(field.default) if isinstance(field.default, tuple) else field.default
-            default = "" if shown in (None, "", False) else f" [dim]({default_of}: {shown})[/]"
-            yield _option(field, field.metadata["help"] + default, field.metadata["panel"])
+            default = "" if shown in (None, "", False) else f" ({default_of}: {shown})"
+            text = field.metadata["help"] + default
+            yield _option(field, text, field.metadata["panel"], choices.get(field.name, ()))
 
 
 def pretraining_options() -> Iterator[inspect.Parameter]:
     """An option for every field of the pretraining settings and of the model config."""
-    yield from options_of(TrainingSettings, "default for Mini")
+    yield from options_of(TrainingSettings, CHECKS, "default for Mini")
+    choices: dict[str, Collection[str]] = {**CHOICES, **PARTS, "activation": activations()}
     defaults = {field.name: field.default for field in dataclasses.fields(EncoderConfig)}
     for name, field in CONFIG_FIELDS.items():
-        yield _option(field, f"[dim]BERT-base: {defaults[name]}[/]", "Model config")
+        yield _option(field, f"BERT-base: {defaults[name]}", "Model config", choices.get(name, ()))
 
 
-def _option(field: dataclasses.Field[Any], text: str, panel: str) -> inspect.Parameter:
+def _option(field: dataclasses.Field[Any], text: str, panel: str, choices: Collection[str]) -> inspect.Parameter:
     kind = TYPES[str(field.type).removesuffix(" | None")]
     flag = "--" + field.name.replace("_", "-")
-    declaration = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
-    option = typer.Option(declaration, help=text, rich_help_panel=panel, show_default=False)
+    flags = (f"{flag}/--no-{flag[2:]}",) if kind is bool else (flag, *filter(None, [ALIASES.get(field.name)]))
+    shared: dict[str, Any] = {"rich_help_panel": panel, "show_default": False}
+    if kind is int:
+        option = counted(text, *flags, least=None, **shared)
+    elif choices:
+        option = chosen(text, choices, *flags, **shared)
+    else:
+        shared["metavar"] = {float: "NUMBER", bool: None}.get(kind, "TEXT")
+        option = typer.Option(*flags, help=text, **shared)
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )

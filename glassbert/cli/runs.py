@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,89 +11,121 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.options import AsJson
+from glassbert.cli.output import print_json
+from glassbert.cli.run_kinds import KINDS, SHOWN, RunKind, find_all
 from glassbert.errors import GlassBertError
 from glassbert.training.display import duration, sparkline
 from glassbert.training.history import History, find_runs
 
-SHOWN = ("preset", "size", "optimizer", "learning_rate", "batch", "length", "schedule", "seed")
+DEFAULT = (Path("runs"), Path("evaluations"))
+Listed = dict[str, Any]
 
 
 def run(
-    folder: Annotated[Path, typer.Argument(help="The folder with the runs.")] = Path("runs"),
-    html: Annotated[Path | None, typer.Option(help="Write a comparison of their curves to this HTML file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FOLDER", help="Folders with runs. Default: runs and evaluations."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.html", help="Write a page that compares them.")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """List the runs of a folder and compare them: settings that differ, held-out loss, accuracy, time."""
-    histories = list(find_runs(folder))
-    if not histories:
-        raise GlassBertError(f"there are no runs in {folder}; `glassbert pretrain` creates one")
-    if html is not None:
-        typer.echo(f"Written: {write_comparison(histories, html)}")
+    """List runs of every kind: pretraining, adaptation, fine-tuning, forecasts, evaluations and scaling studies.
+
+    Of pretraining runs the settings that differ are shown. With -o their curves are drawn on one page.
+
+    glassbert runs
+    glassbert runs studies/first/runs -o comparison.html
+    """
+    chosen = folders or [folder for folder in DEFAULT if folder.is_dir()] or [DEFAULT[0]]
+    found: list[tuple[RunKind, Listed]] = []
+    for folder in chosen:
+        if not folder.is_dir():
+            raise GlassBertError(f"there is no folder {folder}; `glassbert pretrain` creates its runs in runs/")
+        found += find_all(folder)
+    if not found:
+        raise GlassBertError(f"there are no runs in {' and '.join(map(str, chosen))}; `glassbert pretrain` creates one")
+    if output is not None:
+        typer.echo(f"Page written: {write_comparison(chosen, found, output)}")
     elif as_json:
-        typer.echo(json.dumps([summary(history) for history in histories], indent=2))
+        print_json([{name: value for name, value in facts.items() if name != "curve"} for _, facts in found])
     else:
-        show(Console(), histories)
+        show(Console(highlight=False), found)
 
 
-def summary(history: History) -> dict[str, Any]:
-    """The main values of a run, as JSON."""
-    last, result = history.last, history.result or {}
-    loss, accuracy = history.held_out or (None, None)
-    seconds = result.get("seconds", last["seconds"])
+def by_kind(found: list[tuple[RunKind, Listed]]) -> list[tuple[RunKind, list[Listed]]]:
+    return [(kind, rows) for kind in KINDS if (rows := [facts for one, facts in found if one is kind])]
+
+
+def differing(rows: list[Listed]) -> dict[str, str]:
+    """Columns for the settings in which the runs differ."""
     return {
-        "name": history.run.name,
-        "state": history.state,
-        "parameters": history.info["model"]["parameters"],
-        "steps": result.get("steps", last["step"]),
-        "tokens": result.get("tokens", last["tokens"]),
-        "seconds": seconds,
-        "held_out_loss": loss,
-        "accuracy": accuracy,
-        "perplexity": None if loss is None else math.exp(min(loss, 50.0)),
-        **{name: history.settings.get(name) for name in SHOWN},
+        name.replace("_", " "): name
+        for name in SHOWN
+        if len({json.dumps(facts.get(name), default=str) for facts in rows if name in facts}) > 1
     }
 
 
-def differing(histories: list[History]) -> list[str]:
-    """The settings in which the runs differ."""
-    return [n for n in SHOWN if len({json.dumps(history.settings.get(n)) for history in histories}) > 1]
+def show(console: Console, found: list[tuple[RunKind, Listed]]) -> None:
+    """Print a table for every kind."""
+    for number, (kind, rows) in enumerate(by_kind(found)):
+        columns = {**differing(rows), **kind.columns}
+        if number:
+            console.print()
+        table = Table(title=kind.title, title_justify="left", title_style="bold", box=None, pad_edge=False,
+                      header_style="bold")  # fmt: skip
+        table.add_column("run", overflow="fold")
+        for heading, name in columns.items():
+            numeric = all(isinstance(facts.get(name), int | float | None) for facts in rows)
+            table.add_column(heading, justify="right" if numeric else "left")
+        best = min((x for facts in rows if isinstance(x := facts.get("held_out_loss"), int | float)), default=None)
+        for facts in rows:
+            style = {"finished": "", "stopped early": "", "unfinished": "yellow"}.get(facts["state"], "red")
+            cells = [Text(cell(name, facts.get(name)), _style(name, facts, best)) for name in columns.values()]
+            table.add_row(Text(facts["name"], style), *cells)
+        console.print(table)
+    states = {facts["state"] for _, facts in found}
+    if "unfinished" in states:
+        console.print(Text("\nYellow: not finished; continue with `glassbert resume RUN`.", style="dim"))
+    if states & {"damaged", "failed"}:
+        console.print(Text("\nRed: damaged files, or an evaluation with a failed suite.", style="dim"))
 
 
-def show(console: Console, histories: list[History]) -> None:
-    """Print a table of the runs."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    columns = differing(histories)
-    table.add_column("run", no_wrap=True)
-    for name in columns:
-        table.add_column(name.replace("_", " "))
-    for name in ("steps", "tokens", "time", "held-out loss", "accuracy"):
-        table.add_column(name, justify="right")
-    table.add_column("curve", no_wrap=True)
-    best = min((h.held_out[0] for h in histories if h.held_out), default=None)
-    for history in histories:
-        values = summary(history)
-        loss, accuracy = values["held_out_loss"], values["accuracy"]
-        curve = history.curve("train", "loss")[1]
-        table.add_row(
-            Text(values["name"], style="" if history.result else "yellow"),
-            *(str(history.settings.get(name)) for name in columns),
-            f"{values['steps']:,}",
-            f"{values['tokens'] / 1e6:.1f} M",
-            duration(values["seconds"]),
-            Text("–" if loss is None else f"{loss:.3f}", style="bold green" if loss == best else ""),
-            "–" if accuracy is None else f"{accuracy:.1%}",
-            Text(sparkline(curve, 16) if curve else "", style="cyan"),
-        )
-    console.print(table)
-    if any(not history.result for history in histories):
-        console.print(Text("Yellow: not finished; continue with `glassbert resume RUN`.", style="dim"))
+def _style(name: str, facts: Listed, best: float | None) -> str:
+    if name == "held_out_loss" and best is not None and facts.get(name) == best:
+        return "bold green"
+    return "cyan" if name == "curve" else ""
 
 
-def write_comparison(histories: list[History], path: Path) -> Path:
-    """Write an HTML page with curves and a table of the runs."""
+def cell(name: str, value: Any) -> str:
+    """A value as it is shown."""
+    if value is None or value == "":
+        return "–"
+    if name == "curve":
+        return sparkline(value, 16) if value else ""
+    if name == "seconds":
+        return duration(value)
+    if name == "tokens":
+        return f"{value / 1e6:.1f} M"
+    if name == "accuracy":
+        return f"{value:.1%}" if isinstance(value, int | float) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float) and name not in SHOWN:
+        return f"{value:.3f}"
+    return str(value)
+
+
+def write_comparison(folders: list[Path], found: list[tuple[RunKind, Listed]], path: Path) -> Path:
+    """Write an HTML page with the curves of the pretraining runs, and a table for every kind."""
     from glassbert.reports import Page, figures
 
-    page = Page("Comparison of runs", f"{len(histories)} runs in {histories[0].run.path.parent}")
+    page = Page("Comparison of runs", f"{len(found)} runs in {', '.join(map(str, folders))}")
+    histories: list[History] = [history for folder in folders for history in find_runs(folder)]
     for over, label in (("tokens", "tokens"), ("seconds", "seconds")):
         curves = {h.run.name: h.curve("evaluation", "loss", over) for h in histories if len(h.kind("evaluation")) > 1}
         if curves:
@@ -104,15 +135,11 @@ def write_comparison(histories: list[History], path: Path) -> Path:
                 ),
                 f"Held-out loss against {label}.",
             )
-    columns = differing(histories)
-    rows = []
-    for history in histories:
-        values = summary(history)
-        loss, accuracy = values["held_out_loss"], values["accuracy"]
-        chosen = [str(history.settings.get(name)) for name in columns]
-        sizes = [values[name] for name in ("parameters", "steps", "tokens")]
-        quality = ["–" if loss is None else f"{loss:.3f}", "–" if accuracy is None else f"{accuracy:.1%}"]
-        rows.append([values["name"], values["state"], *chosen, *sizes, duration(values["seconds"]), *quality])
-    names = [name.replace("_", " ") for name in columns]
-    page.table(["run", "state", *names, "parameters", "steps", "tokens", "time", "held-out loss", "accuracy"], rows)
+    for kind, rows in by_kind(found):
+        columns = {**differing(rows), **{h: name for h, name in kind.columns.items() if name != "curve"}}
+        page.heading(kind.title)
+        page.table(
+            ["run", "state", *columns],
+            [[facts["name"], facts["state"], *(cell(n, facts.get(n)) for n in columns.values())] for facts in rows],
+        )
     return page.write(path)

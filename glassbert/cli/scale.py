@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
-import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,14 +12,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from glassbert.cli.options import AsJson, chosen, counted, number
+from glassbert.cli.output import exit_interrupted, print_json
 from glassbert.cli.run_options import pretraining_options, with_settings
 from glassbert.errors import TrainingError
 from glassbert.evaluation.scaling import Study, StudyPlan
-from glassbert.evaluation.scaling.plan import OF_THE_STUDY
+from glassbert.evaluation.scaling.plan import COUNTS, MATCHES, OF_THE_STUDY
 from glassbert.evaluation.scaling.report import show_outcome, show_plan
 from glassbert.training.planning.table import user_table
-
-UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
 
 def _run(
@@ -37,15 +36,14 @@ def _run(
         bool, typer.Option("--confirm", help="Train the predicted size as well, and check the prediction.")
     ] = False,
     match: Annotated[
-        str, typer.Option(help="tokens: the same tokens for every size. compute: the same FLOP for every size.")
+        str, chosen("tokens: the same tokens for every size. compute: the same FLOP for every size.", MATCHES)
     ] = "tokens",
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds per point.")] = 1,
-    repeats: Annotated[int, typer.Option(min=0, help="Further seeds of the smallest point, to measure the noise.")] = 2,
+    seeds: Annotated[int, counted("Seeds per point.")] = 1,
+    repeats: Annotated[int, counted("Further seeds of the smallest point, to measure the noise.", least=0)] = 2,
     count: Annotated[
-        str | None,
-        typer.Option(help="The parameters that count as size: encoder (the blocks) or all; default: encoder."),
+        str | None, chosen("The parameters that count as size: encoder (the blocks) or all; default: encoder.", COUNTS)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON instead of tables.")] = False,
+    as_json: AsJson = False,
     **settings: Any,
 ) -> None:
     """Train a grid of small sizes, fit a power law with its uncertainty, and predict the loss of the next size.
@@ -53,8 +51,8 @@ def _run(
     All points share everything but the size, also the held-out rows and their masks. A study that was stopped by Ctrl-C
     or killed is resumed with: glassbert scale -o STUDY. The same command with --confirm trains the predicted size.
 
-    [bold]glassbert scale --sizes 1,1.5,2,2.5 --tokens 2M --predict 3 --confirm --corpus mycorpus/ -o studies/first[/]
-    [bold]glassbert scale --sizes 1,2,3,4 --minutes 30 --corpus mycorpus/ -o studies/second[/]
+    glassbert scale --sizes 1,1.5,2,2.5 --tokens 2M --predict 3 --confirm --corpus mycorpus/ -o studies/first
+    glassbert scale --sizes 1,2,3,4 --minutes 30 --corpus mycorpus/ -o studies/second
     """
     plan = None
     if sizes is not None:
@@ -76,10 +74,12 @@ def _run(
     outcome = study.run()
     console = Console(highlight=False, soft_wrap=True)
     if outcome is None:
-        console.print(Text(f"Stopped and saved. Resume with: glassbert scale -o {output}{' --confirm' * confirm}"))
+        again = f"glassbert scale -o {shlex.quote(str(output))}{' --confirm' * confirm}"
+        progress.print(Text(f"Stopped and saved. Resume with: {again}"), soft_wrap=True)
+        exit_interrupted()
         return
     if as_json:
-        typer.echo(json.dumps(outcome.as_json(), indent=2, ensure_ascii=False))
+        print_json(outcome.as_json())
     else:
         show_outcome(console, outcome)
         console.print(Text(f"Report  {study.folder / 'report.html'}"))
@@ -89,15 +89,10 @@ def _run(
 
 def _numbers(text: str, flag: str) -> list[float]:
     """Parse 1,1.5,2 or 500k,2M."""
-    found = []
-    for word in filter(None, (part.strip() for part in text.split(","))):
-        match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?) *([kmgb]?)", word.replace("_", "").lower())
-        if match is None:
-            raise TrainingError(
-                f"{flag}: {word!r} is not a number; give numbers separated by commas, as in 1,1.5,2 or 2M"
-            )
-        found.append(float(match[1]) * UNITS[match[2]])
-    return found
+    try:
+        return [number(part) for part in text.split(",") if part.strip()]
+    except ValueError as error:
+        raise TrainingError(f"{flag}: {error}; give numbers separated by commas, as in 1,1.5,2 or 500k,2M") from None
 
 
 def _options() -> Iterator[inspect.Parameter]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 import sys
 import time
 import warnings
@@ -16,17 +16,15 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.help import new_app
+from glassbert.cli.options import AsJson, counted
+from glassbert.cli.output import print_json
 from glassbert.errors import TextError
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer, load_tokenizer
 from glassbert.text.inspection import VocabularySummary, WordTrace, summarise_vocabulary, trace_words
 from glassbert.text.wordpiece_files import FILES
 
-app = typer.Typer(
-    help="Train a vocabulary, show how words are split, summarise a vocabulary.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = new_app(help="Train a vocabulary, show how words are split, summarise a vocabulary.")
 COLOURS = ("black on bright_cyan", "black on bright_yellow", "black on bright_green", "black on bright_magenta")
 UNKNOWN, SPECIAL = "white on red", "black on bright_white"
 Folder = Annotated[Path, typer.Argument(help="A folder with a tokenizer.json or vocab.txt, or such a file.")]
@@ -45,18 +43,19 @@ def train(
             "the documentation of your Python installation."
         ),
     ] = None,
-    size: Annotated[int, typer.Option(help="Entries of the vocabulary, including special tokens.")] = 8192,
+    vocab_size: Annotated[int, counted("Entries of the vocabulary, including special tokens.", least=6)] = 8192,
     cased: Annotated[bool, typer.Option("--cased", help="Keep capitals and accents.")] = False,
-    min_frequency: Annotated[int, typer.Option(help="Minimum number of occurrences of a merged pair.")] = 2,
+    min_frequency: Annotated[int, counted("Minimum number of occurrences of a merged pair.")] = 2,
     hand: Annotated[
         bool, typer.Option("--hand/--fast", help="GlassBERT's trainer, or that of Hugging Face's tokenizers.")
     ] = True,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing tokenizer.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer in the folder.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a WordPiece vocabulary and write it for GlassBERT and for Hugging Face's AutoTokenizer.
 
     The vocabulary starts with [PAD] [UNK] [CLS] [SEP] [MASK] and the characters of the text; then the most frequent
-    pair of tokens is merged, repeatedly, until there are --size entries. The same text always gives the same
+    pair of tokens is merged, repeatedly, until there are --vocab-size entries. The same text always gives the same
     vocabulary. Memory does not grow with the text.
     """
     from glassbert.text.corpus.documents import read_documents
@@ -84,14 +83,19 @@ def train(
             amount = f"{done:,} of {total:,}" if total else f"{done / 1e6:,.0f} million characters"
             bar.update(task, description=stage.capitalize(), completed=done, total=total or None, done=amount)
 
-        tokenizer = kind.train(read_documents(sources or []), size, not cased, min_frequency, on_progress)
+        tokenizer = kind.train(read_documents(sources or []), vocab_size, not cased, min_frequency, on_progress)
     tokenizer.save(output)
     for warning in caught:
         screen.print(str(warning.message), style="yellow", markup=False)
+    seconds = time.monotonic() - start
+    if as_json:
+        facts = {"folder": output, "entries": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint}
+        print_json({**facts, "seconds": seconds, "warnings": [warning.message for warning in caught]})
+        return
     console = Console()
-    console.print(f"{tokenizer.vocab_size:,} entries trained in {time.monotonic() - start:.0f} s, written to {output}")
+    console.print(f"{tokenizer.vocab_size:,} entries trained in {seconds:.0f} s, written to {output}", markup=False)
     console.print(f"fingerprint {tokenizer.fingerprint[:16]}", style="dim")
-    console.print(f"To inspect it: glassbert tokenizer inspect {output}", markup=False, style="dim")
+    console.print(f"To inspect it: glassbert tokenizer inspect {shlex.quote(str(output))}", markup=False, style="dim")
 
 
 # ---- encode --------------------------------------------------------------------------------------------------------
@@ -102,18 +106,18 @@ def encode(
     folder: Folder,
     text: Annotated[str, typer.Argument(help='The text; "-" reads it from standard input.')],
     pair: Annotated[str | None, typer.Argument(help="A second text, for example the answer to a question.")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Truncate to this number of tokens.")] = None,
+    max_length: Annotated[int | None, counted("Truncate to this number of tokens.")] = None,
     hand: Annotated[
         bool, typer.Option("--hand/--fast", help="GlassBERT's Python tokenizer, or Hugging Face's tokenizers.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print ids, tokens and offsets as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how each word of a text is split, and why: what was tried, what matched, why a word is unknown."""
     text = sys.stdin.read().rstrip("\n") if text == "-" else text
     tokenizer: Tokenizer = WordPieceTokenizer.load(folder) if hand else load_tokenizer(folder)
     encoding = tokenizer.encode(text, pair, max_length=max_length)
     if as_json:
-        typer.echo(json.dumps(asdict(encoding), ensure_ascii=False))
+        print_json(asdict(encoding), indent=None)
         return
     console = Console()
     console.print(coloured(encoding.tokens, tokenizer))
@@ -169,7 +173,7 @@ def coloured(tokens: list[str], tokenizer: Tokenizer) -> Text:
 @app.command()
 def inspect(
     folder: Folder,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Summarise a vocabulary: size, special ids, continuations, longest and unreachable entries, characters."""
     tokenizer = load_tokenizer(folder)
@@ -177,7 +181,7 @@ def inspect(
     summary = summarise_vocabulary(tokenizer, description.normaliser if description else None)
     if as_json:
         facts = {"kind": tokenizer.kind, "fingerprint": tokenizer.fingerprint, **asdict(summary)}
-        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        print_json(facts)
         return
     console = Console()
     grid = Table.grid(padding=(0, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from glassbert.arrays import Array, Gradients, Layout, namespace
 from glassbert.engines.kernels import KERNEL_SETS, Operations, Source, State, which
 from glassbert.engines.machine import recommended_engine
 from glassbert.engines.numpy_engine import NumpyEngine
-from glassbert.errors import EngineError
+from glassbert.errors import EngineError, needs
 
 ENGINES = ("auto", "numpy", "mlx")
 
@@ -77,7 +78,7 @@ def get_engine(
     if engine == "numpy":
         return NumpyEngine(dtype, threads, kernels)
     if importlib.util.find_spec("mlx") is None:
-        raise EngineError("engine 'mlx' needs the package MLX: pip install 'glassbert[mlx]'")
+        raise EngineError(needs("engine 'mlx'", "mlx[cpu]" if sys.platform == "linux" else "mlx"))
     from glassbert.engines.mlx_engine import MlxEngine
 
     return MlxEngine(dtype, kernels)

@@ -1,4 +1,4 @@
-"""Row loops compiled by Numba, where it is installed (`pip install "glassbert[fast]"`).
+"""Row loops compiled by Numba, where it is installed.
 
 NumPy runs one elementwise operation at a time over a whole array; each is a pass over memory and needs the GIL at its
 end. These loops do all steps of an operation while a row is in the cache. They are for float32; other types, and

@@ -99,7 +99,7 @@ def finetune(
     folder = RunFolder(run) if run is not None else new_run_folder("runs", _name(settings, changes))
     if folder.settings_file.exists():
         raise TrainingError(
-            f"{folder.path} already holds a run. Resume it with: glassbert finetune --resume {folder.path}; "
+            f"{folder.path} already holds a run. Resume it with: glassbert resume {folder.path}; "
             "or choose another folder with --run"
         )
     display = display or tuning_display()

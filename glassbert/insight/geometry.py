@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.errors import InputError
+from glassbert.errors import InputError, needs
 from glassbert.metrics import Undefined
 
 DISCARDED = 0.1  # of the points, those with the largest r₂ / r₁: the relation is not linear there
@@ -51,7 +51,7 @@ def umap_available() -> bool:
 def umap_points(cloud: Any, seed: int = 0) -> np.ndarray:
     """[N, 2] by UMAP, which keeps neighbours together and distorts distances; needs `umap-learn`."""
     if not umap_available():
-        raise InputError("UMAP needs umap-learn: pip install umap-learn; principal components need no extra package")
+        raise InputError(needs("UMAP", "umap-learn") + "; principal components need no extra package")
     umap = import_module("umap")
     return np.asarray(umap.UMAP(n_components=2, random_state=seed, n_jobs=1).fit_transform(_cloud(cloud)), np.float64)
 

@@ -62,12 +62,12 @@ class Scene:
 
     def require_texts(self) -> Sequence[str]:
         if not self.texts:
-            raise InputError("this insight needs texts: name a text file, a CoNLL-U file or a corpus folder with --on")
+            raise InputError("this insight needs texts: name a text file, a CoNLL-U file or a corpus folder with --dev")
         return self.texts
 
     def require_annotations(self) -> Any:
         if self.annotated is None:
-            raise InputError("this insight needs annotations: name a CoNLL-U file with --on")
+            raise InputError("this insight needs annotations: name a CoNLL-U file with --dev")
         return self.annotated
 
 

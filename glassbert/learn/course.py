@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from glassbert.errors import InputError
+from glassbert.errors import InputError, needs
 from glassbert.files import atomic_write, explain_write_errors
 from glassbert.learn.exercise import exercises
 from glassbert.learn.folders import data_folder
@@ -108,7 +108,7 @@ def has_marimo() -> bool:
     return find_spec("marimo") is not None
 
 
-NO_MARIMO = "the lessons need marimo: pip install 'glassbert[learn]'"
+NO_MARIMO = needs("a lesson", "marimo")
 
 
 def open_command(path: Path, port: int | None, browser: bool, token: bool = True) -> list[str]:

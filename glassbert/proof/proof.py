@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -57,23 +57,27 @@ def mlx_in_words() -> str | None:
         return None
 
 
-def choose(pattern: str | None, with_mutants: bool = True, own_only: bool = False) -> tuple[list[Case], list[Mutant]]:
-    """The cases whose kind or name contains `pattern` (* and ? may stand for anything), and the mutants they face."""
+def choose(
+    only: str | Sequence[str] | None, with_mutants: bool = True, own_only: bool = False
+) -> tuple[list[Case], list[Mutant]]:
+    """The cases whose kind or name contains one of `only` (* and ? stand for anything), and the mutants they face."""
+    patterns = [only] if isinstance(only, str) else list(only or ())
     cases = list(all_cases().values())
     if own_only:
         cases, with_mutants = own_cases(), False
     mutants = list(all_mutants().values()) if with_mutants else []
-    if pattern is None:
+    if not patterns:
         return cases, mutants
 
     def fits(name: str) -> bool:
-        return fnmatch.fnmatch(name.lower(), f"*{pattern.lower()}*")
+        return any(fnmatch.fnmatch(name.lower(), f"*{pattern.lower()}*") for pattern in patterns)
 
     chosen = [case for case in cases if fits(case.name) or fits(case.kind)]
     chosen_mutants = [m for m in mutants if fits(m.name) or any(case in chosen for case in suspected(m))]
     if not chosen and not chosen_mutants:
         subjects = ", ".join(dict.fromkeys(case.subject for case in cases))
-        raise InputError(f"no case and no mutant fits {pattern!r}; the cases are about {subjects}")
+        asked = " or ".join(map(repr, patterns))
+        raise InputError(f"no case and no mutant fits {asked}; the cases are about {subjects}")
     return chosen, chosen_mutants
 
 

@@ -7,8 +7,8 @@
     page.figure(lambda: figures.lines({"loss": (steps, losses)}, xlabel="step"), "The loss falls.")
     page.write("report.html")
 
-A page is one file without scripts or external resources, for light mode, dark mode and print. Figures need matplotlib
-(`pip install "glassbert[plots]"`); without it the page contains a note instead of the figures.
+A page is one file without scripts or external resources, for light mode, dark mode and print. Without
+matplotlib the page contains a note instead of the figures.
 """
 
 from glassbert.reports import figures

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassbert.errors import GlassBertError
+from glassbert.errors import GlassBertError, needs
 from glassbert.files import atomic_write
 from glassbert.reports.numbers import short
 
@@ -65,7 +65,7 @@ DARK = {
     "good": "#3cc79d",
 }
 SERIES = [name for name in LIGHT if name.startswith("series-")]
-MISSING = 'they need matplotlib. Run `pip install "glassbert[plots]"` and write the report again.'
+MISSING = f"{needs('a figure', 'matplotlib')}. Then write the report again: glassbert report RUN."
 FONT = "DejaVu Sans"  # part of matplotlib, so the layout is the same on every machine
 SETTINGS: dict[Any, Any] = {
     "figure.facecolor": "none",

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glassbert.errors import TextError
+from glassbert.errors import TextError, needs
 from glassbert.tasks.conll import read_conll, read_conllu
 from glassbert.tasks.delimited import read_delimited
 from glassbert.tasks.table import Table, read_lines, read_text, split_lines
@@ -75,7 +75,7 @@ def read_parquet(path: str | Path) -> Table:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise TextError('reading Parquet files needs pyarrow: pip install "glassbert[data]"') from error
+        raise TextError(needs("reading Parquet files", "pyarrow")) from error
     if not Path(path).is_file():
         raise TextError(f"there is no file {path}")
     try:

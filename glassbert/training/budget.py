@@ -7,11 +7,13 @@ run and reserved, so the learning rate schedule ends when training ends and the 
 from __future__ import annotations
 
 import math
+import os
 import signal
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -22,8 +24,9 @@ from glassbert.training.settings import TrainingSettings
 FINAL_SHARE = 0.03  # of a budget in minutes, for the last evaluation
 OVERTIME = 0.005  # of a budget in minutes, for a last evaluation that starts late
 EVALUATIONS, CHECKPOINTS = 20, 10  # per run, unless the settings give an interval
+HANGUP = getattr(signal, "SIGHUP", None)  # the terminal was closed; Windows has no such signal
 # Launchers forward SIGUSR1 to their processes without ending them; Slurm sends it before the time limit.
-STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 
 Now = Callable[[], float]
 
@@ -180,8 +183,11 @@ class Costs:
 class Interrupts:
     """Catches stop signals: the first sets `requested`, which the run checks between two steps.
 
-    The second raises KeyboardInterrupt at once; the run can then be resumed from its last checkpoint.
+    The second raises KeyboardInterrupt at once; the run can then be resumed from its last checkpoint. `last_signal` is
+    the last signal that any run of this process received. SIGHUP stays ignored under nohup.
     """
+
+    last_signal = 0
 
     def __init__(self) -> None:
         self.requested = False
@@ -190,7 +196,8 @@ class Interrupts:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # signal handlers need the main thread
             for number in STOP_SIGNALS:
-                self._previous[number] = signal.signal(number, self._handle)
+                if number != HANGUP or signal.getsignal(number) != signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(
@@ -200,6 +207,19 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        Interrupts.last_signal = number
+        if number == HANGUP:
+            leave_terminal()
+        elif self.requested:
             raise KeyboardInterrupt
         self.requested = True
+
+
+def leave_terminal() -> None:
+    """Send output that went to a terminal nowhere: the terminal is gone, and writing to it would fail."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -53,13 +53,13 @@ def _shape(layers: int, width: int, heads: int, inner: int) -> dict[str, int]:
 
 
 _ROTARY = {"positions": "rotary", "tie_word_embeddings": True}
-_SHORT = {"preset": "mini", "length": 64, "batch": 32, "learning_rate": 5e-3, "vocabulary": 8_192}
+_SHORT = {"preset": "mini", "length": 64, "batch": 32, "learning_rate": 5e-3, "vocab_size": 8_192}
 _LONG = {
     "preset": "modernbert-base",
     "packing": "tokens",
     "learning_rate": 3e-3,
     "weight_decay": 0.05,
-    "vocabulary": 8_192,
+    "vocab_size": 8_192,
     "short_length": 128,
     "short_share": 0.55,
 }

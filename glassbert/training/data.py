@@ -243,7 +243,7 @@ def open_or_build(settings: TrainingSettings, run: Path, name: str = "corpus", l
     if settings.tokenizer and settings.family:
         check_tokenizer_kind(settings)
     kind = "" if settings.tokenizer_kind == "wordpiece" else f"-{settings.tokenizer_kind}"
-    folder = run / name if paths else run.parent / "corpora" / f"built-in-{settings.vocabulary}{kind}"
+    folder = run / name if paths else run.parent / "corpora" / f"built-in-{settings.vocab_size}{kind}"
     if (folder / "manifest.json").exists():
         return Corpus.open(folder), 0.0
     began = time.monotonic()
@@ -286,7 +286,7 @@ def build(settings: TrainingSettings, folder: Path) -> Any:
             list(settings.corpus),
             folder,
             settings.tokenizer or None,
-            vocab_size=settings.vocabulary,
+            vocab_size=settings.vocab_size,
             kind=settings.tokenizer_kind,
             progress=on_progress,
             validation=0.01 if settings.corpus else 0.05,  # the built-in corpus is small

@@ -120,4 +120,8 @@ def load_masked_model(path: str | Path, engine: str = "auto") -> tuple[Model, An
             f"{path} is a discriminator: it says which tokens were replaced and predicts no words. Give the generator "
             f"that it was trained with, or another masked language model"
         )
-    return load_with_tokenizer(path, engine=engine, head="mlm")
+    model, tokenizer = load_with_tokenizer(path, engine=engine)
+    if model.head is None or not {"mlm", "causal"} & set(model.head.parts):
+        what = "no head" if model.head is None else f"a head of type {model.head.kind}"
+        raise InputError(f"{path} has {what}, so it predicts no words; fill-mask needs a masked language model")
+    return model, tokenizer

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from glassbert.errors import TrainingError
+from glassbert.errors import TrainingError, needs
 from glassbert.files import explain_write_errors
 
 FLUSH_EVERY = 2.0  # seconds
@@ -165,7 +165,7 @@ def require_sinks(settings: Any) -> None:
     """Raise if the settings select a sink whose package is not installed."""
     for name, package in SINK_PACKAGES.items():
         if getattr(settings, name) and find_spec(package) is None:
-            raise TrainingError(f'--{name} needs {package}: pip install "glassbert[{name}]"')
+            raise TrainingError(needs(f"--{name}", package))
 
 
 def sinks_for(settings: Any, folder: Path, name: str) -> list[Sink]:

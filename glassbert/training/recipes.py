@@ -28,8 +28,8 @@ HEADS = (1, 4, 8, 12, 16)
 # stayed high for tens of thousands of steps (docs/lab-notes.md). Muon's rate hardly depends on the width.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "mini": {"length": 64, "batch": 64, "optimizer": "muon", "learning_rate": 3e-3},
-    "larger": {"length": 128, "batch": 128, "optimizer": "muon", "learning_rate": 3e-3, "vocabulary": 50_000},
-    "base": {"length": 128, "batch": 256, "optimizer": "muon", "learning_rate": 2e-3, "vocabulary": 30_522},
+    "larger": {"length": 128, "batch": 128, "optimizer": "muon", "learning_rate": 3e-3, "vocab_size": 50_000},
+    "base": {"length": 128, "batch": 256, "optimizer": "muon", "learning_rate": 2e-3, "vocab_size": 30_522},
 }
 
 

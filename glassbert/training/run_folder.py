@@ -22,11 +22,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from glassbert.engines.machine import inspect_machine
 from glassbert.errors import TrainingError
 from glassbert.files import explain_write_errors, write_json
+from glassbert.locks import try_lock
 from glassbert.training.workers import fingerprint
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             file = open(self.lock_file, "a+", encoding="utf-8")  # noqa: SIM115 (open until the lock is released)
         with file:
-            if not _lock(file):
+            if not try_lock(file):
                 file.seek(0)
                 owner = file.read().strip()
                 raise TrainingError(
@@ -148,22 +149,6 @@ def new_run_folder(runs: str | Path, name: str) -> RunFolder:
         if not folder.path.exists():
             return folder
     raise TrainingError(f"there are too many runs named {stem} in {runs}; give a folder with --run")
-
-
-def _lock(file: IO[str]) -> bool:
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 # ---- run information in settings.json -------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class TrainingSettings(Settings):
         "The kind of tokenizer that is trained on text files: wordpiece, bpe (of bytes) or unigram.",
         "Text",
     )
-    vocabulary: int = about(8_192, "Vocabulary size of a tokenizer trained on text files.", "Text")
+    vocab_size: int = about(8_192, "Vocabulary size of a tokenizer trained on text files.", "Text")
     length: int = about(64, "Tokens per row.", "Text")
     short_length: int | None = about(None, "Curriculum: rows of this length first (with more rows per batch).", "Text")
     short_share: float = about(0.5, "Curriculum: the share of the run with short rows.", "Text")
@@ -263,7 +263,7 @@ CHECKS: dict[str, Check] = {
         ("mask_rate", "final_mask_rate", "short_share", "general_share"), (is_between(0, 1), "between 0 and 1")
     ),
     "ema": (is_between(0, 1), "between 0 and 1, like 0.999"),
-    "vocabulary": (is_integer(64), "a whole number of at least 64"),
+    "vocab_size": (is_integer(64), "a whole number of at least 64"),
     "minutes": (is_between(0, math.inf), "a number above 0"),
     "size": (is_between(0.5, 100), "between 1 and 100 (3 is Mini, 6 Larger, 12 BERT-base)"),
     "learning_rate": (is_between(0, math.inf), "a number above 0"),

@@ -40,22 +40,22 @@ def is_flag(value: Any) -> bool:
 
 
 def one_of(*choices: str) -> Check:
-    return lambda value: value in choices, f"one of {', '.join(choices)}"
+    return lambda value: value in choices, Names(choices)
 
 
 def one_in(table: Mapping[str, Any]) -> Check:
     """A name of a table that extensions may add to."""
-    return lambda value: value in table, _Names(table)
+    return lambda value: value in table, Names(table)
 
 
-class _Names:
-    """The names of a table at the time they are shown."""
+class Names:
+    """Valid values that have names: a description of them at the time they are shown."""
 
-    def __init__(self, table: Mapping[str, Any]):
-        self.table = table
+    def __init__(self, names: Collection[str]):
+        self.names = names
 
     def __str__(self) -> str:
-        return f"one of {', '.join(self.table)}"
+        return f"one of {', '.join(self.names)}"
 
 
 def check_fields(settings: Any, checks: Mapping[str, Check], optional: set[str]) -> None:

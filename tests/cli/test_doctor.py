@@ -182,7 +182,7 @@ def test_the_tables_fit_the_screen(width, machine):
     assert not any("…" in line for line in lines)
 
 
-def test_errors_of_the_package_are_one_line_and_others_keep_their_traceback(monkeypatch, capsys):
+def test_errors_are_one_line_and_unexpected_ones_keep_their_traceback_for_debugging(monkeypatch, capsys):
     def fail():
         raise GlassBertError("The file [model] is empty.")
 
@@ -196,6 +196,12 @@ def test_errors_of_the_package_are_one_line_and_others_keep_their_traceback(monk
         raise RuntimeError("unexpected")
 
     monkeypatch.setattr(doctor, "run", break_down)
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["doctor"])
+    shown = capsys.readouterr().err
+    assert exit.value.code == 1 and "RuntimeError: unexpected (test_doctor.py, line" in shown
+    assert "Traceback" not in shown and shown.count("\n") == 1
+    monkeypatch.setenv("GLASSBERT_DEBUG", "1")
     with pytest.raises(RuntimeError, match="unexpected"):
         cli.main(["doctor"])
 
@@ -203,7 +209,7 @@ def test_errors_of_the_package_are_one_line_and_others_keep_their_traceback(monk
 def test_help_lists_every_command_without_importing_any():
     program = (
         "import sys\nfrom glassbert import cli\ntry: cli.main(['--help'])\nexcept SystemExit: pass\n"
-        "print([name for name in sys.modules if name.startswith('glassbert.cli.')])"
+        "print(sorted({f'glassbert.cli.{name}' for name in cli.COMMANDS} & {*sys.modules}))"
     )
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert output.splitlines()[-1] == "[]"

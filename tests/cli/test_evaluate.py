@@ -51,7 +51,7 @@ def test_a_run_is_evaluated_on_its_own_corpus(run_folder, capsys):
 
 
 def test_two_models_and_an_untrained_one_are_compared(run_folder, tmp_path, capsys):
-    given = (run_folder, run_folder / "model", "--untrained", "--quick", "--only", "language", "--text",
+    given = (run_folder, run_folder / "model", "--untrained", "--quick", "--only", "language", "--dev",
              run_folder.parent / "corpus", "-o", tmp_path, "--json", "--engine", "numpy")  # fmt: skip
     assert run(*given) == 0
     found = json.loads(capsys.readouterr().out)

@@ -28,7 +28,7 @@ def test_every_member_is_in_the_table(capsys):
     text = shown(family.show_all, members())
     for name in MEMBERS:
         assert FAMILIES[name].title in text and name in text
-    family.run(None, as_json=True, page=None)
+    family.run(None, as_json=True, output=None)
     rows = json.loads(capsys.readouterr().out)
     assert rows[0]["name"] == "bert" and {row["name"] for row in rows} == set(MEMBERS)
     assert all(row["base"]["parameters"] > row["mini"]["parameters"] for row in rows)
@@ -61,7 +61,7 @@ def test_what_is_shared_with_bert_is_not_marked_as_different():
 
 
 def test_the_page_is_up_to_date():
-    """If it is not: glassbert family --page docs/family.md"""
+    """If it is not: glassbert family -o docs/family.md"""
     assert (DOCS / "family.md").read_text(encoding="utf-8") == page(members())
     assert {path.stem for path in (DOCS / "family").glob("*.svg")} == set(MEMBERS)
 

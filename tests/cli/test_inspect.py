@@ -67,7 +67,7 @@ def test_pictures_compared_with_the_untrained_model(saved, tmp_path, capsys):
         tmp_path / "pics",
         "--against",
         "untrained",
-        "--on",
+        "--dev",
         tmp_path / "text.txt",
     ]
     assert run(*arguments, "--only", "heads", "--only", "training") == 0
@@ -86,7 +86,7 @@ def test_pictures_compared_with_the_untrained_model(saved, tmp_path, capsys):
         ("words", ["no mask"], "must contain [MASK]"),
         ("words", [TEXT, "--against", "untrained"], "--against needs --pictures"),
         ("words", ["--pictures", "x", "--only", "nothing"], "no insight 'nothing'"),
-        ("words", ["--pictures", "x", "--on", "missing.txt"], "missing.txt"),
+        ("words", ["--pictures", "x", "--dev", "missing.txt"], "missing.txt"),
         ("bare", [TEXT], "has no head"),
     ],
 )

@@ -68,7 +68,7 @@ def test_without_a_screen_the_address_is_for_the_user_to_open(learn, opened, mon
 def test_without_marimo_it_says_what_to_install(learn, opened, monkeypatch):
     monkeypatch.setattr(course, "has_marimo", lambda: False)
     code, _, error = learn("1")
-    assert code == 2 and "pip install 'glassbert[learn]'" in error and not opened
+    assert code == 2 and "pip install marimo" in error and not opened
 
 
 @pytest.mark.parametrize("number", ["0", "19", "-1", "seven", "1.5"])
@@ -84,7 +84,7 @@ def test_a_wrong_word_is_no_lesson(learn):
 def test_check_says_what_is_wrong_and_gives_another_hint_the_second_time(learn, tmp_path):
     answer = tmp_path / "answer.py"
     answer.write_text("print('hello')\ndef layer_norm(x, gamma, beta, eps):\n    return gamma * x + beta\n")
-    first, second = learn("check", str(answer)), learn("check", str(answer), "--exercise", "layer_norm")
+    first, second = learn("check", str(answer)), learn("check", str(answer), "--only", "layer_norm")
     assert first[0] == second[0] == 1 and "hello" in first[1] and "not yet" in first[1]
     hints = [next(line for line in out.splitlines() if "Hint:" in line) for _, out, _ in (first, second)]
     assert hints[0] != hints[1]
@@ -110,14 +110,14 @@ def test_no_home_is_a_sentence(learn, monkeypatch, tmp_path):
 def test_export_writes_notebooks(learn, tmp_path, monkeypatch):
     pytest.importorskip("marimo")
     monkeypatch.setattr(course, "LESSONS", course.LESSONS[1:2])
-    code, out, _ = learn("export", str(tmp_path / "out"), "--format", "ipynb")
+    code, out, _ = learn("export", "-o", str(tmp_path / "out"), "--format", "ipynb")
     assert code == 0 and "1 lessons written" in out
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["lesson_02_activations.ipynb"]
-    assert "not as 'pdf'" in learn("export", str(tmp_path), "--format", "pdf")[2]
+    assert "not as 'pdf'" in learn("export", "-o", str(tmp_path), "--format", "pdf")[2]
 
 
 def test_a_lesson_that_fails_to_export_is_named(learn, tmp_path, monkeypatch):
     pytest.importorskip("marimo")
     failed = subprocess.CompletedProcess([], 1, "", "no such cell")
     monkeypatch.setattr(course.subprocess, "run", lambda *command, **options: failed)
-    assert "lesson 1 could not be exported: no such cell" in learn("export", str(tmp_path))[2]
+    assert "lesson 1 could not be exported: no such cell" in learn("export", "-o", str(tmp_path))[2]

@@ -39,7 +39,7 @@ def test_pretrain_fill_mask_and_runs(corpus, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("the ")
     assert run("runs", tmp_path / "runs") == 0
     assert "one" in capsys.readouterr().out
-    assert run("runs", tmp_path / "runs", "--html", tmp_path / "runs.html") == 0
+    assert run("runs", tmp_path / "runs", "-o", tmp_path / "runs.html") == 0
     assert "Comparison of runs" in (tmp_path / "runs.html").read_text()
 
 
@@ -47,7 +47,7 @@ def test_pretrain_from_a_text_file(tmp_path, capsys):
     from tests.training.toy import texts
 
     (tmp_path / "book.txt").write_text("\n\n".join(texts(300)))
-    given = flags(vocabulary=64, steps=3)
+    given = flags(vocab_size=64, steps=3)
     assert run("pretrain", "--corpus", tmp_path / "book.txt", "--run", tmp_path / "run", *given) == 0
     assert (tmp_path / "run" / "corpus" / "manifest.json").exists()
 

@@ -35,12 +35,12 @@ def test_train(tmp_path, option):
     (sources / "a.txt").write_text("\n\n".join(SENTENCES[:16]), encoding="utf-8")
     (sources / "b.txt.xz").write_bytes(lzma.compress("\n\n".join(SENTENCES[16:]).encode()))
     output = tmp_path / "tokenizer"
-    printed = run("train", sources, "-o", output, "--size", 220, option)
+    printed = run("train", sources, "-o", output, "--vocab-size", 220, option)
     assert "220 entries" in printed
     assert load_tokenizer(output).vocab_size == 220
     with pytest.raises(TextError, match="already contains a tokenizer; add --overwrite"):
-        run("train", sources, "-o", output, "--size", 220)
-    run("train", sources, "-o", output, "--size", 230, "--overwrite", "--cased")
+        run("train", sources, "-o", output, "--vocab-size", 220)
+    run("train", sources, "-o", output, "--vocab-size", 230, "--overwrite", "--cased")
     again = load_tokenizer(output)
     assert again.vocab_size == 230 and "T" in again.vocabulary
 

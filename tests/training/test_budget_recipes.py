@@ -22,7 +22,7 @@ def test_budgets_rise_and_models_stay_within_the_limit(name):
         assert larger.parts
     for rung in rungs:
         settings = TrainingSettings.from_dict({**rung.settings, **rung.model})
-        config = config_for(settings, settings.vocabulary, 0)
+        config = config_for(settings, settings.vocab_size, 0)
         model = create_model("bert_with_head", head="mlm", config=config, engine="numpy", initialize=False)
         assert model.num_parameters <= LIMIT
 

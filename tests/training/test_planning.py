@@ -147,7 +147,7 @@ def test_the_seconds_of_a_run_are_those_of_its_parts():
 
 def test_a_plan_without_a_corpus_times_random_words(tmp_path):
     small = {name: value for name, value in SETTINGS.items() if name not in ("sentence", "steps")}
-    found = plan(**small, vocabulary=64, tokens=1_000)
+    found = plan(**small, vocab_size=64, tokens=1_000)
     assert (found.steps, found.tokens) == (8, 1_024)  # whole steps
     assert found.seconds > 8 * found.step_seconds and found.epoch_seconds is None
     assert any("random words" in note for note in found.notes)
@@ -174,7 +174,7 @@ def test_a_plan_of_a_corpus_knows_its_epochs_and_sizes(corpus):
 def test_impossible_plans_are_refused(changes, said):
     small = {name: value for name, value in SETTINGS.items() if name not in ("sentence", "steps")}
     with pytest.raises(TrainingError, match=said):
-        plan(**{**small, "vocabulary": 64, **changes}, sizes=False)
+        plan(**{**small, "vocab_size": 64, **changes}, sizes=False)
 
 
 def test_no_loss_is_expected_of_trained_weights(corpus, tmp_path, quick_runs):

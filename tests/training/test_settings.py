@@ -159,7 +159,7 @@ def test_the_command_in_a_report_gives_the_same_settings(given):
     assert command[:2] == ["glassbert", "pretrain"]
     received = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassbert.cli.pretrain.train_and_show", received.append)
+        patch.setattr("glassbert.cli.pretrain.train_and_show", lambda trainer, as_json: received.append(trainer))
         patch.setattr("glassbert.cli.pretrain.Trainer", lambda settings, run: settings)
         with pytest.raises(SystemExit, match="0"):
             main(command[1:])

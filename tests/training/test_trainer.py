@@ -357,7 +357,7 @@ def test_costs_are_estimated_from_the_available_held_out_rows(corpus, tmp_path):
 @pytest.mark.parametrize("changes", [{"tensorboard": True}, {"wandb": "project"}])
 def test_a_missing_package_is_reported_before_anything_is_written(corpus, tmp_path, monkeypatch, changes):
     monkeypatch.setattr("glassbert.training.log.find_spec", lambda package: None)
-    with pytest.raises(TrainingError, match=r"pip install \"glassbert\[(tensorboard|wandb)\]\""):
+    with pytest.raises(TrainingError, match=r"pip install (tensorboardX|wandb)"):
         make_trainer(corpus, tmp_path / "run", **changes)
     assert not (tmp_path / "run").exists()
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.errors import GlassBertError
+from glassbert.errors import GlassBertError, needs
 from glassbert.finetuning.baseline.features import (
     Transform,
     column_features,
@@ -48,7 +48,7 @@ from glassbert.finetuning.scoring import compute_scores
 from glassbert.metrics import Score, log_loss
 from glassbert.tasks import TaskData, folds
 
-MISSING = 'no baseline: scikit-learn is not installed. Run `pip install "glassbert[tasks]"` and fine-tune again'
+MISSING = needs("the baseline", "scikit-learn")
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 LOSS_TOLERANCE = 0.01  # relative difference below which losses count as equal
 FOLDS = 3

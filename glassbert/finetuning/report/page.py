@@ -110,8 +110,7 @@ def _headline(
         page.message(
             "note",
             "There is no baseline to compare with.",
-            'Run `pip install "glassbert[tasks]"` and fine-tune again without --no-baseline: a score alone does not '
-            "show whether the task needs this model.",
+            "Fine-tune again without --no-baseline: a score alone does not show whether the task needs this model.",
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from glassbert.errors import InputError
+from glassbert.errors import InputError, needs
 from glassbert.learn.glass.session import Glass
 
 HOST = "127.0.0.1"
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 def needs_extra() -> InputError:
-    return InputError("the glass needs Starlette and uvicorn: pip install 'glassbert[glass]'")
+    return InputError(f"{needs('the glass', 'starlette')} uvicorn")
 
 
 def make_app(glass: Glass, port: int) -> Any:

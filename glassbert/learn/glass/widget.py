@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassbert.errors import InputError
+from glassbert.errors import InputError, needs
 from glassbert.learn.glass.bundle import style
 from glassbert.learn.glass.bundle import widget as widget_module
 from glassbert.learn.glass.opening import as_loaded, first_view
@@ -26,7 +26,7 @@ def glass(model: Any = "mini", text: str = TEXT, *, tokenizer: Any = None, again
         import anywidget
         import traitlets
     except ImportError:
-        raise InputError("the glass in a notebook needs anywidget: pip install 'glassbert[notebook]'") from None
+        raise InputError(needs("the glass in a notebook", "anywidget")) from None
 
     models = [as_loaded(model, tokenizer)]
     if against is not None:

@@ -216,8 +216,8 @@ def _(mo, np):
 
     ## On your own
 
-    `glassbert scale --sizes 1,1.5,2 --tokens 1M --corpus CORPUS` fits a law on real text. Does its prediction for the
-    next size hold when you train it?
+    `glassbert scale --sizes 1,1.5,2 --tokens 1M --corpus CORPUS -o study` fits a law on real text. Does its
+    prediction for the next size hold when you train it?
     """)
     return
 

@@ -34,7 +34,7 @@ def build_corpus(
     lowercase: bool = True,
     kind: str = "wordpiece",
     workers: int | None = None,
-    force: bool = False,
+    overwrite: bool = False,
     progress: Callable[[Progress], None] | None = None,
     **settings: Any,
 ) -> Corpus:
@@ -43,7 +43,7 @@ def build_corpus(
     Without a tokenizer, one of this `kind` (wordpiece, bpe, unigram) with `vocab_size` entries is trained on the
     sources first. `settings` are the fields of
     `Settings`. An interrupted build continues where it stopped. A finished corpus in `output` is opened if it has the
-    same sources and settings, and replaced only with `force`. In a script, call this below
+    same sources and settings, and replaced only with `overwrite`. In a script, call this below
     `if __name__ == "__main__":`, because the worker processes import the script.
     """
     build_settings = Settings.from_dict(settings)
@@ -54,7 +54,7 @@ def build_corpus(
         from glassbert.text.kinds import check_kind
 
         check_kind(kind)
-    with open_build_folder(Path(output), force) as folder:
+    with open_build_folder(Path(output), overwrite) as folder:
         if any(str(source) == STANDARD_INPUT for source in sources):
             _store_standard_input(folder.standard_input)
         found = find_sources(sources, build_settings, folder.standard_input)
@@ -73,7 +73,7 @@ def write_corpus(
     defaults = {"exact_duplicates": False, "near_duplicates": None, "clean": False, "min_characters": 0}
     build_settings = Settings.from_dict({**defaults, **settings})
     texts = [document if isinstance(document, str) else "\n".join(document) for document in documents]
-    with open_build_folder(Path(output), force=False) as folder:
+    with open_build_folder(Path(output), overwrite=False) as folder:
         sources = [Source("documents", "given")]
         loaded = _load_tokenizer(tokenizer)
         builder = CorpusBuilder(folder, sources, build_settings, loaded, 0, True, lambda _: None, texts)

@@ -16,6 +16,7 @@ from typing import Any
 
 from glassbert.errors import TextError
 from glassbert.files import explain_write_errors, write_json
+from glassbert.locks import try_lock
 from glassbert.text.corpus.reader import read_manifest
 from glassbert.text.corpus.storage import BUILDING, MANIFEST, is_corpus_file
 from glassbert.text.wordpiece_files import FILES as TOKENIZER_FILES
@@ -26,8 +27,8 @@ PLAN = "plan.json"
 class BuildFolder:
     """The paths in DIR and DIR/.building during a build."""
 
-    def __init__(self, output: Path, force: bool) -> None:
-        self.output, self.force = output, force
+    def __init__(self, output: Path, overwrite: bool) -> None:
+        self.output, self.overwrite = output, overwrite
         self.building = output / BUILDING
         self.parts = self.building / "parts"
         self.tokenizer = self.building / "tokenizer"
@@ -48,7 +49,7 @@ class BuildFolder:
     def can_resume(self, plan: dict[str, Any]) -> bool:
         """Whether the parts of an interrupted build fit `plan`.
 
-        The parts of a different plan are discarded with `force`; otherwise they raise TextError.
+        The parts of a different plan are discarded with `overwrite`; otherwise they raise TextError.
         """
         earlier = self.earlier_plan()
         if earlier is None:
@@ -57,10 +58,10 @@ class BuildFolder:
         difference = _difference(earlier, plan)
         if not difference:
             return True
-        if not self.force:
+        if not self.overwrite:
             raise TextError(
                 f"{self.output} contains an unfinished build that differs from this one: {difference}; "
-                "run the earlier command again to finish it, or use --force to start again"
+                "run the earlier command again to finish it, or use --overwrite to start again"
             )
         self.clear()
         return False
@@ -95,14 +96,14 @@ class BuildFolder:
 
 
 @contextmanager
-def open_build_folder(output: Path, force: bool) -> Iterator[BuildFolder]:
-    """Create and lock the folder of a build. A folder with other files raises TextError without `force`."""
+def open_build_folder(output: Path, overwrite: bool) -> Iterator[BuildFolder]:
+    """Create and lock the folder of a build. A folder with other files raises TextError without `overwrite`."""
     if output.exists() and not output.is_dir():
         raise TextError(f"{output} is a file; the output of a build must be a folder")
     is_corpus = (output / MANIFEST).exists() or (output / BUILDING).exists()
-    if output.exists() and not is_corpus and not force and any(output.iterdir()):
-        raise TextError(f"{output} contains other files; use an empty or new folder, or --force")
-    folder = BuildFolder(output, force)
+    if output.exists() and not is_corpus and not overwrite and any(output.iterdir()):
+        raise TextError(f"{output} contains other files; use an empty or new folder, or --overwrite")
+    folder = BuildFolder(output, overwrite)
     new = not output.exists()
     with explain_write_errors(folder.building):
         folder.building.mkdir(parents=True, exist_ok=True)
@@ -118,13 +119,9 @@ def open_build_folder(output: Path, force: bool) -> Iterator[BuildFolder]:
 
 @contextmanager
 def _locked(path: Path, output: Path) -> Iterator[None]:
-    import fcntl
-
-    with open(path, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise TextError(f"another build is running in {output}") from None
+    with open(path, "w", encoding="utf-8") as file:
+        if not try_lock(file):
+            raise TextError(f"another build is running in {output}")
         yield
 
 

@@ -18,7 +18,7 @@ from glassbert.files import sha256
 from glassbert.text.corpus.blocks import Block, read_blocks
 from glassbert.text.corpus.build_folder import BuildFolder
 from glassbert.text.corpus.documents import sample_paragraphs
-from glassbert.text.corpus.duplicates import near_duplicate_index
+from glassbert.text.corpus.duplicates import bands_for
 from glassbert.text.corpus.merging import MergeResult, merge_parts
 from glassbert.text.corpus.parts import Part, Unit, gather_units, part_path
 from glassbert.text.corpus.reader import Corpus
@@ -70,10 +70,7 @@ class CorpusBuilder:
         if finished:
             self.folder.remove_build_files()
             return finished
-        bands = (0, 0)
-        if self.settings.near_duplicates is not None:
-            index = near_duplicate_index(self.settings.near_duplicates)
-            bands = (index.b, index.r)
+        bands = (0, 0) if self.settings.near_duplicates is None else bands_for(self.settings.near_duplicates)
         plan = self._plan()
         resumed = self.folder.can_resume(plan)
         tokenizer = self._tokenizer(resumed)
@@ -105,14 +102,14 @@ class CorpusBuilder:
     def _finished_corpus(self) -> Corpus | None:
         """The finished corpus in the folder, if this build would give the same. A different one raises TextError."""
         manifest = self.folder.finished()
-        if manifest is None or self.folder.force:
+        if manifest is None or self.folder.overwrite:
             return None
         difference = self._difference(manifest)
         if not difference:
             return Corpus.open(self.folder.output)
         raise TextError(
             f"{self.folder.output} contains a finished corpus that differs from this one: {difference}; "
-            "use another folder, or --force to replace it"
+            "use another folder, or --overwrite to replace it"
         )
 
     def _difference(self, manifest: dict[str, Any]) -> str:
@@ -140,8 +137,10 @@ class CorpusBuilder:
             kept = load_tokenizer(self.folder.tokenizer)
             if kept.fingerprint == (self.folder.earlier_plan() or {}).get("fingerprint"):
                 return kept
-            if not self.folder.force:
-                raise TextError(f"{self.folder.tokenizer} changed after the build started; use --force to start again")
+            if not self.folder.overwrite:
+                raise TextError(
+                    f"{self.folder.tokenizer} changed after the build started; use --overwrite to start again"
+                )
             self.folder.clear()
         if self.tokenizer is None:
             self._train_tokenizer().save(self.folder.tokenizer)
@@ -194,9 +193,9 @@ class CorpusBuilder:
         part = Part(path)
         same = part.about()["input"] == digest
         part.close()
-        if not same and not self.folder.force:
+        if not same and not self.folder.overwrite:
             names = ", ".join(dict.fromkeys(block.name for block in unit.blocks))
-            raise TextError(f"{names} changed since this build started; use --force to continue with the new text")
+            raise TextError(f"{names} changed since this build started; use --overwrite to continue with the new text")
         return bool(same)
 
     # ---- shards ----

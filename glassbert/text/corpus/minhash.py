@@ -10,7 +10,7 @@ and the smallest value of each bin is kept, which is about 100 times cheaper. An
 copies the value of another bin, tried in an order that is fixed for each bin, so equal sets fill their bins equally
 (Shrivastava, "Optimal densification for fast and accurate minwise hashing", 2017).
 
-`datasketch` compares the sketches.
+`duplicates.py` compares the sketches.
 """
 
 from __future__ import annotations

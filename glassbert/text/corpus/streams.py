@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from glassbert.errors import TextError
+from glassbert.errors import TextError, needs
 
 MAGIC = {b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zst"}
 SUFFIXES = {".gz": "gz", ".xz": "xz", ".bz2": "bz2", ".zst": "zst", ".zstd": "zst"}
@@ -59,7 +59,7 @@ class _Zstandard(io.RawIOBase):
         try:
             import zstandard
         except ImportError as error:
-            raise TextError('reading .zst files needs another package: pip install "glassbert[data]"') from error
+            raise TextError(needs("reading .zst files", "zstandard")) from error
         self.file, self.error = file, zstandard.ZstdError
         self.new_frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj
         self.frame = self.new_frame()

@@ -1,6 +1,6 @@
 """Read texts from tables: CSV, TSV, Parquet and Hugging Face datasets. One row is one document.
 
-The column is the one given by --field, else the first of USUAL_FIELDS, else the only column.
+The column is the one given by --text, else the first of USUAL_FIELDS, else the only column.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from glassbert.errors import TextError
+from glassbert.errors import TextError, needs
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.streams import CHUNK, ByteCounter
 
@@ -30,7 +30,7 @@ def choose_field(names: Sequence[str], wanted: str | None, where: str) -> str:
     if len(names) == 1:
         return names[0]
     known = ", ".join(map(repr, names)) or "none"
-    raise TextError(f"{where}: no field with a usual name; set --field to the text field (fields: {known})")
+    raise TextError(f"{where}: no field with a usual name; set --text to the text field (fields: {known})")
 
 
 def delimited_texts(stream: Any, name: str, kind: str, settings: Settings, longest: int) -> Iterator[str]:
@@ -91,7 +91,7 @@ def parquet_texts(path: Path, name: str, settings: Settings, counter: ByteCounte
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise TextError('reading Parquet files needs another package: pip install "glassbert[data]"') from error
+        raise TextError(needs("reading Parquet files", "pyarrow")) from error
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
             column = choose_field(table.schema_arrow.names, settings.field, name)
@@ -112,7 +112,7 @@ def hub_texts(name: str, settings: Settings) -> Iterator[str]:
     try:
         import datasets
     except ImportError as error:
-        raise TextError(f'{name} needs another package: pip install "glassbert[datasets]"') from error
+        raise TextError(needs(name, "datasets")) from error
     path, config, split = [*name.removeprefix("hf:").split(":"), "", ""][:3]
     try:
         rows = iter(datasets.load_dataset(path, config or None, split=split or "train", streaming=True))

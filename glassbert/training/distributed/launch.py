@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from glassbert.engines.machine import recommended_engine
-from glassbert.errors import TrainingError
+from glassbert.errors import TrainingError, needs
 from glassbert.training.workers import SingleWorker, Workers
 
 
@@ -78,7 +78,7 @@ def _mpi_workers(launch: Launch) -> Workers:
     try:
         from mpi4py import MPI
     except ImportError as error:
-        raise TrainingError(f'{problem}mpi4py is missing; pip install "glassbert[mpi]"') from error
+        raise TrainingError(problem + needs("training together", "mpi4py")) from error
     except RuntimeError as error:  # mpi4py is installed without an MPI library
         raise TrainingError(
             f"{problem}mpi4py finds no MPI library; pip install mpich, or load the MPI of your cluster"

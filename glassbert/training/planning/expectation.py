@@ -9,7 +9,7 @@ slopes that scaling laws usually have), f is a smooth correction that nearby ref
 runs on one text. All are Gaussian, so the prediction is that of a Gaussian process: near the reference runs the
 interval is their noise, away from them f is unknown, and on another text c is. Nothing is widened by hand.
 
-`benchmarks/plan.py --table` leaves every row out in turn and predicts it from the others.
+`python -m benchmarks.plan --table` leaves every row out in turn and predicts it from the others.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _data(settings: TrainingSettings) -> tuple[TrainingData, list[str]]:
     if len(paths) == 1 and (paths[0] / "manifest.json").exists():
         return open_data(settings, Path()), []
     text = "The corpus is not built yet" if paths else "Without --corpus a run reads the built-in texts"
-    note = f"{text}: steps were timed on random words of a vocabulary of {settings.vocabulary:,}"
+    note = f"{text}: steps were timed on random words of a vocabulary of {settings.vocab_size:,}"
     return random_data(settings), [f"{note}; `glassbert corpus build` gives epochs too." if paths else f"{note}."]
 
 

@@ -183,7 +183,7 @@ def random_data(settings: TrainingSettings) -> TrainingData:
         raise TrainingError("a plan of sentence pairs (nsp, sop) needs a corpus folder; name it with --corpus")
     lengths = [settings.length] if settings.short_length is None else [settings.short_length, settings.length]
     rows = {length: settings.batch * settings.length // length for length in lengths}
-    vocabulary = settings.vocabulary
+    vocabulary = settings.vocab_size
     held_out = max(1, math.ceil(settings.final_evaluation_rows / HELD_OUT_BATCH))
     whole = HELD_OUT_BATCH * settings.length
     data: dict[str, Any] = {

@@ -218,7 +218,7 @@ def test_text_files_are_built_into_one_corpus_for_all_points(tmp_path):
 
     (tmp_path / "book.txt").write_text("\n\n".join(texts(300)))
     plan = make_plan(
-        tmp_path / "book.txt", settings={**SHARED, "corpus": [str(tmp_path / "book.txt")], "vocabulary": 64}
+        tmp_path / "book.txt", settings={**SHARED, "corpus": [str(tmp_path / "book.txt")], "vocab_size": 64}
     )
     made = make_study(tmp_path / "study", plan)
     assert (tmp_path / "study" / "corpus" / "manifest.json").exists()

@@ -136,7 +136,7 @@ def test_a_browser_that_cannot_be_opened_leaves_the_address(glass, monkeypatch):
 
 def test_without_the_extra_a_sentence_says_what_to_install(glass, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "starlette.applications", None)
-    with pytest.raises(InputError, match=r"glassbert\[glass\]"):
+    with pytest.raises(InputError, match="pip install starlette uvicorn"):
         server.make_app(glass, PORT)
 
 
@@ -287,7 +287,7 @@ def test_the_command_exports_a_page_and_says_so(tmp_path, capsys):
     loaded.model.save(folder, tokenizer=loaded.tokenizer)
     file = tmp_path / "page.html"
     with pytest.raises(SystemExit) as ended:
-        main(["glass", str(folder), "--text", TEXT, "--text", "the red [MASK].", "--export", str(file)])
+        main(["glass", str(folder), "--sentence", TEXT, "--sentence", "the red [MASK].", "-o", str(file)])
     assert not ended.value.code
     assert "2 texts" in capsys.readouterr().out
     assert [one["view"]["text"] for one in parts(file)[1]["views"]] == [TEXT, "the red [MASK]."]

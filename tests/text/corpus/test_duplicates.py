@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from glassbert.errors import TextError
-from glassbert.text.corpus.duplicates import exact_duplicates, held_out
-from glassbert.text.corpus.minhash import EMPTY, NUMBERS, RUN, sketch
+from glassbert.text.corpus.duplicates import bands_for, exact_duplicates, held_out, near_duplicates
+from glassbert.text.corpus.minhash import EMPTY, NUMBERS, RUN, band_keys, sketch
 from tests.text.corpus.sample_corpora import build, stories, story, texts, write
 
 
@@ -80,17 +77,43 @@ def test_duplicates_are_removed_and_shown(tmp_path: Path) -> None:
     assert kept.manifest["counts"]["documents_kept"] == 10
 
 
-def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
+@pytest.mark.parametrize(
+    ("threshold", "expected"),
+    [(0.2, (35, 2)), (0.5, (25, 5)), (0.7, (16, 8)), (0.8, (10, 12)), (0.9, (6, 21)), (0.95, (3, 38))],
+)
+def test_bands_as_another_implementation_chooses_them(threshold: float, expected: tuple[int, int]) -> None:
+    """Recorded from `MinHashLSH(threshold, num_perm=128, weights=(0.4, 0.6))` of datasketch 2."""
+    assert bands_for(threshold) == expected
 
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("datasketch"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", without)
-    source = write(tmp_path / "a.txt", stories(3))
-    with pytest.raises(TextError, match=r'pip install "glassbert\[data\]"'):
-        build([source], tmp_path / "out", near_duplicates=0.8)
-    assert not (tmp_path / "out").exists()
-    build([source], tmp_path / "out")
+def test_the_highest_threshold_has_bands_too() -> None:
+    bands, rows = bands_for(0.99)
+    assert bands >= 1 and bands * rows <= NUMBERS
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.8])
+def test_near_duplicates_are_those_of_a_comparison_of_all_pairs(threshold: float) -> None:
+    rng = np.random.default_rng(0)
+    documents = [rng.integers(0, 8000, rng.integers(3, 200)) for _ in range(120)]
+    for number in range(0, 120, 3):  # copies with some of the tokens replaced
+        copy = documents[number].copy()
+        copy[: round(0.1 * rng.random() * len(copy))] = 8001 + number
+        documents.append(copy)
+    order = rng.permutation(len(documents))
+    documents = [documents[number] for number in order]
+    sketches = sketch(np.concatenate(documents).astype(np.uint16), np.array([len(one) for one in documents]))
+    keys = band_keys(sketches, *bands_for(threshold))
+    candidates = rng.random(len(documents)) < 0.95
+    found = near_duplicates(keys, candidates, threshold, lambda numbers: iter(sketches[numbers]))
+
+    kept: list[int] = []
+    for number in np.flatnonzero(candidates).tolist():
+        share = [(keys[other] == keys[number]).any() for other in kept]
+        close = [(sketches[other] == sketches[number]).mean() >= threshold for other in kept]
+        similar = [other for other, key, near in zip(kept, share, close, strict=True) if key and near]
+        if sketches[number][0] == EMPTY or not similar:
+            assert found[number] == -1
+            kept += [number] * int(sketches[number][0] != EMPTY)
+        else:
+            assert found[number] == similar[0]
+    assert (found[~candidates] == -1).all() and (found >= 0).sum() > 10

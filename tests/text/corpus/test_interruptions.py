@@ -89,7 +89,7 @@ def test_interrupted_while_one_corpus_replaces_another(
     with monkeypatch.context() as patched:
         patched.setattr("glassbert.text.corpus.build_folder.write_json", interrupt_at_manifest)
         with pytest.raises(KeyboardInterrupt):
-            build([source], tmp_path / "out", shard_tokens=900, force=True)
+            build([source], tmp_path / "out", shard_tokens=900, overwrite=True)
     with pytest.raises(TextError, match="unfinished"):
         Corpus.open(tmp_path / "out")
     build([source], tmp_path / "out", shard_tokens=900).verify()
@@ -100,9 +100,9 @@ def test_interrupted_while_one_corpus_replaces_another(
 def test_a_changed_tokenizer(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted(source, tmp_path / "out", monkeypatch)
     WordPieceTokenizer.train(SENTENCES, 300, min_frequency=1).save(tmp_path / "out/.building/tokenizer")
-    with pytest.raises(TextError, match="tokenizer changed after the build started; use --force"):
+    with pytest.raises(TextError, match="tokenizer changed after the build started; use --overwrite"):
         build([source], tmp_path / "out")
-    assert build([source], tmp_path / "out", force=True).vocab_size == 400
+    assert build([source], tmp_path / "out", overwrite=True).vocab_size == 400
 
 
 def interrupt_at_manifest(path: Path, content: Any) -> None:
@@ -122,9 +122,9 @@ def test_a_source_that_changed_meanwhile(tmp_path: Path, source: Path, monkeypat
     interrupted(source, tmp_path / "out", monkeypatch)
     text = source.read_text()
     source.write_text(text.replace("a", "e"))  # as long as before
-    with pytest.raises(TextError, match=r"source\.txt changed since this build started; use --force"):
+    with pytest.raises(TextError, match=r"source\.txt changed since this build started; use --overwrite"):
         build([source], tmp_path / "out")
-    forced = build([source], tmp_path / "out", force=True)
+    forced = build([source], tmp_path / "out", overwrite=True)
     build([source], tmp_path / "fresh")
     assert fingerprints(forced.folder) == fingerprints(tmp_path / "fresh")
 
@@ -142,7 +142,7 @@ def test_another_build_into_an_unfinished_one(
     interrupted(source, tmp_path / "out", monkeypatch)
     with pytest.raises(TextError, match=match):
         build([source], tmp_path / "out", **change)
-    build([source], tmp_path / "out", **change, force=True).verify()
+    build([source], tmp_path / "out", **change, overwrite=True).verify()
 
 
 def test_other_sources_into_an_unfinished_build(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_a_finished_corpus_is_replaced_only_with_force(tmp_path: Path, source: P
     with pytest.raises(TextError, match=r"source\.txt has changed since"):
         build([source], tmp_path / "out")
     assert fingerprints(tmp_path / "out") == before
-    replaced = build([other], tmp_path / "out", force=True)
+    replaced = build([other], tmp_path / "out", overwrite=True)
     assert replaced.manifest["counts"]["documents_kept"] == 4
     replaced.verify()
 
@@ -206,9 +206,9 @@ def test_a_forced_build_that_fails_leaves_the_old_corpus(
     with monkeypatch.context() as patched:
         stop_after(patched, 1)
         with pytest.raises(KeyboardInterrupt):
-            build([source], tmp_path / "out", force=True, seed=5)
+            build([source], tmp_path / "out", overwrite=True, seed=5)
     Corpus.open(tmp_path / "out").verify()
-    assert build([source], tmp_path / "out", force=True, seed=5).manifest["settings"]["seed"] == 5
+    assert build([source], tmp_path / "out", overwrite=True, seed=5).manifest["settings"]["seed"] == 5
 
 
 def test_a_folder_with_other_files(tmp_path: Path, source: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_folder_with_other_files(tmp_path: Path, source: Path) -> None:
     with pytest.raises(TextError, match="contains other files"):
         build([source], tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
-    build([source], tmp_path / "out", force=True)
+    build([source], tmp_path / "out", overwrite=True)
     assert (tmp_path / "out/thesis.tex").read_text() == "years of work"
     with pytest.raises(TextError, match="is a file"):
         build([source], source)

@@ -1,0 +1,78 @@
+"""`glassbert embed`: the texts of a file as vectors."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from glassbert.checkpoints.packaged import DEFAULT_MODEL
+from glassbert.cli.model_argument import MODEL_HELP, named_model
+from glassbert.cli.options import AsJson, Engine, Threads, counted
+from glassbert.cli.output import print_json
+from glassbert.cli.predict import progress_bar
+from glassbert.cli.with_option import Extensions
+from glassbert.errors import InputError
+from glassbert.finetuning.embedding import VECTOR_WRITERS, check_vector_file, embedder, write_vectors
+
+
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="One text per line (.txt), or a table; - reads lines from stdin.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help=f"The file to write: {', '.join(VECTOR_WRITERS)}.")
+    ],
+    model: Annotated[str, typer.Option(metavar="MODEL", help=MODEL_HELP)] = DEFAULT_MODEL,
+    text: Annotated[str | None, typer.Option(help="The column with the text. Default: text.")] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(help="The format of the file, if its extension does not show it; or lines."),
+    ] = None,
+    batch_tokens: Annotated[int, counted("Tokens computed at a time.", least=8)] = 8192,
+    engine: Engine = "auto",
+    extensions: Extensions = None,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Turn every text of a file into a vector of unit length, so that a dot product is a cosine.
+
+    A model that was fine-tuned for embeddings has its own pooling; of every other model it is the mean of the last
+    hidden states. Rows keep their order.
+
+    glassbert embed sentences.txt -o vectors.npy
+    glassbert embed reviews.csv --text review --model runs/mine -o vectors.parquet
+    """
+    check_vector_file(output)
+    given, options = _texts(file), {"format": format, "text": text}
+    chosen = {name: value for name, value in options.items() if value is not None}
+    if isinstance(given, list) and chosen:
+        raise InputError(f"stdin has one text per line; remove {' and '.join(f'--{name}' for name in chosen)}")
+    predictor = embedder(named_model(model), engine=engine, threads=threads)
+    screen = Console(stderr=True)
+    with progress_bar(screen) as progress:
+        found = predictor.predict(given, batch_tokens=batch_tokens, progress=progress, **chosen)
+    for note in found.notes:
+        screen.print(Text(f"Note: {note}.", style="yellow"))
+    vectors = found.vectors
+    write_vectors(output, found.data.texts, vectors)
+    if as_json:
+        facts = {"file": output, "model": model, "texts": len(vectors), "dimensions": vectors.shape[1]}
+        print_json({**facts, "texts_per_second": found.per_second})
+        return
+    shape = f"{len(vectors):,} vectors of {vectors.shape[1]} numbers"
+    typer.echo(f"{shape} written to {shlex.quote(str(output))} ({found.per_second:,.0f} texts/s)")
+
+
+def _texts(file: str) -> Any:
+    if file != "-":
+        return Path(file)
+    lines = [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    if not lines:
+        raise InputError("stdin is empty; give one text per line")
+    return lines

@@ -1,0 +1,39 @@
+"""What commands print: JSON that every parser reads, and exit codes of runs that were interrupted."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import typer
+
+
+def print_json(content: Any, *, indent: int | None = 2) -> None:
+    """Print a value as JSON. NaN and infinities, which JSON does not have, become null."""
+    unicode = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    typer.echo(json.dumps(finite(content), indent=indent, ensure_ascii=not unicode, allow_nan=False))
+
+
+def finite(content: Any) -> Any:
+    """The same value in types of JSON: null for numbers that are not finite, text for paths and the like."""
+    if isinstance(content, Mapping):
+        return {str(key): finite(value) for key, value in content.items()}
+    if isinstance(content, np.ndarray | np.generic):
+        content = content.tolist()
+    if isinstance(content, list | tuple | set | frozenset):
+        return [finite(value) for value in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content if isinstance(content, str | int | float | bool | None) else str(content)
+
+
+def exit_interrupted() -> None:
+    """End with the exit code of a program that a signal ended: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+    from glassbert.training.budget import Interrupts
+
+    raise typer.Exit(128 + (Interrupts.last_signal or signal.SIGINT))
