@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,9 +13,11 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from rich.table import Table
 
 from glassbert.cli.corpus_report import report
+from glassbert.cli.run_options import options_of, with_settings
+from glassbert.tasks.file_settings import FileSettings
 from glassbert.text.corpus import Corpus, build_corpus
 from glassbert.text.corpus import Progress as BuildProgress
-from glassbert.text.corpus.settings import FORMATS, LAYOUTS, ON_BAD_TEXT
+from glassbert.text.corpus.settings import FORMATS, LAYOUTS, ON_BAD_TEXT, READING
 
 app = typer.Typer(no_args_is_help=True, help="Build a corpus from text files, and check it before training.")
 app.command()(report)
@@ -26,8 +29,7 @@ def _choices(meanings: dict[str, str]) -> str:
     return "; ".join(f"{name}: {meaning}" for name, meaning in meanings.items()) + "."
 
 
-@app.command()
-def build(
+def _build(
     sources: Annotated[
         list[str] | None,
         typer.Argument(
@@ -56,7 +58,9 @@ def build(
     clean: Annotated[
         bool, typer.Option("--clean/--no-clean", help="Remove control characters, HTML, noise and repeated lines.")
     ] = True,
-    min_characters: Annotated[int, typer.Option(help="Leave out shorter documents.", min=0)] = 20,
+    min_characters: Annotated[
+        int | None, typer.Option(help="Leave out shorter documents. Default: 20; 0 with --no-clean.", min=0)
+    ] = None,
     keep_duplicates: Annotated[bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")] = False,
     near_duplicates: Annotated[
         float,
@@ -68,10 +72,11 @@ def build(
     shard_tokens: Annotated[int, typer.Option(help="Maximum number of tokens per shard.", min=1)] = 1 << 24,
     workers: Annotated[int | None, typer.Option(help="Number of processes; all cores by default.", min=1)] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the corpus in the folder.")] = False,
+    **reading: Any,
 ) -> None:
     """Build a corpus: read text, clean it, remove duplicates, hold out documents, and write memory-mapped tokens.
 
-    Reads plain text, Markdown, JSON lines, CSV, TSV and Parquet, also compressed (gz, xz, bz2, zst), in bounded
+    Reads plain text, Markdown, JSON, CSV, TSV, Excel and Parquet, also compressed (gz, xz, bz2, zst), in bounded
     memory. The same input gives the same bytes. If a build is interrupted, run the same command again to continue.
     """
     screen = Console(stderr=True)
@@ -107,6 +112,7 @@ def build(
             validation=validation,
             seed=seed,
             shard_tokens=shard_tokens,
+            **reading,
         )
     console = Console()
     console.print(summary(corpus))
@@ -118,6 +124,12 @@ def build(
         resumed_text = f", {resumed / 1e6:,.1f} MB of it by an earlier run" if resumed else ""
         result = f"{corpus.folder}: {on_progress.text / 1e6:,.1f} MB of text in {seconds:,.1f} s{resumed_text}"
     console.print(result, markup=False, highlight=False, soft_wrap=True)
+    for note in corpus.manifest.get("notes", []):
+        console.print(f"Note: {note}.", markup=False, highlight=False, soft_wrap=True, style="yellow")
+
+
+build = with_settings(_build, partial(options_of, FileSettings, only=READING))
+app.command("build")(build)
 
 
 class _ProgressBar:

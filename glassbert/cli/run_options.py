@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -39,10 +39,13 @@ def with_settings(
     return run
 
 
-def options_of(settings: type[Any], default_of: str = "default") -> Iterator[inspect.Parameter]:
-    """An option for every field that has a help text."""
-    for field in dataclasses.fields(settings):
-        if "help" in field.metadata:
+def options_of(
+    settings: type[Any], default_of: str = "default", only: Sequence[str] | None = None
+) -> Iterator[inspect.Parameter]:
+    """An option for every field that has a help text, or only for some of them."""
+    own = vars(settings).get("__annotations__", {})
+    for field in sorted(dataclasses.fields(settings), key=lambda field: field.name not in own):  # inherited ones last
+        if "help" in field.metadata and (only is None or field.name in only):
             shown = ", ".join(field.default) if isinstance(field.default, tuple) else field.default
             default = "" if shown in (None, "", False) else f" [dim]({default_of}: {shown})[/]"
             yield _option(field, field.metadata["help"] + default, field.metadata["panel"])

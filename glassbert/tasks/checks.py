@@ -7,6 +7,7 @@ on the odd ones. A column whose rule is almost always right is reported.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -14,10 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from glassbert.reading.cells import as_number, is_missing
 from glassbert.tasks.data import TaskData
 from glassbert.tasks.labels import flatten_labels, label_name
 from glassbert.tasks.splits import normalised_texts
-from glassbert.tasks.table import as_number, is_missing
 
 Severity = Literal["problem", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("problem", "warning", "note")
@@ -230,7 +231,7 @@ def _leak(name: str, target: str, evidence: str, severity: Severity) -> Finding:
         severity,
         f"The column {name!r} leaks the target.",
         f"It almost determines {target!r}. {evidence}",
-        f"Is it known when the model is used? If not, leave it out: drop=[{name!r}].",
+        f"Is it known when the model is used? If not, leave it out: --drop {shlex.quote(name)}.",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glassbert.tasks.table import as_number, is_missing
+from glassbert.reading.cells import as_number, is_missing
 
 ColumnKind = Literal["number", "boolean", "category", "text", "code", "id", "constant", "empty"]
 BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "t": True, "f": False, "y": True, "n": False}

@@ -29,8 +29,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from glassbert.errors import ConfigError, InputError
+from glassbert.reading.cells import as_number, is_missing
 from glassbert.tasks.profile import BOOLEANS, Profile, profile
-from glassbert.tasks.table import Table, as_number, is_missing
+from glassbert.tasks.table import Table
 
 OFTEN_MISSING = 0.05
 UNKNOWN = "unknown"
