@@ -92,6 +92,8 @@ class PlainValues:
             return None if value.is_nan() else str(value)
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value).decode(errors="replace")
+        if hasattr(value, "to_list"):  # a list in a cell of polars
+            return self(value.to_list(), where, depth)
         if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 and kind != "timedelta64":
             return self(value.item(), where, depth)
         if hasattr(value, "tolist") and kind != "timedelta64":

@@ -168,7 +168,9 @@ def guess_delimiter(lines: Sequence[str]) -> str | None:
     for delimiter in DELIMITERS:
         widths = [len(row) for row in _split_sample(sample, delimiter) if row]
         columns = widths[0] if widths else 1
-        share = widths.count(columns) / max(1, len(widths))
+        below = widths[1:].count(columns + 1) + 1  # some headers lack the name of the first or the last column
+        same = below if below == len(widths) else widths.count(columns)
+        share = same / max(1, len(widths))
         if columns > 1 and share >= MIN_AGREEMENT:
             found[delimiter] = share, columns
     best = max(found, key=lambda delimiter: found[delimiter], default=None)

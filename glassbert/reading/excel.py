@@ -46,6 +46,8 @@ def _check_archive(path: Path) -> None:
     """Raise if the file is no Excel file of today, or a small archive with an enormous content."""
     if path.is_dir():
         raise TextError(f"{path} is a folder; give the path of a file")
+    if path.exists() and not path.is_file():
+        raise TextError(f"{path} is a device or a pipe; Excel files are read from a file")
     with readable(str(path), ByteCounter()):
         with open(path, "rb") as file:
             start = file.read(4)

@@ -25,7 +25,8 @@ def open_parquet(path: str | Path, name: str) -> Iterator[Any]:
     """A pyarrow `ParquetFile`. Errors of the file become TextError."""
     pyarrow = pyarrow_for("reading Parquet files")
     if not Path(path).is_file():
-        raise TextError(f"there is no file {name}")
+        what = "is a folder, a device or a pipe; Parquet files are read from a file"
+        raise TextError(f"{name} {what}" if Path(path).exists() else f"there is no file {name}")
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             yield file

@@ -17,7 +17,7 @@ def parse_json(text: str, where: str) -> Any:
     except RecursionError:
         raise TextError(f"{where}: not JSON that can be read: lists and objects are nested too deeply") from None
     except ValueError as error:
-        reason = str(error)[:200]
+        reason = "a number has thousands of digits" if "digits" in str(error) else str(error)[:200]
         raise TextError(f"{where}: not JSON: {reason}") from None
 
 
@@ -26,7 +26,7 @@ def json_records(text: str, source: str, by_line: bool = False) -> Iterator[tupl
     start = text.lstrip()[:1]
     first_line, _, rest = text.strip().partition("\n")
     if start == "[" or (start == "{" and not (_is_json(first_line) and (rest or by_line))):
-        whole = _whole(text, source)
+        whole = _whole(text, source, strict=not (by_line and start == "{"))
         if whole is not None:
             yield from enumerate(whole, 1)
             return
@@ -44,12 +44,15 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _whole(text: str, source: str) -> list[Any] | None:
-    """The records of a file that is one JSON value; None if it is lines after all (each a list or an object)."""
+def _whole(text: str, source: str, strict: bool) -> list[Any] | None:
+    """The records of a file that is one JSON value; None if it is lines after all (each a list or an object).
+
+    If not `strict`, the lines are read in any case, so that the error names one.
+    """
     try:
         value = parse_json(text, source)
     except TextError as error:
-        if "Extra data" in str(error):  # several values: one per line
+        if not strict or "Extra data" in str(error):  # several values: one per line
             return None
         raise
     if isinstance(value, list):

@@ -66,6 +66,8 @@ def read_table(
         table = FORMATS[kind](Path(given), chosen, named)
     if chosen.drop:
         table = table.without(chosen.drop)
+    if not table.columns:
+        raise TextError(f"{table.source} has no columns{' besides those of --drop' if chosen.drop else ''}")
     numbers = read_numbers(table.columns, chosen.decimal, as_written, SEMICOLONS in table.notes)
     notes = (*table.notes, *numbers.notes)
     return replace(table, columns=numbers.columns, decimal=numbers.decimal, notes=notes)
