@@ -317,9 +317,8 @@ def main() -> None:
     if given.strings:
         found = fuzz_strings(given.strings, given.seed)
         total += found
-        print(
-            f"| strings | {found.total():,} | {found['read']:,} | {found['refused']:,} | {found['traceback']:,} | 0 | | |"
-        )
+        counts = " | ".join(f"{found[name]:,}" for name in ("read", "refused", "traceback"))
+        print(f"| strings | {found.total():,} | {counts} | 0 | | |")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"\nSeed {given.seed}, {time.perf_counter() - start:,.0f} s, peak memory {peak:,.0f} MiB")
     sys.exit(bool(total["traceback"] or total["no sentence"] or total["slow"]))

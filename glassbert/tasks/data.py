@@ -76,6 +76,10 @@ class TaskData:
             known = [row for row, value in enumerate(table.column(target)) if not is_missing(value)]
             if len(known) < len(table):
                 notes.append(f"{len(table) - len(known):,} rows without a target were left out")
+            if not known:
+                raise InputError(
+                    f"{table.source}: no row has a target in the column {shown(target)}; set another --target"
+                )
             table = table.select(known)
         inferred, values = _read_targets(table, target, kind, separator, label_prefix, tokens=words is not None)
         if template is not None:
@@ -214,7 +218,7 @@ def _read_targets(
     if prefix:
         values = [value.strip().removeprefix(prefix) if isinstance(value, str) else value for value in values]
     if tokens:
-        return InferredKind("tokens", f"{target!r} has one tag for every word"), _tags(table, target, values)
+        return InferredKind("tokens", f"{shown(target)} has one tag for every word"), _tags(table, target, values)
     decimal = table.decimal
     inferred = InferredKind(kind, "it was given", separator) if kind else infer_kind(values, target, decimal)
     _check_labels(table, target, values, inferred.kind)

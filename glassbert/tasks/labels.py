@@ -85,7 +85,7 @@ class LabelMap:
     def __post_init__(self) -> None:
         if len(set(self.names)) < len(self.names):
             duplicate = next(name for index, name in enumerate(self.names) if name in self.names[:index])
-            raise InputError(f"the label {duplicate!r} is in the list twice")
+            raise InputError(f"the label {shown(duplicate)} is in the list twice")
 
     @classmethod
     def of(cls, values: Iterable[Any]) -> LabelMap:

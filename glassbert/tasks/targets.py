@@ -51,7 +51,7 @@ def infer_kind(values: Sequence[Any], name: str = "target", decimal: str | None 
             "with --target"
         )
     if any(isinstance(value, list | tuple | set | frozenset) for value in known):
-        return InferredKind("multilabel", f"{name!r} holds lists of labels")
+        return InferredKind("multilabel", f"{shown(name)} holds lists of labels")
     distinct = {label_name(value) for value in known}
     numbers = column_numbers(known, decimal)
     if None not in numbers:
@@ -82,34 +82,34 @@ def column_numbers(values: Sequence[Any], decimal: str | None = None) -> list[fl
 def _infer_from_numbers(numbers: np.ndarray, distinct: set[str], name: str) -> InferredKind:
     low, high = numbers.min(), numbers.max()
     if len(distinct) <= 2:
-        return InferredKind("binary", f"{name!r} holds {len(distinct)} different values: {_few(distinct)}")
+        return InferredKind("binary", f"{shown(name)} holds {len(distinct)} different values: {_few(distinct)}")
     if (numbers != np.round(numbers)).any():
-        return InferredKind("regression", f"{name!r} holds numbers with fractions, {low:g} to {high:g}")
+        return InferredKind("regression", f"{shown(name)} holds numbers with fractions, {low:g} to {high:g}")
     span = f"whole numbers from {low:g} to {high:g}"
     if len(distinct) <= MAX_GRADES and GRADE_NAME.search(name):
-        return InferredKind("ordinal", f"{name!r} holds {span}, and its name suggests grades")
+        return InferredKind("ordinal", f"{shown(name)} holds {span}, and its name suggests grades")
     if len(distinct) <= MAX_GRADES and low in (0, 1) and high - low + 1 == len(distinct):
         advice = "if their order matters, choose ordinal"
-        return InferredKind("multiclass", f"{name!r} holds {span} without a gap, like class numbers; {advice}")
+        return InferredKind("multiclass", f"{shown(name)} holds {span} without a gap, like class numbers; {advice}")
     if len(distinct) <= MAX_GRADES and high - low < 2 * MAX_GRADES:
-        return InferredKind("ordinal", f"{name!r} holds {len(distinct)} different {span}: few ordered steps")
-    return InferredKind("regression", f"{name!r} holds {len(distinct)} different {span}")
+        return InferredKind("ordinal", f"{shown(name)} holds {len(distinct)} different {span}: few ordered steps")
+    return InferredKind("regression", f"{shown(name)} holds {len(distinct)} different {span}")
 
 
 def _infer_from_words(values: list[str], distinct: set[str], name: str) -> InferredKind:
     lowered = {value.lower() for value in distinct}
     if len(distinct) <= 2:
-        return InferredKind("binary", f"{name!r} holds {len(distinct)} different values: {_few(distinct)}")
+        return InferredKind("binary", f"{shown(name)} holds {len(distinct)} different values: {_few(distinct)}")
     if several := _several_labels(values, distinct, name):
         return several
     if any(lowered <= set(scale) for scale in SCALES):
-        return InferredKind("ordinal", f"{name!r} holds ordered words: {_few(distinct)}")
+        return InferredKind("ordinal", f"{shown(name)} holds ordered words: {_few(distinct)}")
     if len(distinct) > MAX_CLASSES or (len(distinct) > 20 and 2 * len(distinct) > len(values)):
         raise InputError(
             f"the column {shown(name)} holds {len(distinct):,} different words in {len(values):,} rows: this is text "
             "or a name, not a label; choose another column with --target"
         )
-    return InferredKind("multiclass", f"{name!r} holds {len(distinct)} different labels")
+    return InferredKind("multiclass", f"{shown(name)} holds {len(distinct)} different labels")
 
 
 def _several_labels(values: list[str], distinct: set[str], name: str) -> InferredKind | None:
@@ -118,7 +118,7 @@ def _several_labels(values: list[str], distinct: set[str], name: str) -> Inferre
         parts = Counter(part.strip() for value in values for part in value.split(separator))
         joined = sum(separator in value for value in values) / len(values)
         if joined > 0.01 and len(parts) < len(distinct) and len(parts) <= max(2, len(values) // 5):
-            reason = f"{joined:.0%} of {name!r} name several of {len(parts)} labels, separated by {separator!r}"
+            reason = f"{joined:.0%} of {shown(name)} name several of {len(parts)} labels, separated by {separator!r}"
             return InferredKind("multilabel", reason, separator)
     return None
 
