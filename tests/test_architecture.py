@@ -9,7 +9,7 @@ import glassbert
 
 PACKAGE = Path(glassbert.__file__).parent
 ORDER = [
-    *("ops", "engines", "layers", "models", "checkpoints", "families", "reports", "metrics", "text"),
+    *("ops", "engines", "layers", "models", "checkpoints", "families", "reports", "metrics", "reading", "text"),
     *("generation", "training"),
     *("tasks", "finetuning", "forecasting", "insight", "evaluation", "proof", "learn", "cli"),
 ]

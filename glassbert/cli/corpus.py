@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,9 +16,11 @@ from glassbert.cli.corpus_report import report
 from glassbert.cli.help import new_app
 from glassbert.cli.options import AsJson, chosen, counted
 from glassbert.cli.output import print_json
+from glassbert.cli.run_options import options_of, with_settings
+from glassbert.tasks.file_settings import FileSettings
 from glassbert.text.corpus import Corpus, build_corpus
 from glassbert.text.corpus import Progress as BuildProgress
-from glassbert.text.corpus.settings import FORMATS, LAYOUTS, ON_BAD_TEXT
+from glassbert.text.corpus.settings import FORMATS, LAYOUTS, ON_BAD_TEXT, READING
 from glassbert.training.settings import TOKENIZER_KINDS
 
 app = new_app(help="Build a corpus from text files, and check it before training.")
@@ -30,8 +33,7 @@ def _choices(meanings: dict[str, str]) -> str:
     return "; ".join(f"{name}: {meaning}" for name, meaning in meanings.items()) + "."
 
 
-@app.command()
-def build(
+def _build(
     sources: Annotated[
         list[str] | None,
         typer.Argument(
@@ -60,7 +62,9 @@ def build(
     clean: Annotated[
         bool, typer.Option("--clean/--no-clean", help="Remove control characters, HTML, noise and repeated lines.")
     ] = True,
-    min_characters: Annotated[int, counted("Leave out shorter documents.", least=0)] = 20,
+    min_characters: Annotated[
+        int | None, counted("Leave out shorter documents. Default: 20; 0 with --no-clean.", least=0)
+    ] = None,
     keep_duplicates: Annotated[bool, typer.Option("--keep-duplicates", help="Keep exact duplicates.")] = False,
     near_duplicates: Annotated[
         float,
@@ -73,10 +77,11 @@ def build(
     workers: Annotated[int | None, counted("Number of processes; all cores by default.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the corpus in the folder.")] = False,
     as_json: AsJson = False,
+    **reading: Any,
 ) -> None:
     """Build a corpus: read text, clean it, remove duplicates, hold out documents, and write memory-mapped tokens.
 
-    Reads plain text, Markdown, JSON lines, CSV, TSV and Parquet, also compressed (gz, xz, bz2, zst), in bounded
+    Reads plain text, Markdown, JSON, CSV, TSV, Excel and Parquet, also compressed (gz, xz, bz2, zst), in bounded
     memory. The same input gives the same bytes. If a build is interrupted, run the same command again to continue.
     """
     screen = Console(stderr=True)
@@ -112,6 +117,7 @@ def build(
             validation=validation,
             seed=seed,
             shard_tokens=shard_tokens,
+            **reading,
         )
     seconds = time.perf_counter() - start
     if as_json:
@@ -127,6 +133,12 @@ def build(
         resumed_text = f", {resumed / 1e6:,.1f} MB of it by an earlier run" if resumed else ""
         result = f"{corpus.folder}: {on_progress.text / 1e6:,.1f} MB of text in {seconds:,.1f} s{resumed_text}"
     console.print(result, markup=False, highlight=False, soft_wrap=True)
+    for note in corpus.manifest.get("notes", []):
+        console.print(f"Note: {note}.", markup=False, highlight=False, soft_wrap=True, style="yellow")
+
+
+build = with_settings(_build, partial(options_of, FileSettings, only=READING))
+app.command("build")(build)
 
 
 class _ProgressBar:

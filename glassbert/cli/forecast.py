@@ -25,6 +25,7 @@ from glassbert.forecasting.forecast import Progress as ProgressCallback
 from glassbert.forecasting.forecaster import is_forecaster
 from glassbert.forecasting.run import result_of
 from glassbert.forecasting.settings import CHECKS
+from glassbert.tasks.file_settings import FileSettings
 from glassbert.tasks.series import Series
 from glassbert.training.run_folder import RunFolder
 
@@ -46,7 +47,8 @@ def _run(
     """
     given = ForecastSettings.from_dict(settings)
     if given.model and is_forecaster(given.model):
-        if unused := sorted(set(settings) - {"series", "value", "time", "model", "engine", "precision", "threads"}):
+        used = {"series", "value", "time", "model", "engine", "precision", "threads", *FileSettings.fields()}
+        if unused := sorted(set(settings) - used):
             raise InputError(f"{given.model} is already trained; remove {', '.join(unused)}")
         show_future(forecast_with(given), as_json)
         return
@@ -62,7 +64,7 @@ def forecast_with(settings: ForecastSettings) -> Future:
     options = {"engine": settings.engine, "dtype": settings.precision, "threads": settings.threads}
     if not settings.series:
         raise InputError("--series is missing: give the file with the series")
-    series = Series.of(settings.series, value=settings.value, time=settings.time)
+    series = Series.of(settings.series, value=settings.value, time=settings.time, **settings.reading())
     return Forecaster.load(settings.model, **options)(series)
 
 

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,15 +20,19 @@ from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.model_argument import model_and_text
 from glassbert.cli.options import Engine, Threads, counted
 from glassbert.cli.output import print_json
+from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import InputError
 from glassbert.finetuning.predictions import WRITERS, Predictions
 from glassbert.finetuning.predictor import Predictor
+from glassbert.reading.encodings import decode
+from glassbert.tasks.file_settings import FileSettings
+from glassbert.tasks.table import split_lines
 
 SHOWN_LABELS, SHOWN_ROWS, SHOWN_CHARACTERS = 10, 12, 200
 
 
-def run(
+def _run(
     model: Annotated[
         str,
         typer.Argument(metavar="RUN", help="A fine-tuning run, its model, a Hugging Face folder, or a hub id."),
@@ -48,10 +53,6 @@ def run(
     score: Annotated[
         bool, typer.Option("--score", help="Print scores; the file must contain the true targets.")
     ] = False,
-    format: Annotated[
-        str | None,
-        typer.Option(help="The format of the file, if its extension does not show it; lines: one text per line."),
-    ] = None,
     text_column: Annotated[
         str | None, typer.Option("--text", help="The text column, if its name differs from training.")
     ] = None,
@@ -62,6 +63,7 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON on standard output: one object per line.")
     ] = False,
+    **reading: Any,
 ) -> None:
     """Predict with a fine-tuned model.
 
@@ -76,7 +78,7 @@ def run(
     if column is None and file is None and text is None:
         model, only_text = model_and_text(model, text)
         text = only_text or None
-    given, options = _input(text, pair, column, file, format, text_column)
+    given, options = _input(text, pair, column, file, text_column, FileSettings.from_dict(reading).reading())
     if output is not None and output.suffix.lower() not in WRITERS:
         raise InputError(f"{output}: unknown file extension; use one of {', '.join(WRITERS)}")
     predictor = Predictor.load(model, engine=engine, threads=threads)
@@ -106,8 +108,8 @@ def _input(
     pair: str | None,
     cells: list[str] | None,
     file: str | None,
-    format: str | None,
     text_column: str | None,
+    reading: dict[str, Any],
 ) -> tuple[Any, dict[str, Any]]:
     """The input for `Predictor.predict` and its reader options."""
     inputs = [name for name, value in (("a text", text), ("--column", cells), ("--file", file)) if value is not None]
@@ -116,14 +118,16 @@ def _input(
         raise InputError(f"give exactly one input: a text, a row with --column, or a --file; got {got}")
     if pair is not None and text is None:
         raise InputError("--pair needs a text; in a file, the second text is a column")
+    if reading and file in (None, "-") and set(reading) - {"encoding"}:
+        raise InputError(f"--{next(iter(reading)).replace('_', '-')} is for a --file; remove it")
     if file == "-":
-        lines = [line.rstrip("\n") for line in sys.stdin if line.strip()]
+        content, _ = decode(sys.stdin.buffer.read(), "standard input", reading.get("encoding"))
+        lines = [line for line in split_lines(content) if line.strip()] if content else []
         if not lines:
             raise InputError("stdin is empty; give one text per line")
         return lines, {}
     if file is not None:
-        named = {"format": format, "text": text_column}
-        return Path(file), {name: value for name, value in named.items() if value is not None}
+        return Path(file), {**reading, **({} if text_column is None else {"text": text_column})}
     if cells is not None:
         bad = next((cell for cell in cells if "=" not in cell), None)
         if bad is not None:
@@ -259,3 +263,6 @@ def _brief(found: Predictions, i: int) -> str:
             " ".join(answer) if isinstance(answer, list) else f"{answer:.4g}" if isinstance(answer, float) else answer
         )
     return shown if len(shown) <= 40 else shown[:39] + "…"
+
+
+run = with_settings(_run, partial(options_of, FileSettings))

@@ -21,6 +21,7 @@ from glassbert.files import write_json
 from glassbert.metrics import METRICS, Metric, get_metric
 from glassbert.models.heads import HEADS as MODEL_HEADS
 from glassbert.tasks import LabelMap, TaskData, Template
+from glassbert.tasks.reading import fitting
 from glassbert.tasks.targets import Kind
 
 TASK = "task.json"
@@ -170,7 +171,7 @@ class TaskCard:
             not with_targets or self.target is None or self.head == "span"
         ):  # answers of spans are read by `true_answers`
             targets = {}
-        return TaskData.of(given, **{**columns, **targets, **self.reading, **options})
+        return TaskData.of(given, **{**columns, **targets, **fitting(given, self.reading), **options})
 
     # ---- files --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -175,8 +176,9 @@ def open_tokenizer(settings: FineTuningSettings, texts: Sequence[str], saved: Pa
     if not settings.from_scratch:
         return find_tokenizer(open_checkpoint(settings.model).config_path.parent)
     for size in VOCABULARY_SIZES:
-        try:
-            return WordPieceTokenizer.train(texts, size, min_frequency=1)
-        except TextError:
-            continue
+        with suppress(TextError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trained = WordPieceTokenizer.train(texts, size, min_frequency=1)
+            if trained.vocab_size == size:
+                return trained
     raise InputError("there are too few texts to train a tokenizer; use a pretrained --model, or give a --tokenizer")

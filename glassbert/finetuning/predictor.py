@@ -35,11 +35,11 @@ from glassbert.finetuning.scoring import BATCH_TOKENS, compute_scores, score_exa
 from glassbert.metrics import Scores
 from glassbert.models.model import Model
 from glassbert.tasks import Table, TaskData, read_table
-from glassbert.tasks.reading import table_from_records
+from glassbert.tasks.reading import LINES, fitting, table_from_records
+from glassbert.tasks.table import listed
 from glassbert.text.loading import find_tokenizer
 from glassbert.text.tokenizer import Tokenizer
 
-LINES = "lines"  # the format of a file with one text per line
 ROLES = ("text", "pair", "words")
 HEAD_OF_LOSS = {  # of sequence heads
     "cross_entropy": "multiclass",
@@ -90,13 +90,15 @@ class Predictor:
         return Predictions(found.card, found.data, truth, found.outputs, scores, found.seconds, found.notes)
 
     def read(self, given: Any, *, with_targets: bool = False, **options: Any) -> TaskData:
-        """Convert inputs to `TaskData`. `options` for files: format ("lines": one text per line), text, pair, ..."""
+        """Convert inputs to `TaskData`. `options` for files: text, pair, words, format, and `ReadingOptions`."""
         if isinstance(given, TaskData):
             return given
         if isinstance(given, PathLike):
             return self._read_file(Path(given), with_targets, options)
         if isinstance(given, str) or (isinstance(given, tuple) and all(isinstance(part, str) for part in given)):
             given = [given]
+        if hasattr(given, "dtype") and not hasattr(given, "columns"):  # a column of a data frame
+            given = list(given)
         if isinstance(given, Mapping) and not any(isinstance(value, list) for value in given.values()):
             return self._read_row(given)
         if isinstance(given, Sequence):
@@ -148,15 +150,13 @@ class Predictor:
         return replace(data, notes=(*data.notes, *([note] if left else [])))
 
     def _read_file(self, path: Path, with_targets: bool, options: dict[str, Any]) -> TaskData:
-        if not path.is_file():
+        if not path.exists() or path.is_dir():
             raise InputError(f"there is no file {path}")
         simple = self.card.pair is None and self.card.template is None and not with_targets
         kind = options.get("format") or self.card.reading.get("format")
-        if kind == LINES or (kind is None and path.suffix == ".txt" and simple and not options):
-            texts = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-            if not texts:
-                raise InputError(f"{path} contains no text")
-            return self._read_texts(texts)
+        if kind == LINES or (kind is None and path.suffix == ".txt" and simple and set(options) <= {"encoding"}):
+            table = read_table(path, **{**options, "format": LINES})
+            return replace(self._read_texts(table.column("text")), notes=table.notes)
         return self._read_rows(path, with_targets, options)
 
     def _read_rows(self, given: Any, with_targets: bool, options: dict[str, Any]) -> TaskData:
@@ -172,23 +172,25 @@ class Predictor:
             wanted.remove(columns["pair"])
         missing = [name for name in wanted if name not in table.columns]
         if missing:
-            remedy = "; name the text column with text=... or --text" if card.text in missing else ""
+            remedy = "; name the text column with --text" if card.text in missing else ""
             raise InputError(
-                f"{table.source} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))}, "
-                f"which this model reads; its columns are {', '.join(map(repr, table.columns))}{remedy}"
+                f"{table.source} lacks the column{'s' if len(missing) > 1 else ''} {listed(missing)}, "
+                f"which this model reads; its columns are {table.names()}{remedy}"
             )
         return card.read(table, with_targets=with_targets, **named)
 
     def _table(self, given: Any, wanted: Sequence[str], options: Mapping[str, Any]) -> Table:
         """Read the file with its own header if that names all columns, else with the reader options of training."""
+        written = [] if self.card.target is None else [self.card.target]
         if not isinstance(given, PathLike):
-            return read_table(given)
+            return read_table(given, as_written=written, **options)
         if self.card.reading:
             with suppress(TextError):
-                plain = read_table(given, **options)
+                plain = read_table(given, named=wanted, as_written=written, **options)
                 if all(name in plain.columns for name in wanted):
                     return plain
-        return read_table(given, **{**self.card.reading, **options})
+        learned = fitting(given, {**self.card.reading, **{key: options[key] for key in options if key == "format"}})
+        return read_table(given, named=wanted, as_written=written, **{**learned, **options})
 
 
 def _notes_with_empty_texts(data: TaskData) -> tuple[str, ...]:

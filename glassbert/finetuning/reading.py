@@ -5,6 +5,7 @@ All checks of the data happen here, before training. Errors name the row or colu
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,13 @@ from glassbert.finetuning.card import CLASS_HEADS, KIND_OF_HEAD, TaskCard, head_
 from glassbert.finetuning.examples import truth_of
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.finetuning.spans import true_answers
+from glassbert.reading.cells import shown
 from glassbert.tasks import Finding, LabelMap, TaskData, check_data, folds, read_table, ready_task, train_dev_split
-from glassbert.tasks.data import text_column
+from glassbert.tasks.data import long_columns, text_column
+from glassbert.tasks.profile import profile
+from glassbert.tasks.reading import fitting
 from glassbert.tasks.ready import ReadyTask
+from glassbert.tasks.table import Table, listed
 
 COLUMNS = ("text", "pair", "words", "target", "template", "separator", "label_prefix", "drop_missing")
 QUESTION, CONTEXT, ANSWERS = "question", "context", ("answers", "answer")
@@ -59,18 +64,21 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
         columns = _default_columns(train_file, columns, settings, notes)
     columns = _with_target_kind(columns, head)
     train = TaskData.of(train_file, **columns)
-    notes += train.notes
+    if train.notes:
+        notes.append(f"{Path(train.source).name}: {'; '.join(train.notes)}.")
     if train.template is not None:
         train = _with_values(train, settings, head)
         columns["template"] = train.template
-    dev = TaskData.of(dev_file, **columns) if dev_file is not None else None
-    test = TaskData.of(settings.test, **columns) if settings.test else None
+    dev = _held_out(dev_file, columns) if dev_file is not None else None
+    test = _held_out(settings.test, columns) if settings.test else None
     if head is None:
         assert train.inferred is not None
         head = head_of(train.inferred.kind)
         notes.append(f"The head is {head}, because {train.inferred.reason}; --head overrides this.")
     _check_texts(train, "train on")
     card = _card(settings, task, head, train, columns)
+    if head == "binary" and len(card.labels) == 2:
+        notes.append(f"The positive class is {card.labels[1]!r}; --positive chooses the other one.")
     _check_targets(card, train)
     if dev is None or settings.folds is not None:
         if settings.folds is None:
@@ -121,15 +129,20 @@ def _inner_split(
 def _files(settings: FineTuningSettings, task: ReadyTask | None) -> tuple[Any, Any, dict[str, Any]]:
     """Training file, dev file or None, and the reader options."""
     if task is None:
-        options: dict[str, Any] = {} if settings.format is None else {"format": settings.format}
-        if settings.columns:
-            options |= {"header": False, "columns": list(settings.columns)}
-        return settings.train, settings.dev or None, options
+        return settings.train, settings.dev or None, settings.reading()
     folder = Path(settings.data)
     if not (folder / task.train).exists():
         raise InputError(f"{folder / task.train} does not exist; name the folder of the ready tasks with --data")
     options = {name: value for name, value in task.read.items() if name not in (*COLUMNS, "kind")}
+    options |= settings.reading()
     return folder / task.train, None if task.dev is None else folder / task.dev, options
+
+
+def _held_out(file: Any, columns: dict[str, Any]) -> TaskData:
+    """Examples of another file, read as the training file; options that only fit the latter are left out."""
+    options = fitting(file, columns)
+    options.pop("drop", None)
+    return TaskData.of(file, **options)
 
 
 def _columns(settings: FineTuningSettings, task: ReadyTask | None) -> dict[str, Any]:
@@ -144,21 +157,46 @@ def _default_columns(
 ) -> dict[str, Any]:
     """Default columns: the words of CoNLL files, a text column, or a template if the table has no text column."""
     reader = {name: value for name, value in columns.items() if name not in COLUMNS}
-    table = read_table(file, **reader)
+    named = [columns[name] for name in ("text", "pair", "words", "target") if columns.get(name)]
+    table = read_table(file, named=(*named, *reader.get("drop", ())), **reader)
     if settings.target is None and not (settings.head == "embedding" and settings.pair):
-        listed = ", ".join(map(repr, table.columns))
-        raise InputError(f"{file}: name the target column with --target; the columns are {listed}")
+        raise InputError(f"{file}: name the target column with --target; the columns are {table.names()}")
     for name in ("text", "pair", "words", "target"):
         if columns.get(name):
             table.column(columns[name])
     if WORDS in table.columns and not {"text", "words", "template"} & set(columns):
         return {**columns, "words": WORDS}
     if not {"text", "words", "template"} & set(columns):
-        try:
-            notes.append(f"The text is in the column {text_column(table, settings.target)!r}.")
-        except InputError:
-            notes.append("No column contains text, so each row becomes a sentence; --text names a column instead.")
-            return {**columns, "template": "auto"}
+        return _text_or_template(table, columns, settings, notes)
+    return columns
+
+
+def _text_or_template(
+    table: Table, columns: dict[str, Any], settings: FineTuningSettings, notes: list[str]
+) -> dict[str, Any]:
+    """The only text column, two as a pair if there is nothing else, or all columns by a template."""
+    others = [settings.target, columns.get("pair")]
+    long = long_columns(table, *others)
+    rest = [name for name in table.columns if name not in (*others, *long)]
+    used = [name for name in rest if profile(name, table.columns[name]).kind not in ("id", "constant", "empty")]
+    if len(long) == 2 and not columns.get("pair"):
+        as_pair = f"--text {shlex.quote(long[0])} --pair {shlex.quote(long[1])}"
+        if not used:
+            notes.append(
+                f"The columns {long[0]!r} and {long[1]!r} hold texts and are read as a pair ({as_pair}); --template "
+                "auto makes one text of each row."
+            )
+            return {**columns, "text": long[0], "pair": long[1]}
+        notes.append(
+            f"The columns {long[0]!r} and {long[1]!r} hold texts. Each row becomes one text; {as_pair} compares them."
+        )
+        return {**columns, "template": "auto"}
+    try:
+        notes.append(f"The text is in the column {text_column(table, *others)!r}.")
+    except InputError:
+        what = "Several columns contain text" if long else "No column contains text"
+        notes.append(f"{what}, so each row becomes a sentence; --text names a column instead.")
+        return {**columns, "template": "auto"}
     return columns
 
 
@@ -213,6 +251,7 @@ def _card(
         assert found is not None
         labels = found.names
         names = tuple(task.names_of_labels(settings.data, found)) if task is not None else labels
+        labels, names = _positive_last(labels, names, settings, head, train.source)
     if head == "embedding" and train.targets is not None:
         values = train.encoded().values
         details["score_range"] = [float(values.min()), float(values.max())]
@@ -223,7 +262,7 @@ def _card(
         metric = "accuracy"
     if head == "span":
         target = _span_target(train, settings)
-    reading = {name: value for name, value in columns.items() if name not in (*COLUMNS, "kind")}
+    reading = {name: value for name, value in columns.items() if name not in (*COLUMNS, "kind", "drop")}
     card = TaskCard(
         title=task.title if task is not None else Path(settings.train).name,
         head=head,
@@ -246,6 +285,20 @@ def _card(
         answers = true_answers(train, card) or []
         card = card.replace(details={"may_be_empty": any(found == [""] for found in answers)})
     return card
+
+
+def _positive_last(
+    labels: tuple[str, ...], names: tuple[str, ...], settings: FineTuningSettings, head: str, source: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Labels and their names, with the class of --positive as the second of two."""
+    wanted = settings.positive
+    if wanted is None:
+        return labels, names
+    if head != "binary" or len(labels) != 2:
+        raise InputError(f"--positive is for two classes; {source} is {head} with {len(labels)} labels; remove it")
+    if wanted not in (*labels, *names):
+        raise InputError(f"{source} has no label {shown(wanted)} for --positive; its labels are {listed(labels)}")
+    return (labels[::-1], names[::-1]) if wanted in (labels[0], names[0]) else (labels, names)
 
 
 def _span_target(train: TaskData, settings: FineTuningSettings) -> str:

@@ -38,7 +38,7 @@ from glassbert.finetuning.preparing import Prepared, prepare
 from glassbert.finetuning.seeds import RESULT, SeedResult, SeedRuns, Spread, outcome_of
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.metrics import Scores
-from glassbert.tasks import read_table
+from glassbert.tasks.reading import table_from_object
 from glassbert.training.budget import Interrupts
 from glassbert.training.display import Display, NoDisplay
 from glassbert.training.finishing import Result
@@ -190,7 +190,7 @@ def _with_saved_examples(folder: RunFolder, changes: dict[str, Any]) -> Iterator
     saved = {name: path for name, path in saved.items() if not isinstance(changes.get(name, ""), str | Path)}
     try:
         for name, path in saved.items():
-            table = read_table(changes[name])
+            table = table_from_object(changes[name])
             with atomic_write(path) as file:
                 for row in range(len(table)):
                     line = {column: values[row] for column, values in table.columns.items()}

@@ -21,11 +21,11 @@ from glassbert.finetuning.card import HEADS
 from glassbert.metrics import METRICS
 from glassbert.models.config import CHOICES
 from glassbert.models.heads import HEADS as MODEL_HEADS
+from glassbert.tasks.file_settings import FileSettings
 from glassbert.training.optimizers import OPTIMIZERS
 from glassbert.training.settings import ENGINES, PRECISIONS, SCHEDULES
 from glassbert.training.settings_base import (
     Check,
-    Settings,
     about,
     check_fields,
     document,
@@ -42,7 +42,7 @@ FREEZABLE = ("none", "embeddings", "encoder")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuningSettings(Settings):
+class FineTuningSettings(FileSettings):
     """The settings of a fine-tuning run. Lengths are in tokens, shares between 0 and 1."""
 
     model: str = about(
@@ -70,7 +70,7 @@ class FineTuningSettings(Settings):
 
     task: str = about("", "A ready task: sst2, stsb, wnut17, titanic, ...; its files are in --data.", "Examples")
     data: str = about("data", "The folder with the files of the ready tasks.", "Examples")
-    train: str = about("", "The training file: CSV, TSV, JSON lines, Parquet or CoNLL.", "Examples")
+    train: str = about("", "The training file: CSV, TSV, Excel, JSON, Parquet or CoNLL.", "Examples")
     dev: str = about("", "The evaluation file. Default: a part of the training file is held out.", "Examples")
     test: str = about(
         "", "A third file, for the reported scores; the dev examples then only choose (epoch, calibration).", "Examples"
@@ -102,8 +102,9 @@ class FineTuningSettings(Settings):
     )
     separator: str | None = about(None, "The separator between several labels in one cell.", "Examples")
     label_prefix: str = about("", "A prefix to remove from every label, such as '__label__'.", "Examples")
-    format: str | None = about(None, "The format of the files, if their extension does not show it.", "Examples")
-    columns: tuple[str, ...] = about((), "Column names for files without a header (repeat the flag).", "Examples")
+    positive: str | None = about(
+        None, "The positive of two classes, the one that AUC and F1 are about. Default: the second one.", "Examples"
+    )
     drop_missing: bool = about(False, "Skip rows without a target instead of raising an error.", "Examples")
     held_out: float = about(0.1, "The share of held-out examples, if there is no dev file.", "Examples")
     folds: int | None = about(None, "Cross-validation: the number of folds.", "Examples")
@@ -166,9 +167,9 @@ class FineTuningSettings(Settings):
     gradient_checkpointing: bool = about(False, "Use less memory and a third more time.", "Machine")
 
     def __post_init__(self) -> None:
-        for name in ("columns", "low_rank_targets"):
-            names: Any = getattr(self, name) or ()
-            object.__setattr__(self, name, (names,) if isinstance(names, str) else tuple(names))
+        super().__post_init__()
+        names: Any = self.low_rank_targets or ()
+        object.__setattr__(self, "low_rank_targets", (names,) if isinstance(names, str) else tuple(names))
         object.__setattr__(self, "freeze", str(self.freeze))
         check_fields(self, CHECKS, OPTIONAL)
         if not self.model:
@@ -233,7 +234,7 @@ def is_head(value: Any) -> bool:
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
         ("model", "preset", "tokenizer", "task", "data", "train", "dev", "test", "text", "pair", "words", "target",
-         "template", "separator", "label_prefix", "format"),
+         "template", "separator", "label_prefix", "positive"),
         (is_text, "text"),
     ),
     **dict.fromkeys(
@@ -273,10 +274,7 @@ CHECKS: dict[str, Check] = {
     "schedule": one_of(*SCHEDULES),
     "engine": one_of(*ENGINES),
     "precision": one_of(*PRECISIONS),
-    **dict.fromkeys(
-        ("columns", "low_rank_targets"),
-        (lambda value: all(isinstance(name, str) for name in value), "a list of names"),
-    ),
+    "low_rank_targets": (lambda value: all(isinstance(name, str) for name in value), "a list of names"),
 }  # fmt: skip
 OPTIONAL = {name for name, f in FineTuningSettings.fields().items() if "None" in str(f.type)}
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.finetuning.card import TaskCard
+from glassbert.reading.cells import is_missing
 from glassbert.tasks import TaskData, Windows, cut_windows
-from glassbert.tasks.table import is_missing
 from glassbert.text.tokenizer import Tokenizer
 
 LONGEST_ANSWER = 30  # tokens

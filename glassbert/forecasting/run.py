@@ -39,7 +39,7 @@ def forecast_run(
     folder = RunFolder(run) if run is not None else new_run_folder("runs", Path(settings.series).stem)
     if folder.settings_file.exists():
         raise TrainingError(f"{folder.path} already holds a run; choose another folder with --run")
-    series = Series.of(settings.series, value=settings.value, time=settings.time)
+    series = Series.of(settings.series, value=settings.value, time=settings.time, **settings.reading())
     result = forecast(series, settings, progress)
     with folder.locked():
         write_run(result, folder)

@@ -15,10 +15,10 @@ from typing import Any
 from glassbert.errors import TrainingError
 from glassbert.models.config import CHOICES
 from glassbert.models.heads import ForecastHead
+from glassbert.tasks.file_settings import FileSettings
 from glassbert.training.settings import ENGINES, PRECISIONS
 from glassbert.training.settings_base import (
     Check,
-    Settings,
     about,
     check_fields,
     is_between,
@@ -44,10 +44,10 @@ TRIED_FRAMES, TRIED_SHORTCUTS = ("standard", "mean", "none"), ("learned", "line"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForecastSettings(Settings):
+class ForecastSettings(FileSettings):
     """The settings of a forecast. Lengths are in values, shares between 0 and 1."""
 
-    series: str = about("", "The file: CSV, TSV, JSON lines or Parquet, one row per time step.", "Series")
+    series: str = about("", "The file: CSV, TSV, Excel, JSON or Parquet, one row per time step.", "Series")
     value: str | None = about(None, "The value column. Default: the last one.", "Series")
     time: str | None = about(None, "The time column. Default: the first one.", "Series")
     horizon: int = about(12, "The number of values to forecast.", "Series")
@@ -94,6 +94,7 @@ class ForecastSettings(Settings):
     threads: int | None = about(None, "Threads of the NumPy engine. Default for a small encoder: 1.", "Machine")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_fields(self, CHECKS, OPTIONAL)
         if self.test + self.validation >= 0.9:
             raise TrainingError(

@@ -7,6 +7,7 @@ on the odd ones. A column whose rule is almost always right is reported.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -14,10 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from glassbert.reading.cells import as_number, is_missing, shown
 from glassbert.tasks.data import TaskData
 from glassbert.tasks.labels import flatten_labels, label_name
 from glassbert.tasks.splits import normalised_texts
-from glassbert.tasks.table import as_number, is_missing
 
 Severity = Literal["problem", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("problem", "warning", "note")
@@ -99,7 +100,7 @@ def _check_labels(data: TaskData) -> Iterator[Finding]:
         yield Finding(
             "problem",
             "There is only one class.",
-            f"All {len(data):,} examples of {data.source} have the label {only!r}.",
+            f"All {len(data):,} examples of {data.source} have the label {shown(only)}.",
             "Add examples of another label, or choose another column as the target.",
         )
         return
@@ -108,8 +109,8 @@ def _check_labels(data: TaskData) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "The classes are imbalanced.",
-            f"{common!r} has {most:,} examples and {rare!r} has {least:,}; always predicting {common!r} gives an "
-            f"accuracy of {most / len(data):.0%}.",
+            f"{shown(common)} has {most:,} examples and {shown(rare)} has {least:,}; always predicting "
+            f"{shown(common)} gives an accuracy of {most / len(data):.0%}.",
             "Do not rely on accuracy alone: use macro F1 or AUC, and try class weights.",
         )
     few = [name for name, count in counts.items() if count < RARE_LABEL]
@@ -117,7 +118,7 @@ def _check_labels(data: TaskData) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "Some labels have very few examples.",
-            f"Fewer than {RARE_LABEL}: {', '.join(f'{name!r} ({counts[name]})' for name in few[:5])}"
+            f"Fewer than {RARE_LABEL}: {', '.join(f'{shown(name)} ({counts[name]})' for name in few[:5])}"
             f"{' and others' if len(few) > 5 else ''}.",
             "Collect more of them, or merge labels.",
         )
@@ -138,8 +139,8 @@ def _check_duplicates(data: TaskData, texts: Sequence[str]) -> Iterator[Finding]
         yield Finding(
             "warning" if affected > 0.005 * len(data) else "note",
             "The same text has different labels.",
-            f"{data.where(first)} has {data.targets[first]!r} and {data.table.unit} {data.table.lines[other]:,} has "
-            f"{data.targets[other]!r} for {data.texts[first][:60]!r}; {affected:,} rows are in such groups.",
+            f"{data.where(first)} has {shown(data.targets[first])} and {data.table.unit} {data.table.lines[other]:,} "
+            f"has {shown(data.targets[other])} for {shown(data.texts[first])}; {affected:,} rows are in such groups.",
             "Decide which label is right. No model can be right on both.",
         )
     if copies > 0.05 * len(data):
@@ -164,7 +165,7 @@ def _check_overlap(train: TaskData, dev: TaskData, train_texts: Sequence[str]) -
             "problem" if share > 0.1 else "warning" if share > 0.01 else "note",
             "Texts of the validation data are also in the training data.",
             f"{len(similar):,} of {len(dev):,} ({share:.1%}), {exact:,} of them exactly equal; the first is "
-            f"{dev.where(similar[0])}: {dev.texts[similar[0]][:60]!r}.",
+            f"{dev.where(similar[0])}: {shown(dev.texts[similar[0]])}.",
             "Remove them from the training data: on these texts the score measures memorisation.",
         )
 
@@ -179,7 +180,7 @@ def _check_unseen_labels(train: TaskData, dev: TaskData) -> Iterator[Finding]:
             yield Finding(
                 "problem",
                 "The validation data has a label that is not in the training data.",
-                f"{dev.where(row)} has {unseen[0]!r}.",
+                f"{dev.where(row)} has {shown(unseen[0])}.",
                 "Correct the label, or add examples of it to the training data.",
             )
             return
@@ -228,9 +229,9 @@ def leaking_columns(data: TaskData) -> Iterator[Finding]:
 def _leak(name: str, target: str, evidence: str, severity: Severity) -> Finding:
     return Finding(
         severity,
-        f"The column {name!r} leaks the target.",
-        f"It almost determines {target!r}. {evidence}",
-        f"Is it known when the model is used? If not, leave it out: drop=[{name!r}].",
+        f"The column {shown(name)} leaks the target.",
+        f"It almost determines {shown(target)}. {evidence}",
+        f"Is it known when the model is used? If not, leave it out: --drop {shlex.quote(name)}.",
     )
 
 

@@ -12,11 +12,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from glassbert.errors import InputError
+from glassbert.reading.cells import is_missing, shown
 from glassbert.tasks.labels import LabelMap
 from glassbert.tasks.reading import read_table
-from glassbert.tasks.table import Table, is_missing
-from glassbert.tasks.targets import InferredKind, Kind, Targets, encode_targets, infer_kind, split_labels
-from glassbert.tasks.template import Template, auto_template, parse_template
+from glassbert.tasks.table import Table, listed
+from glassbert.tasks.targets import (
+    InferredKind,
+    Kind,
+    Targets,
+    column_numbers,
+    encode_targets,
+    infer_kind,
+    is_nested,
+    split_labels,
+)
+from glassbert.tasks.template import FIELD, Template, auto_template, parse_template
 
 
 @dataclass(frozen=True)
@@ -57,27 +67,34 @@ class TaskData:
         separator     between the labels in one cell (multilabel)
         label_prefix  removed from every label, as in "__label__4"
         """
-        table = read_table(given, format, **options)
+        named = [name for name in (text, pair, words, target, *options.get("drop", ())) if name]
+        fields = FIELD.findall(template) if isinstance(template, str) else []
+        as_written = [] if target is None else [target]
+        table = read_table(given, format, named=(*named, *fields), as_written=as_written, **options)
         notes = list(table.notes)
         if target and drop_missing:
             known = [row for row, value in enumerate(table.column(target)) if not is_missing(value)]
             if len(known) < len(table):
                 notes.append(f"{len(table) - len(known):,} rows without a target were left out")
+            if not known:
+                raise InputError(
+                    f"{table.source}: no row has a target in the column {shown(target)}; set another --target"
+                )
             table = table.select(known)
         inferred, values = _read_targets(table, target, kind, separator, label_prefix, tokens=words is not None)
         if template is not None:
             used = _make_template(table, target, template)
             texts = used.apply(table)
         elif words is not None:
-            used, texts = None, [" ".join(sentence) for sentence in table.column(words)]
+            used, texts = None, [" ".join(sentence) for sentence in _word_lists(table, words)]
         else:
-            text = text or text_column(table, target)
+            text = text or text_column(table, target, pair)
             used, texts = None, _column_texts(table, text)
         data = cls(
             texts,
             table,
             _column_texts(table, pair) if pair else None,
-            table.column(words) if words else None,
+            _word_lists(table, words) if words else None,
             values,
             inferred,
             used,
@@ -121,7 +138,7 @@ class TaskData:
     def encoded(self, labels: LabelMap | None = None) -> Targets:
         """The targets as numbers. For validation data pass the `labels` of the training data."""
         if self.targets is None or self.inferred is None:
-            raise InputError(f"{self.source}: there are no targets; name their column with target=...")
+            raise InputError(f"{self.source}: there are no targets; name their column with --target")
         return encode_targets(self.targets, self.inferred.kind, self.where, labels)
 
     def _check_words(self) -> None:
@@ -133,23 +150,56 @@ class TaskData:
 
 
 def _column_texts(table: Table, name: str) -> list[str]:
-    """A column as texts. None becomes an empty text, which `check_data` reports."""
-    return ["" if value is None else str(value) for value in table.column(name)]
+    """A column as texts. None becomes an empty text, which `check_data` reports; lists and objects are an error."""
+    values = table.column(name)
+    for row, value in enumerate(values):
+        if isinstance(value, list | dict):
+            what = "a list" if isinstance(value, list) else "an object"
+            raise InputError(
+                f"{table.where(row)}: the column {shown(name)} holds {what}, not a text; name another column with "
+                "--text"
+            )
+    return ["" if value is None else str(value) for value in values]
 
 
-def text_column(table: Table, target: str | None) -> str:
-    """The text column: the only column besides the target, or the only one with 3 words or more on average."""
-    names = [name for name in table.columns if name != target]
+def _word_lists(table: Table, name: str) -> list[list[str]]:
+    """A column of lists of words. A string of words between spaces is split."""
+    values = [value.split() if isinstance(value, str) else value for value in table.column(name)]
+    for row, value in enumerate(values):
+        if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+            raise InputError(
+                f"{table.where(row)}: the column {shown(name)} must hold a list of words, got {shown(value)}; name "
+                "another column with --words"
+            )
+    return values
+
+
+def long_columns(table: Table, *others: str | None) -> list[str]:
+    """The columns besides `others` with 3 words or more on average."""
+    names = [name for name in table.columns if name not in others]
+    return [name for name in names if _mean_words(table.columns[name]) >= 3]
+
+
+def _mean_words(values: list[Any]) -> float:
+    return sum(len(value.split()) for value in values if isinstance(value, str)) / max(1, len(values))
+
+
+def text_column(table: Table, *others: str | None) -> str:
+    """The text column: the only column besides `others` (target and pair), or the only one of `long_columns`."""
+    names = [name for name in table.columns if name not in others]
     if len(names) == 1:
         return names[0]
-    words = {name: sum(len(str(value).split()) for value in table.columns[name]) / max(1, len(table)) for name in names}
-    long = [name for name in names if words[name] >= 3]
+    long = long_columns(table, *others)
     if len(long) == 1:
         return long[0]
-    listed = ", ".join(map(repr, names))
+    if len(long) == 2:
+        raise InputError(
+            f"{table.source} has two text columns, {shown(long[0])} and {shown(long[1])}; read them as a pair with "
+            "--text and --pair, or use all columns as the text with --template auto"
+        )
     raise InputError(
-        f"{table.source}: name the text column with text=..., one of {listed}; "
-        "or use all columns as the text with template='auto'"
+        f"{table.source}: name the text column with --text, one of {listed(names)}; "
+        "or use all columns as the text with --template auto"
     )
 
 
@@ -168,9 +218,36 @@ def _read_targets(
     if prefix:
         values = [value.strip().removeprefix(prefix) if isinstance(value, str) else value for value in values]
     if tokens:
-        return InferredKind("tokens", f"{target!r} has one tag for every word"), values
-    inferred = InferredKind(kind, "it was given", separator) if kind else infer_kind(values, target)
+        return InferredKind("tokens", f"{shown(target)} has one tag for every word"), _tags(table, target, values)
+    decimal = table.decimal
+    inferred = InferredKind(kind, "it was given", separator) if kind else infer_kind(values, target, decimal)
+    _check_labels(table, target, values, inferred.kind)
     separator = separator or inferred.separator
     if inferred.kind == "multilabel":
         values = [split_labels(value, separator or ",") for value in values]
+    elif inferred.kind in ("regression", "series"):
+        numbers = column_numbers(values, decimal)
+        values = [value if number is None else number for value, number in zip(values, numbers, strict=True)]
     return inferred, values
+
+
+def _tags(table: Table, target: str, values: list[Any]) -> list[list[Any]]:
+    """The tags of every sentence; a string of tags between spaces is split."""
+    tags = [value.split() if isinstance(value, str) else value for value in values]
+    for row, value in enumerate(tags):
+        if not isinstance(value, list) or any(isinstance(tag, list | dict) for tag in value):
+            raise InputError(
+                f"{table.where(row)}: the column {shown(target)} must hold a list of tags, got {shown(value)}; name "
+                "another column with --target"
+            )
+    return tags
+
+
+def _check_labels(table: Table, target: str, values: list[Any], kind: str) -> None:
+    """Raise for a target that is an object, or a list where one label is expected."""
+    for row, value in enumerate(values):
+        if isinstance(value, dict) or (isinstance(value, list) and kind != "multilabel") or is_nested(value):
+            raise InputError(
+                f"{table.where(row)}: the target {shown(value)} is no label or number; name another column with "
+                "--target"
+            )

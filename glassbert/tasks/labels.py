@@ -1,11 +1,15 @@
 """`LabelMap`: labels and their indices, in a fixed order that is stored with the model.
 
+A label is kept as it is written: "007", "1e3" and "01" are labels of their own. Only the spellings of one number that
+programs give it on their own are the same label: 1, 1.0 and "1".
+
 Numbers are sorted as numbers, words alphabetically, and words of a known scale by the scale: no before yes, low before
 medium before high. Encoding a label that is not in the map is an error that names the label and its row.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
-from glassbert.tasks.table import as_number, is_missing
+from glassbert.reading.cells import as_number, is_missing, shown
 
 # Ordered words, lowest first; of two labels the second is the positive class.
 SCALES = (
@@ -39,13 +43,25 @@ SCALES = (
 RowLocation = Callable[[int], str]  # row -> where it is, for error messages
 
 
-@lru_cache(maxsize=1 << 16, typed=True)
+WHOLE_WITH_POINT = re.compile(r"(-?(?:0|[1-9]\d*))\.0+", re.ASCII)
+
+
+def label_text(value: Any) -> str:
+    """A label as it is written, without spaces around it. A float without a fraction is written as 1, not 1.0."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value).strip()
+
+
 def label_name(value: Any) -> str:
-    """A label as text. 1, 1.0 and "1" are the same label, and so are True and "True"."""
-    if isinstance(value, str):
-        value = value.strip()
-    number = None if isinstance(value, bool) else as_number(value)
-    return str(int(number)) if number is not None and number == int(number) and abs(number) < 1e15 else str(value)
+    """The name by which labels are compared: 1, 1.0, "1" and "1.0" are the same label, and so are True and "True"."""
+    return _name_of_text(label_text(value))
+
+
+@lru_cache(maxsize=1 << 16)
+def _name_of_text(text: str) -> str:
+    whole = WHOLE_WITH_POINT.fullmatch(text)
+    return whole[1] if whole else text
 
 
 def sort_labels(names: Iterable[str]) -> list[str]:
@@ -56,7 +72,7 @@ def sort_labels(names: Iterable[str]) -> list[str]:
         if set(lowered) <= set(scale) and len(set(lowered)) == len(names) > 1:
             return sorted(names, key=lambda name: scale.index(name.lower()))
     if all(as_number(name) is not None for name in names):
-        return sorted(names, key=float)
+        return sorted(names, key=lambda name: (float(name), name))
     return names
 
 
@@ -69,19 +85,25 @@ class LabelMap:
     def __post_init__(self) -> None:
         if len(set(self.names)) < len(self.names):
             duplicate = next(name for index, name in enumerate(self.names) if name in self.names[:index])
-            raise InputError(f"the label {duplicate!r} is in the list twice")
+            raise InputError(f"the label {shown(duplicate)} is in the list twice")
 
     @classmethod
     def of(cls, values: Iterable[Any]) -> LabelMap:
         """All labels among the values, sorted; lists of labels (multilabel, tokens) are flattened."""
-        return cls(tuple(sort_labels(label_name(value) for value in flatten_labels(values))))
+        written: dict[str, str] = {}
+        for value in flatten_labels(values):
+            text = label_text(value)
+            before = written.setdefault(_name_of_text(text), text)
+            if len(text) < len(before):
+                written[_name_of_text(text)] = text
+        return cls(tuple(sort_labels(written.values())))
 
     def __len__(self) -> int:
         return len(self.names)
 
     @cached_property
     def _indices(self) -> dict[str, int]:
-        return {name: index for index, name in enumerate(self.names)}
+        return {label_name(name): index for index, name in enumerate(self.names)}
 
     def encode(self, values: Sequence[Any], where: RowLocation) -> np.ndarray:
         """Label indices, int64 [N]."""
@@ -106,12 +128,12 @@ class LabelMap:
 
     def _unseen_message(self, values: Sequence[Any], found: np.ndarray, where: str, value: Any) -> str:
         if is_missing(value):
-            return f"{where}: there is no label; fill it in, or remove the row"
+            return f"{where}: there is no label; fill it in, or leave such rows out with --drop-missing"
         unseen = Counter(label_name(values[row]) for row in np.flatnonzero(found < 0).tolist())
         others = f" ({unseen.total():,} rows have labels like this)" if unseen.total() > 1 else ""
-        known = ", ".join(map(repr, self.names[:10])) + (", ..." if len(self) > 10 else "")
+        known = ", ".join(map(shown, self.names[:10])) + (", ..." if len(self) > 10 else "")
         return (
-            f"{where}: the label {label_name(value)!r} was not seen in training{others}; known are {known}. "
+            f"{where}: the label {shown(label_text(value))} was not seen in training{others}; known are {known}. "
             "Correct the label, or train with examples of it"
         )
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glassbert.tasks.table import as_number, is_missing
+from glassbert.reading.cells import as_number, is_missing, shown
 
 ColumnKind = Literal["number", "boolean", "category", "text", "code", "id", "constant", "empty"]
 BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "t": True, "f": False, "y": True, "n": False}
@@ -32,7 +32,7 @@ def profile(name: str, values: Sequence[Any]) -> Profile:
     missing = 1.0 - len(known) / max(1, len(values))
     kind, reason = _kind(name, known)
     if kind == "constant" and missing:
-        kind, reason = "category", f"{str(known[0])!r} or missing"
+        kind, reason = "category", f"{shown(str(known[0]))} or missing"
     return Profile(name, kind, reason, missing)
 
 
@@ -42,7 +42,7 @@ def _kind(name: str, known: list[Any]) -> tuple[ColumnKind, str]:
     words = [str(value).strip() for value in known]
     distinct = set(words)
     if len(distinct) == 1:
-        return "constant", f"every row has {words[0]!r}"
+        return "constant", f"every row has {shown(words[0])}"
     lowered = {word.lower() for word in distinct}
     if all(isinstance(value, bool) for value in known) or lowered <= set(BOOLEANS):
         return "boolean", "yes or no"

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import ConfigError, InputError
+from glassbert.reading.cells import as_number, shown
 from glassbert.tasks.reading import read_table
-from glassbert.tasks.table import as_number
 
 MIN_AUTOCORRELATION = 0.2  # of a period
 # (length of a step in days, to within 10 %; its calendar periods in steps: day, week, year)
@@ -49,7 +49,7 @@ class Series:
     @classmethod
     def of(cls, given: Any, *, value: str | None = None, time: str | None = None, **options: Any) -> Series:
         """From a table. By default the values are in the last column, and the time in the first of several."""
-        table = read_table(given, **options)
+        table = read_table(given, named=[name for name in (value, time) if name], **options)
         names = list(table.columns)
         value = value or names[-1]
         time = time or (names[0] if len(names) > 1 else None)
@@ -57,15 +57,16 @@ class Series:
         for row, number in enumerate(values):
             if number is None:
                 raise InputError(
-                    f"{table.where(row)}: {table.column(value)[row]!r} in the column {value!r} is no number; "
-                    "a series needs a value at every step: fill the gap, for example with the value before it"
+                    f"{table.where(row)}: {shown(table.column(value)[row])} in the column {shown(value)} is no number; "
+                    "fill the gap, for example with the value before it, or name another column with --value"
                 )
         periods: tuple[int, ...] = ()
         if time is not None and (times := times_in_days(table.column(time))) is not None:
             back = np.flatnonzero(np.diff(times) <= 0)
             if back.size:
                 raise InputError(
-                    f"{table.where(int(back[0]) + 1)}: its time is not after the row before; sort rows by {time!r}"
+                    f"{table.where(int(back[0]) + 1)}: its time is not after the row before; sort rows by "
+                    f"{shown(time)}, or name another column with --time"
                 )
             periods = calendar_periods(times)
         return cls(np.array(values, np.float64), value, table.source, periods)

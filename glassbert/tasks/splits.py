@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.reading.cells import as_number
 from glassbert.tasks.data import TaskData
 from glassbert.tasks.labels import label_name
-from glassbert.tasks.table import as_number
 
 BINS = 10
 NOT_WORDS = re.compile(r"(?:(?!-\d|(?<=\d)\.\d)[^\w])+")  # keeps -3 apart from 3, and 1.5 from 15

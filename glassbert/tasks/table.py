@@ -1,30 +1,34 @@
-"""`Table`: named columns with the line number of each row; reading of text files; missing values and numbers."""
+"""`Table`: named columns with the line number of each row; reading of text files."""
 
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from glassbert.errors import TextError
-from glassbert.text.corpus.streams import ByteCounter, open_stream
+from glassbert.reading.cells import shown
+from glassbert.reading.encodings import decode
+from glassbert.reading.streams import read_bytes
 
-# Cells that mean "unknown". "none" and "-" are not among them, because they may be labels.
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "?", "<na>"})
+MAX_LISTED = 30  # columns in an error text
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length. `lines` counts from 1; `unit` is what it counts: "line" of a file, or "row"."""
+    """Columns of equal length. `lines` counts from 1; `unit` is what it counts: "line" of a file, or "row".
+
+    `decimal` is the decimal mark that the columns show, None if none does.
+    """
 
     columns: dict[str, list[Any]]
     source: str
     lines: Sequence[int]
     unit: str = "line"
     notes: tuple[str, ...] = ()  # what the reader guessed, for the user
+    decimal: str | None = None
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -34,9 +38,19 @@ class Table:
         if name in self.columns:
             return self.columns[name]
         near = difflib.get_close_matches(name, self.columns, 1, 0.5)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        listed = ", ".join(map(repr, self.columns)) or "none"
-        raise TextError(f"{self.source} has no column {name!r}; its columns are {listed}{meant}")
+        meant = f"; did you mean {shown(near[0])}?" if near else ""
+        raise TextError(f"{self.source} has no column {shown(name)}; its columns are {self.names()}{meant}")
+
+    def names(self) -> str:
+        """The names of the columns, for error texts."""
+        return listed(self.columns)
+
+    def without(self, names: Iterable[str]) -> Table:
+        """The table without these columns, which must exist."""
+        dropped = set(names)
+        for name in dropped:
+            self.column(name)
+        return replace(self, columns={name: one for name, one in self.columns.items() if name not in dropped})
 
     def where(self, row: int) -> str:
         """File and line of a row, for error messages."""
@@ -49,48 +63,24 @@ class Table:
         return replace(self, columns=columns, lines=[self.lines[row] for row in rows])
 
 
-def is_missing(value: Any) -> bool:
-    """Whether a cell is None, NaN or one of the words in MISSING."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return True
-    return isinstance(value, str) and value.strip().lower() in MISSING
+def listed(names: Iterable[str]) -> str:
+    """Names of columns, for error texts: at most MAX_LISTED of them."""
+    names = list(names)
+    more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+    return (", ".join(map(shown, names[:MAX_LISTED])) or "none") + more
 
 
-def as_number(value: Any) -> float | None:
-    """The number in a cell, or None for anything else: words, "1,234", infinity."""
-    if isinstance(value, bool):
-        return float(value)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) and "_" not in str(value) else None
-
-
-def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, decompressed if necessary."""
-    path = Path(path)
-    if path.is_dir():
-        raise TextError(f"{path} is a folder; give the path of a file")
-    with open_stream(path, str(path), ByteCounter()) as stream:
-        data: bytes = stream.read()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        bad = data[error.start : error.start + 4].hex(" ")
-        raise TextError(
-            f"{path}, line {line:,}: bytes that are not UTF-8 ({bad}); convert the file: "
-            "iconv -f LATIN1 -t UTF-8 old > new"
-        ) from error
+def read_text(path: str | Path, encoding: str | None = None) -> tuple[str, tuple[str, ...]]:
+    """The text of a file, decompressed if necessary, and a note about its encoding."""
+    text, found = decode(read_bytes(path), str(path), encoding)
     if not text.strip():
         raise TextError(f"{path} is empty")
-    return text
+    return text, (found.note,) if found.note else ()
 
 
-def read_lines(path: str | Path) -> list[str]:
+def read_lines(path: str | Path, encoding: str | None = None) -> list[str]:
     """The lines of a text file, without line ends."""
-    return split_lines(read_text(path))
+    return split_lines(read_text(path, encoding)[0])
 
 
 def split_lines(text: str) -> list[str]:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.reading.cells import as_number, is_missing, shown
+from glassbert.reading.decimals import COMMA, POINT, canonical
 from glassbert.tasks.labels import SCALES, LabelMap, RowLocation, label_name
-from glassbert.tasks.table import as_number, is_missing
 
 Kind = Literal["binary", "multiclass", "multilabel", "ordinal", "regression", "tokens", "series"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -36,55 +37,90 @@ class InferredKind:
     separator: str | None = None
 
 
-def infer_kind(values: Sequence[Any], name: str = "target") -> InferredKind:
-    """The kind of the targets in the column `name`. Missing values are ignored here; `encode_targets` rejects them."""
+def infer_kind(values: Sequence[Any], name: str = "target", decimal: str | None = None) -> InferredKind:
+    """The kind of the targets in the column `name`. Missing values are ignored here; `encode_targets` rejects them.
+
+    `decimal` is the decimal mark of the table. If nothing shows it, "4,27" is a number only if it is no list of labels.
+    """
     known = [value for value in values if not is_missing(value)]
     if not known:
-        raise InputError(f"the column {name!r} holds no value; choose another target")
+        raise InputError(f"the column {shown(name)} holds no value; choose another column with --target")
+    if any(is_nested(value) for value in known):
+        raise InputError(
+            f"the column {shown(name)} holds objects or lists of them, not labels or numbers; choose another column "
+            "with --target"
+        )
     if any(isinstance(value, list | tuple | set | frozenset) for value in known):
-        return InferredKind("multilabel", f"{name!r} holds lists of labels")
+        return InferredKind("multilabel", f"{shown(name)} holds lists of labels")
     distinct = {label_name(value) for value in known}
-    numbers = [as_number(value) for value in known]
-    if all(number is not None for number in numbers):
-        return _infer_from_numbers(np.array(numbers, np.float64), distinct, name)
+    numbers = column_numbers(known, decimal)
+    if None not in numbers:
+        as_labels = None if decimal == COMMA else _several_labels(list(map(str, known)), distinct, name)
+        return as_labels or _infer_from_numbers(np.array(numbers, np.float64), distinct, name)
     return _infer_from_words([str(value) for value in known], distinct, name)
+
+
+def is_nested(value: Any) -> bool:
+    """Whether a target is an object, or a list of objects or lists."""
+    if isinstance(value, list | tuple):
+        return any(isinstance(one, dict | list) for one in value)
+    return isinstance(value, dict)
+
+
+def column_numbers(values: Sequence[Any], decimal: str | None = None) -> list[float | None]:
+    """The numbers of a column, None where there is none. Decimal commas are tried if points do not fit all cells."""
+    readings = []
+    for mark in (decimal or POINT, COMMA):
+        cells = [canonical(value, mark) if isinstance(value, str) else value for value in values]
+        found = [as_number(cell) for cell in cells]
+        if all(n is not None for n, value in zip(found, values, strict=True) if not is_missing(value)):
+            return found
+        readings.append(found)
+    return readings[0]
 
 
 def _infer_from_numbers(numbers: np.ndarray, distinct: set[str], name: str) -> InferredKind:
     low, high = numbers.min(), numbers.max()
     if len(distinct) <= 2:
-        return InferredKind("binary", f"{name!r} holds {len(distinct)} different values: {', '.join(sorted(distinct))}")
+        return InferredKind("binary", f"{shown(name)} holds {len(distinct)} different values: {_few(distinct)}")
     if (numbers != np.round(numbers)).any():
-        return InferredKind("regression", f"{name!r} holds numbers with fractions, {low:g} to {high:g}")
+        return InferredKind("regression", f"{shown(name)} holds numbers with fractions, {low:g} to {high:g}")
     span = f"whole numbers from {low:g} to {high:g}"
     if len(distinct) <= MAX_GRADES and GRADE_NAME.search(name):
-        return InferredKind("ordinal", f"{name!r} holds {span}, and its name suggests grades")
+        return InferredKind("ordinal", f"{shown(name)} holds {span}, and its name suggests grades")
     if len(distinct) <= MAX_GRADES and low in (0, 1) and high - low + 1 == len(distinct):
         advice = "if their order matters, choose ordinal"
-        return InferredKind("multiclass", f"{name!r} holds {span} without a gap, like class numbers; {advice}")
+        return InferredKind("multiclass", f"{shown(name)} holds {span} without a gap, like class numbers; {advice}")
     if len(distinct) <= MAX_GRADES and high - low < 2 * MAX_GRADES:
-        return InferredKind("ordinal", f"{name!r} holds {len(distinct)} different {span}: few ordered steps")
-    return InferredKind("regression", f"{name!r} holds {len(distinct)} different {span}")
+        return InferredKind("ordinal", f"{shown(name)} holds {len(distinct)} different {span}: few ordered steps")
+    return InferredKind("regression", f"{shown(name)} holds {len(distinct)} different {span}")
 
 
 def _infer_from_words(values: list[str], distinct: set[str], name: str) -> InferredKind:
     lowered = {value.lower() for value in distinct}
     if len(distinct) <= 2:
-        return InferredKind("binary", f"{name!r} holds {len(distinct)} different values: {', '.join(sorted(distinct))}")
+        return InferredKind("binary", f"{shown(name)} holds {len(distinct)} different values: {_few(distinct)}")
+    if several := _several_labels(values, distinct, name):
+        return several
+    if any(lowered <= set(scale) for scale in SCALES):
+        return InferredKind("ordinal", f"{shown(name)} holds ordered words: {_few(distinct)}")
+    if len(distinct) > MAX_CLASSES or (len(distinct) > 20 and 2 * len(distinct) > len(values)):
+        raise InputError(
+            f"the column {shown(name)} holds {len(distinct):,} different words in {len(values):,} rows: this is text "
+            "or a name, not a label; choose another column with --target"
+        )
+    return InferredKind("multiclass", f"{shown(name)} holds {len(distinct)} different labels")
+
+
+def _several_labels(values: list[str], distinct: set[str], name: str) -> InferredKind | None:
+    """Several labels in one cell, if a separator gives fewer labels than there are cells."""
     for separator in SEPARATORS:
         parts = Counter(part.strip() for value in values for part in value.split(separator))
         joined = sum(separator in value for value in values) / len(values)
         if joined > 0.01 and len(parts) < len(distinct) and len(parts) <= max(2, len(values) // 5):
-            reason = f"{joined:.0%} of {name!r} name several of {len(parts)} labels, separated by {separator!r}"
+            reason = f"{joined:.0%} of {shown(name)} name several of {len(parts)} labels, separated by {separator!r}"
             return InferredKind("multilabel", reason, separator)
-    if any(lowered <= set(scale) for scale in SCALES):
-        return InferredKind("ordinal", f"{name!r} holds ordered words: {', '.join(sorted(distinct))}")
-    if len(distinct) > MAX_CLASSES or (len(distinct) > 20 and 2 * len(distinct) > len(values)):
-        raise InputError(
-            f"the column {name!r} holds {len(distinct):,} different words in {len(values):,} rows: this is text or a "
-            "name, not a label; choose another target"
-        )
-    return InferredKind("multiclass", f"{name!r} holds {len(distinct)} different labels")
+    return None
 
 
 @dataclass(frozen=True)
@@ -103,13 +139,13 @@ class Targets:
 def encode_targets(values: Sequence[Any], kind: Kind, where: RowLocation, labels: LabelMap | None = None) -> Targets:
     """`labels` is the map of the training data; if None, it is made from the values."""
     if kind not in KINDS:
-        raise InputError(f"there is no kind of target {kind!r}; choose one of {', '.join(KINDS)}")
+        raise InputError(f"there is no kind of target {shown(kind)}; choose one of {', '.join(KINDS)}")
     _check_missing(values, kind, where)
     if kind in ("regression", "series"):
         return Targets(kind, _as_numbers(values, where), None)
     labels = labels or LabelMap.of(values)
     if kind == "binary" and len(labels) > 2:
-        raise InputError(f"a binary task has two labels, but there are {len(labels)}: {', '.join(labels.names[:10])}")
+        raise InputError(f"a binary task has two labels, but there are {len(labels)}: {_few(labels.names[:10])}")
     if kind == "multilabel":
         return Targets(kind, labels.encode_sets([_label_list(value) for value in values], where), labels)
     if kind == "tokens":
@@ -128,6 +164,10 @@ def _label_list(value: Any) -> Sequence[Any]:
     return split_labels(value, "\0") if not isinstance(value, list | tuple) else value
 
 
+def _few(names: Iterable[str]) -> str:
+    return ", ".join(name if len(name) <= 40 else f"{name[:37]}..." for name in sorted(names))
+
+
 def _in_sentence(where: RowLocation, row: int) -> RowLocation:
     return lambda word: f"{where(row)}, word {word + 1}"
 
@@ -139,7 +179,7 @@ def _check_missing(values: Sequence[Any], kind: Kind, where: RowLocation) -> Non
     if rows:
         others = f" ({len(rows):,} rows have none)" if len(rows) > 1 else ""
         raise InputError(
-            f"{where(rows[0])} has no target{others}; fill it in, or drop such rows with drop_missing=True"
+            f"{where(rows[0])} has no target{others}; fill it in, or leave such rows out with --drop-missing"
         )
 
 
@@ -147,5 +187,8 @@ def _as_numbers(values: Sequence[Any], where: RowLocation) -> np.ndarray:
     numbers = [as_number(value) for value in values]
     for row, number in enumerate(numbers):
         if number is None:
-            raise InputError(f"{where(row)}: the target {values[row]!r} is no number; regression needs numbers")
+            raise InputError(
+                f"{where(row)}: the target {shown(values[row])} is no number; repair it, or choose another kind of "
+                "target with --head"
+            )
     return np.array(numbers, np.float64)

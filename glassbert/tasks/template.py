@@ -29,8 +29,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from glassbert.errors import ConfigError, InputError
+from glassbert.reading.cells import as_number, is_missing, shown
 from glassbert.tasks.profile import BOOLEANS, Profile, profile
-from glassbert.tasks.table import Table, as_number, is_missing
+from glassbert.tasks.table import Table
 
 OFTEN_MISSING = 0.05
 UNKNOWN = "unknown"
@@ -200,7 +201,9 @@ def auto_template(
     names = [name for name in table.columns if name != target and name not in drop]
     parts = tuple(_make_part(profile(name, table.columns[name]), table.columns[name], numbers) for name in names)
     if not any(map(_is_written, parts)):
-        reasons = "; ".join(f"{part.column}: {part.reason}" for part in parts) or "the target is the only column"
+        reasons = (
+            "; ".join(f"{part.column[:40]}: {part.reason}" for part in parts[:10]) or "the target is the only column"
+        )
         raise InputError(f"{table.source}: no column can be used as text ({reasons})")
     return Template(parts)
 
@@ -210,7 +213,7 @@ def parse_template(pattern: str, table: Table) -> Template:
     names = list(dict.fromkeys(FIELD.findall(pattern)))
     if not names:
         example = next(iter(table.columns), "column")
-        raise ConfigError(f"the template {pattern!r} names no column; write them in braces: {{{example}}}")
+        raise ConfigError(f"the template {shown(pattern)} names no column; write them in braces: {{{example}}}")
     parts = [_make_part(profile(name, table.column(name)), table.column(name), "round") for name in names]
     # A column that the user names is always written, even an id or a constant.
     named = [

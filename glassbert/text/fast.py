@@ -78,7 +78,7 @@ class FastTokenizer(Tokenizer):
             character_limit,
             check_size,
             choose_normaliser,
-            too_large_message,
+            warn_of_small_vocabulary,
         )
 
         check_size(vocab_size, min_frequency)
@@ -105,7 +105,9 @@ class FastTokenizer(Tokenizer):
         vocabulary = empty._rust.get_vocab()
         tokens = tuple(sorted(vocabulary, key=vocabulary.__getitem__))
         if len(tokens) < vocab_size:
-            raise TextError(too_large_message(vocab_size, len(tokens), min_frequency))
+            if len(tokens) <= len(SPECIAL_TOKENS):
+                raise TextError("the text contains no words: a vocabulary cannot be trained")
+            warn_of_small_vocabulary(vocab_size, len(tokens))
         return cls(files.as_json(Description(tokens, normaliser)))
 
     @classmethod

@@ -20,7 +20,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from glassbert.errors import TextError
 from glassbert.text.fast import FastTokenizer
 from glassbert.text.tokenizer import Tokenizer, check_texts
-from glassbert.text.vocabulary_training import check_size, too_large_message
+from glassbert.text.vocabulary_training import check_size, warn_of_small_vocabulary
 from glassbert.text.wordpiece_tokenizer import WordPieceTokenizer
 
 WORDPIECE = "wordpiece"
@@ -29,7 +29,7 @@ UNIGRAM_SPECIAL = ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")  # as ALBERT: p
 
 
 def train_tokenizer(kind: str, texts: Iterable[str], vocab_size: int = 8192, lowercase: bool = True) -> Tokenizer:
-    """Train a tokenizer of this kind with exactly `vocab_size` entries. A byte-level BPE keeps capitals."""
+    """Train a tokenizer of this kind with `vocab_size` entries, fewer if the text is small. A BPE keeps capitals."""
     check_kind(kind)
     if kind == WORDPIECE:
         return WordPieceTokenizer.train(texts, vocab_size, lowercase)
@@ -98,7 +98,7 @@ def finished(
 ) -> FastTokenizer:
     found = rust.get_vocab_size()
     if found < vocab_size:
-        raise TextError(too_large_message(vocab_size, found, 1))
+        warn_of_small_vocabulary(vocab_size, found)
     special = [(token, rust.token_to_id(token)) for token in ends]
     rust.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)
     return FastTokenizer(json.loads(rust.to_str()), names)

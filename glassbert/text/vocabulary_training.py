@@ -133,7 +133,10 @@ def train_vocabulary(
     min_frequency: int = 2,
     progress: Progress | None = None,
 ) -> tuple[str, ...]:
-    """`vocab_size` tokens in the order of their ids: special tokens, characters, then merges in order."""
+    """`vocab_size` tokens in the order of their ids: special tokens, characters, then merges in order.
+
+    A text that does not have so many gives all it has, with a warning.
+    """
     check_size(vocab_size, min_frequency)
     found = count_words(texts, normaliser, progress)
     if found.dropped:
@@ -162,7 +165,7 @@ def train_from_counts(
         if progress and not len(tokens) % 100:
             progress("merging tokens", len(tokens), vocab_size)
     if len(tokens) < vocab_size:
-        raise TextError(too_large_message(vocab_size, len(tokens), min_frequency))
+        warn_of_small_vocabulary(vocab_size, len(tokens))
     return tuple(tokens)
 
 
@@ -179,10 +182,11 @@ def character_limit(vocab_size: int) -> int:
     return min(max(MAX_CHARACTERS, vocab_size // 4), (vocab_size - len(SPECIAL_TOKENS)) // 2)
 
 
-def too_large_message(vocab_size: int, found: int, min_frequency: int) -> str:
-    return (
-        f"vocab_size is {vocab_size:,}, but this text gives {found:,} entries at most (with min_frequency "
-        f"{min_frequency}): reduce vocab_size to {found:,} or less, or use more text"
+def warn_of_small_vocabulary(wanted: int, found: int) -> None:
+    """A note for the user: the text has fewer entries than wanted."""
+    warnings.warn(
+        f"the text is small: its vocabulary has {found:,} entries instead of {wanted:,}; more text gives a larger one",
+        stacklevel=3,
     )
 
 

@@ -66,7 +66,7 @@ def test_file_without_output(predict, tmp_path):
 
 
 def test_stdin(predict, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO("a bird\n\na king\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a bird\n\na king\n")))
     status, out, _ = predict("multiclass", 3, "--file", "-", "--json", labels=("a", "b", "c"))
     assert not status and [json.loads(line)["text"] for line in out.splitlines()] == ["a bird", "a king"]
 

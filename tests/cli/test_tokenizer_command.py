@@ -46,10 +46,16 @@ def test_train(tmp_path, option):
 
 
 def test_a_failed_training_writes_nothing(tmp_path):
-    (tmp_path / "a.txt").write_text("hardly any text")
-    with pytest.raises(TextError, match="entries at most"):
+    (tmp_path / "a.txt").write_text("\x00 \x01")
+    with pytest.raises(TextError, match="contains no words"):
         run("train", tmp_path / "a.txt", "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_small_text_gives_a_small_vocabulary(tmp_path):
+    (tmp_path / "a.txt").write_text("hardly any text")
+    printed = run("train", tmp_path / "a.txt", "-o", tmp_path / "out")
+    assert "entries trained" in printed and load_tokenizer(tmp_path / "out").vocab_size < 100
 
 
 @pytest.mark.parametrize("option", ["--hand", "--fast"])

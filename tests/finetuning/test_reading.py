@@ -92,7 +92,7 @@ def test_bio_tags_use_span_f1(tmp_path):
     ("columns", "rows", "changes", "message"),
     [
         (["t", "y"], [["bird", "a"]] * 20, {"target": "y"}, r"all \d+ examples have the label 'a'"),
-        (["t", "y"], [["bird king runs", "a"], ["x", ""]] * 10, {"target": "y"}, r"line 3 has no target.*drop_missing"),
+        (["t", "y"], [["bird king runs", "a"], ["x", ""]] * 10, {"target": "y"}, r"line 3 has no target.*drop-missing"),
         (["t", "y"], [["b", "1"], ["c", "nan"], ["d", "2.5"]], {"target": "y", "head": "regression"}, "has no target"),
         (["t", "y"], [["b", 1], ["c", "oops"], ["d", 2]], {"target": "y", "head": "regression"}, "'oops' is no number"),
         (["t", "y"], [["", "a"], ["", "b"]] * 10, {"target": "y", "text": "t"}, "every text is empty"),

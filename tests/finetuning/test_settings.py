@@ -9,6 +9,7 @@ from glassbert.families.bert import MINI_BERT_CONFIG, BertConfig
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.preparing import default_learning_rate, default_patience, default_schedule, max_length
 from glassbert.finetuning.settings import CHECKS, FineTuningSettings
+from glassbert.tasks.file_settings import FileSettings
 
 
 def settings(**changes):
@@ -40,7 +41,7 @@ def test_invalid_settings(changes, message):
 
 
 def test_checks_and_json():
-    assert set(CHECKS) == set(FineTuningSettings.fields())
+    assert set(CHECKS) == set(FineTuningSettings.fields()) - set(FileSettings.fields())
     given = settings(columns=["a", "b"], clip=0, patience=0, freeze=2)
     assert FineTuningSettings.from_dict(json.loads(json.dumps(given.to_dict()))) == given
     assert given.clip is None and given.freeze == "2"

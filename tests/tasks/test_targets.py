@@ -69,7 +69,7 @@ def test_errors_name_the_row():
     train = data(["pos", "neg"]).encoded()
     with pytest.raises(InputError, match=r"row 2: the label 'odd' was not seen in training.*known are 'neg', 'pos'"):
         data(["pos", "odd"], kind="binary").encoded(train.labels)
-    with pytest.raises(InputError, match=r"row 2 has no target \(2 rows have none\).*drop_missing"):
+    with pytest.raises(InputError, match=r"row 2 has no target \(2 rows have none\).*--drop-missing"):
         data(["1.5", np.nan, "", "2.5"]).encoded()
     with pytest.raises(InputError, match="row 2: the target 'x' is no number"):
         data(["1.5", "x"], kind="regression").encoded()
@@ -95,5 +95,5 @@ def test_drop_missing():
 def test_text_column_is_found_or_an_error():
     table = {"id": [1, 2], "review": ["a very good film", "a very bad film"], "y": [1, 0]}
     assert TaskData.of(table, target="y").names["text"] == "review"
-    with pytest.raises(InputError, match="name the text column with text="):
+    with pytest.raises(InputError, match="name the text column with --text"):
         TaskData.of({"a": ["x", "y"], "b": ["x", "y"], "y": [1, 0]}, target="y")

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from glassbert.reading.cells import as_number, is_missing
 from glassbert.tasks.data import TaskData
 from glassbert.tasks.profile import BOOLEANS, profile
-from glassbert.tasks.table import as_number, is_missing
 
 WORD = r"(?u)\w+|[^\w\s]"  # words and punctuation marks
 PAIR_SCALE = 3.0  # factor on the few dense pair features, against thousands of word features

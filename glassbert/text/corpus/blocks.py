@@ -9,20 +9,25 @@ the memory for files with a very long line.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from glassbert.errors import TextError
+from glassbert.reading.streams import ByteCounter, open_stream
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.sources import Source
-from glassbert.text.corpus.streams import ByteCounter, open_stream
-from glassbert.text.corpus.tables import delimited_texts, hub_texts, parquet_texts
+from glassbert.text.corpus.tables import (
+    delimited_texts,
+    excel_texts,
+    hub_texts,
+    json_texts,
+    parquet_texts,
+    utf8_source,
+)
 
 BLOCK = 1 << 20
 LONGEST = 8 << 20
-WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,8 @@ def read_blocks(number: int, source: Source, settings: Settings, counter: ByteCo
     """The blocks of a source, in order. `counter` counts and hashes the bytes that are read."""
     if source.kind in ("text", "markdown", "jsonl"):
         with open_stream(_path(source), source.name, counter) as stream:
-            yield from _byte_blocks(number, source, stream, _last_end(source.kind, settings.layout))
+            text = utf8_source(stream, source.name, settings, counter)
+            yield from _byte_blocks(number, source, text, _last_end(source.kind, settings.layout))
         return
     for texts in _in_groups(_texts(source, settings, counter)):
         yield Block(number, source.name, source.kind, texts)
@@ -55,7 +61,12 @@ def read_blocks(number: int, source: Source, settings: Settings, counter: ByteCo
 def _texts(source: Source, settings: Settings, counter: ByteCounter) -> Iterator[str]:
     if source.kind in ("csv", "tsv"):
         with open_stream(_path(source), source.name, counter) as stream:
-            yield from delimited_texts(stream, source.name, source.kind, settings, LONGEST)
+            text = utf8_source(stream, source.name, settings, counter)
+            yield from delimited_texts(text, source.name, source.kind, settings, LONGEST)
+    elif source.kind == "json":
+        yield from json_texts(_path(source), source.name, settings, counter)
+    elif source.kind == "excel":
+        yield from excel_texts(_path(source), source.name, settings, counter)
     elif source.kind == "parquet":
         yield from parquet_texts(_path(source), source.name, settings, counter)
     elif source.kind == "datasets":
@@ -106,9 +117,6 @@ def _after_blank_line(data: bytes) -> int:
 
 def _byte_blocks(number: int, source: Source, stream: Any, last_end: Callable[[bytes], int]) -> Iterator[Block]:
     data = stream.read(BLOCK)
-    if data.startswith(WIDE_MARKS):
-        raise TextError(f"{source.name} is UTF-16: convert it, for instance with `iconv -f UTF-16 -t UTF-8`")
-    data = data.removeprefix(codecs.BOM_UTF8)
     if not data:
         raise TextError(f"{source.name} is empty")
     offset = line = 0

@@ -8,6 +8,7 @@ A part depends on its input alone, so the number of workers and interruptions do
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassbert.errors import TextError
 from glassbert.files import sha256
+from glassbert.reading.streams import ByteCounter
 from glassbert.text.corpus.blocks import Block, read_blocks
 from glassbert.text.corpus.build_folder import BuildFolder
 from glassbert.text.corpus.documents import sample_paragraphs
@@ -25,7 +27,6 @@ from glassbert.text.corpus.reader import Corpus
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.sources import Source
 from glassbert.text.corpus.storage import FORMAT, VERSION, token_type
-from glassbert.text.corpus.streams import ByteCounter
 from glassbert.text.corpus.workers import Job, make_all
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class CorpusBuilder:
         self.on_progress = on_progress
         self.counters = [ByteCounter() for _ in sources]
         self.units = 0
+        self.notes: list[str] = []
         self.progress = Progress("reading", total=sum(source.size for source in sources))
 
     def run(self, workers: int) -> Corpus:
@@ -158,7 +160,11 @@ class CorpusBuilder:
             self.on_progress(Progress("vocabulary", done))
 
         paragraphs = sample_paragraphs(self.sources, self.settings, on_bytes_read)
-        return train_tokenizer(self.kind, paragraphs, self.vocab_size, self.lowercase)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tokenizer = train_tokenizer(self.kind, paragraphs, self.vocab_size, self.lowercase)
+        self.notes += [str(warning.message) for warning in caught]
+        return tokenizer
 
     # ---- parts ----
 
@@ -243,4 +249,9 @@ class CorpusBuilder:
             "cleaning": merged.cleaning,
             "examples": merged.examples,
             "splits": merged.splits,
+            "notes": [*self._encoding_notes(), *self.notes, *merged.notes],
         }
+
+    def _encoding_notes(self) -> list[str]:
+        read = zip(self.sources, self.counters, strict=True)
+        return [f"{source.name} was read as {counter.encoding}" for source, counter in read if counter.encoding]

@@ -16,15 +16,17 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 
 CONTROL = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
 )
 BREAK = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 LETTER = re.compile(r"[^\W\d_]")
-HTML_BLOCK = re.compile(r"<(script|style|head|nav)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
-HTML_TAG = re.compile(r"<!--.*?-->|</?[a-z][a-z0-9]*(?:\s[^<>]*)?/?>|<!doctype[^<>]*>", re.DOTALL | re.IGNORECASE)
+HTML_BEGIN = re.compile(r"<(script|style|head|nav)\b|<!(--)", re.IGNORECASE)
+HTML_END = re.compile(r"</(script|style|head|nav)\s*>|(--)>", re.IGNORECASE)
+HTML_TAG = re.compile(r"<!--|</?[a-z][a-z0-9]*(?:\s[^<>]*)?/?>|<!doctype[^<>]*>", re.IGNORECASE)
 HTML_BREAK = re.compile(r"</(?:p|div|li|tr|td|h[1-6]|ul|ol|table|title)\s*>|<br\s*/?>", re.IGNORECASE)
 FEW_TAGS = 6
 REPEATS, LONG_LINE = 4, 20
@@ -95,8 +97,25 @@ def _without_html(text: str, counts: Counter[str]) -> str:
     if tags < FEW_TAGS or len(text) > 2000 * len(HTML_TAG.findall(text)):  # prose that mentions a few tags
         return text
     counts["html_documents"] += 1
-    text = HTML_BREAK.sub("\n", HTML_BLOCK.sub("\n", text))
-    return html.unescape(HTML_TAG.sub("", text))
+    return html.unescape(HTML_TAG.sub("", HTML_BREAK.sub("\n", _without_blocks(text))))
+
+
+def _without_blocks(text: str) -> str:
+    """Without scripts, styles, heads, navigation and comments. One without its end is no block, and its text stays.
+
+    All ends are found first, so that the time is linear even if no block has one.
+    """
+    ends: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for end in HTML_END.finditer(text):
+        ends[(end[1] or end[2]).lower()].append(end.span())
+    pieces, position = [], 0
+    for begin in HTML_BEGIN.finditer(text):
+        kind = (begin[1] or begin[2]).lower()
+        following = bisect_left(ends[kind], (begin.end(), 0))
+        if begin.start() >= position and following < len(ends[kind]):
+            pieces.append(text[position : begin.start()])
+            position = ends[kind][following][1]
+    return "\n".join([*pieces, text[position:]])
 
 
 def _without_repeats(lines: list[str], counts: Counter[str]) -> list[str]:

@@ -6,7 +6,6 @@ left out, depending on `Settings.on_bad_text`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassbert.errors import TextError
+from glassbert.reading.records import parse_json
+from glassbert.reading.streams import SUFFIXES, ByteCounter
 from glassbert.text.corpus.blocks import LONGEST, Block, read_blocks
-from glassbert.text.corpus.cleaning import clean
+from glassbert.text.corpus.cleaning import clean, split_paragraphs
 from glassbert.text.corpus.markdown import plain_text
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.sources import Source, find_sources
-from glassbert.text.corpus.streams import SUFFIXES, ByteCounter
-from glassbert.text.corpus.tables import bad_utf8_message, choose_field
+from glassbert.text.corpus.tables import bad_text_message, choose_field
 
 BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -61,8 +61,9 @@ def sample_paragraphs(
             number += 1
             if number % every == 0 or every == 1:
                 taken += block.size
+                rules = clean if settings.clean else split_paragraphs
                 for text in open_block(block, settings).texts:
-                    yield from clean(text, Counter())[0]
+                    yield from rules(text, Counter())[0]
             on_bytes_read(read + counter.bytes)
             if taken >= 2 * SAMPLE:  # sources of unknown size
                 return
@@ -116,7 +117,7 @@ def _decode(block: Block, data: bytes, settings: Settings, documents: BlockDocum
     except UnicodeDecodeError as error:
         if settings.on_bad_text == "error":
             line = block.line + data.count(b"\n", 0, error.start) + 1
-            raise TextError(bad_utf8_message(block.name, line, error)) from None
+            raise TextError(bad_text_message(block.name, line, error, settings)) from None
         if settings.on_bad_text == "replace":
             return data.decode(errors="replace")
     return _readable_documents(data.replace(b"\r\n", b"\n"), block.kind, settings, documents)
@@ -142,10 +143,7 @@ def _json_texts(block: Block, data: bytes, settings: Settings, documents: BlockD
         if not line or line.isspace():
             continue
         where = f"{block.name}, line {number:,}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise TextError(f"{where}: not JSON: {error}") from None
+        row = parse_json(line, where)
         if isinstance(row, dict):
             row = row[choose_field(list(row), settings.field, where)]
         if row is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 
 FRONT_MATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n.*?\n\1[ \t]*(?:\n|\Z)", re.DOTALL)
-COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 FENCE = re.compile(r"^ {0,3}(?:>\s?)*(`{3,}|~{3,})")
 HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)\s*$")
@@ -34,7 +33,8 @@ INLINE = (
 
 def plain_text(markdown: str) -> str:
     """Plain text with one paragraph per line."""
-    text = COMMENT.sub("", FRONT_MATTER.sub("", markdown, count=1))
+    text = FRONT_MATTER.sub("", markdown, count=1)
+    text = _without_comments(text)
     paragraphs: list[str] = []
     open_lines: list[str] = []
 
@@ -72,6 +72,15 @@ def plain_text(markdown: str) -> str:
             open_lines.append(LIST_ITEM.sub("", line).strip())
     close()
     return "\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _without_comments(text: str) -> str:
+    """Without <!-- ... -->. The time is linear also if many of them have no end."""
+    pieces, position = [], 0
+    while (begin := text.find("<!--", position)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
+        pieces.append(text[position:begin])
+        position = end + 3
+    return "".join([*pieces, text[position:]])
 
 
 def _without_marks(text: str) -> str:

@@ -15,8 +15,9 @@ from glassbert.text.corpus.cleaning import RULES
 from glassbert.text.corpus.duplicates import exact_duplicates, held_out, near_duplicates
 from glassbert.text.corpus.parts import Part, part_path
 from glassbert.text.corpus.settings import Settings
-from glassbert.text.corpus.storage import SPLITS, TRAIN, VALIDATION, ShardWriter
+from glassbert.text.corpus.storage import SPLITS, TRAIN, VALIDATION, ShardWriter, TokenizedDocuments
 
+LEAST_OF_ONE = 0.05  # share of the paragraphs that is held out of a single document, at least
 EXAMPLES = 20  # removed documents per reason that the manifest shows
 
 
@@ -30,6 +31,7 @@ class MergeResult:
     read: Counter[int]  # documents by source
     kept: Counter[int]
     splits: dict[str, Any]
+    notes: list[str]  # for the user
 
 
 class DocumentTable:
@@ -101,12 +103,18 @@ def merge_parts(
     validation = held_out(table.hashes, table.sources, kept, settings.validation, settings.seed)
     writers = {split: ShardWriter(target, split, dtype, settings.shard_tokens) for split in SPLITS}
     unknown = 0
+    notes: list[str] = []
     for number, path in enumerate(table.paths):
         part = Part(path)
         group = part.documents()
         in_part = slice(table.begins[number], table.begins[number + 1])
-        writers[TRAIN].add(group.select(kept[in_part] & ~validation[in_part]))
-        writers[VALIDATION].add(group.select(kept[in_part] & validation[in_part]))
+        train = group.select(kept[in_part] & ~validation[in_part])
+        held = group.select(kept[in_part] & validation[in_part])
+        if settings.validation and kept.sum() == 1 and kept[in_part].any():
+            paragraphs = part.about().get("paragraph_sentences", [])
+            train, held, notes = split_document(group.select(kept[in_part]), paragraphs, settings.validation)
+        writers[TRAIN].add(train)
+        writers[VALIDATION].add(held)
         unknown += int(part["unknown"][kept[in_part]].sum())
         part.close()
         progress(number + 1, parts)
@@ -129,7 +137,38 @@ def merge_parts(
         read=table.read,
         kept=Counter(dict(enumerate(np.bincount(table.sources[kept]).tolist()))),
         splits=splits,
+        notes=notes,
     )
+
+
+def split_document(
+    only: TokenizedDocuments, paragraphs: list[int], share: float
+) -> tuple[TokenizedDocuments, TokenizedDocuments, list[str]]:
+    """The last paragraphs of the only document of a corpus are held out, or its last sentences if it has one paragraph.
+
+    `paragraphs` are the numbers of sentences of its paragraphs. Of one sentence nothing is held out.
+    """
+    unit = "paragraphs" if len(paragraphs) > 1 else "sentences"
+    sizes = paragraphs if len(paragraphs) > 1 else [1] * len(only.sentence_tokens)
+    if len(sizes) < 2:
+        return only, only.cut(0, 0), []
+    held = min(max(1, round(max(share, LEAST_OF_ONE) * len(sizes))), len(sizes) - 1)
+    sentences = sum(sizes[:-held])
+    tokens = int(only.sentence_tokens[:sentences].sum())
+    first = TokenizedDocuments(
+        only.tokens[:tokens],
+        only.sentence_tokens[:sentences],
+        np.array([sentences], np.uint32),
+        only.sources,
+    )
+    last = TokenizedDocuments(
+        only.tokens[tokens:],
+        only.sentence_tokens[sentences:],
+        np.array([len(only.sentence_tokens) - sentences], np.uint32),
+        only.sources,
+    )
+    note = f"there is a single document, so the last {held:,} of its {len(sizes):,} {unit} are held out"
+    return first, last, [note]
 
 
 def _examples(table: DocumentTable, originals: np.ndarray) -> list[dict[str, Any]]:

@@ -97,6 +97,10 @@ def make_part(
         "examples": texts.examples,
         "excerpts": [excerpt for excerpt, is_kept in zip(texts.excerpts, kept, strict=True) if is_kept],
     }
+    if kept.sum() == 1:  # perhaps the only document of the corpus, which is split by paragraphs
+        own = np.repeat(kept, texts.document_sentences)
+        paragraphs = np.array(texts.paragraphs)[own & (sentence_tokens > 0)]
+        about["paragraph_sentences"] = np.unique(paragraphs, return_counts=True)[1].tolist()
     return {
         "about": np.frombuffer(json.dumps(about).encode(), np.uint8),
         "tokens": documents.tokens,
@@ -116,6 +120,7 @@ class _UnitTexts:
     def __init__(self) -> None:
         self.sentences: list[str] = []
         self.document_sentences: list[int] = []
+        self.paragraphs: list[int] = []  # of every sentence
         self.sources: list[int] = []
         self.hashes: list[bytes] = []
         self.excerpts: list[str] = []
@@ -134,14 +139,16 @@ class _UnitTexts:
                 continue
             self.read[block.source] += 1
             self.counts["characters_read"] += len(text)
-            paragraphs, reason = rules(text, self.counts, settings.min_characters)
+            paragraphs, reason = rules(text, self.counts, settings.min_characters or 0)
             if reason:
                 if len(self.examples[reason]) < EXAMPLES:
                     self.examples[reason].append({"source": block.source, "text": text[:EXCERPT]})
                 continue
             before = len(self.sentences)
-            for paragraph in paragraphs:
-                self.sentences += split_sentences(paragraph)
+            for number, paragraph in enumerate(paragraphs):
+                sentences = split_sentences(paragraph)
+                self.sentences += sentences
+                self.paragraphs += [number] * len(sentences)
             document = "\n".join(paragraphs)
             self.document_sentences.append(len(self.sentences) - before)
             self.sources.append(block.source)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glassbert.errors import TextError
+from glassbert.reading.options import ReadingOptions
 
 LAYOUTS = {
     "paragraphs": "one paragraph per line, a blank line between documents",
@@ -13,7 +14,9 @@ LAYOUTS = {
     "file": "one document per file, one paragraph per line",
     "wrapped": "one document per file, paragraphs are wrapped lines with a blank line between them",
 }
-FORMATS = ("text", "markdown", "jsonl", "csv", "tsv", "parquet")
+FORMATS = ("text", "markdown", "jsonl", "json", "csv", "tsv", "excel", "parquet")
+MIN_CHARACTERS = 20  # of a document, if documents are cleaned
+READING = ("encoding", "delimiter", "quoting", "header", "ragged", "sheet")  # options of `glassbert.reading`
 ON_BAD_TEXT = {
     "error": "stop and report the line",
     "replace": "replace invalid bytes by U+FFFD",
@@ -28,9 +31,15 @@ class Settings:
     layout: str = "paragraphs"  # of plain text, one of LAYOUTS
     format: str | None = None  # one of FORMATS for every source; None: by file name
     field: str | None = None  # the JSON field or column with the text; None: detect it
+    encoding: str | None = None  # of all sources; None: by the bytes of each
+    delimiter: str | None = None  # of CSV and TSV files; None: found in each, as are the next two
+    quoting: bool | None = None
+    header: bool | None = None
+    ragged: str = "error"  # rows with too few columns: "error" or "skip"
+    sheet: str | None = None  # of Excel files; None: the first
     on_bad_text: str = "error"  # one of ON_BAD_TEXT
     clean: bool = True
-    min_characters: int = 20  # shorter documents are left out
+    min_characters: int | None = None  # shorter documents are left out; None: 20, or 0 without cleaning
     exact_duplicates: bool = True  # remove exact duplicates
     near_duplicates: float | None = 0.8  # remove documents with this Jaccard similarity to an earlier one; None: keep
     validation: float = 0.01  # the share of documents to hold out
@@ -38,6 +47,10 @@ class Settings:
     shard_tokens: int = 1 << 24  # maximum tokens per shard
 
     def __post_init__(self) -> None:
+        if self.min_characters is None:
+            object.__setattr__(self, "min_characters", MIN_CHARACTERS if self.clean else 0)
+        read = ReadingOptions(**{name: getattr(self, name) for name in READING})
+        object.__setattr__(self, "delimiter", read.delimiter)
         choices = {"layout": LAYOUTS, "format": (None, *FORMATS), "on_bad_text": ON_BAD_TEXT}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:

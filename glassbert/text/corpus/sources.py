@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassbert.errors import TextError
+from glassbert.reading.streams import SUFFIXES
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.storage import MANIFEST, TOKENS
-from glassbert.text.corpus.streams import SUFFIXES
 
 STANDARD_INPUT = "-"
 DATASETS, PYTHON = "hf:", "python:"
@@ -26,8 +26,12 @@ KINDS = {
     ".markdown": "markdown",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".json": "json",
     ".csv": "csv",
     ".tsv": "tsv",
+    ".tab": "tsv",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
     ".parquet": "parquet",
 }
 

@@ -147,7 +147,12 @@ def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
 
 def test_other_encodings_and_surrogates(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("wide".encode("utf-16"))
-    assert_error(tmp_path / "a.txt", match="is UTF-16: convert it")
+    assert read(tmp_path / "a.txt") == ["wide"]
+    (tmp_path / "c.txt").write_bytes("Größe und Café".encode("cp1252"))
+    assert read(tmp_path / "c.txt") == ["Größe und Café"]
+    (tmp_path / "d.txt").write_bytes("Привет, мир".encode("cp1251"))
+    assert_error(tmp_path / "d.txt", match="line 1: bytes that are not UTF-8 .* with --encoding")
+    assert read(tmp_path / "d.txt", encoding="cp1251") == ["Привет, мир"]
     (tmp_path / "b.jsonl").write_text('"fine"\n"half \\ud800 pair"\n')
     assert_error(tmp_path / "b.jsonl", match="line 2: half of a surrogate pair")
     assert read(tmp_path / "b.jsonl", on_bad_text="replace") == ["fine", "half � pair"]

@@ -11,6 +11,8 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,14 +24,17 @@ from glassbert.errors import TextError, needs
 MAGIC = {b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zst"}
 SUFFIXES = {".gz": "gz", ".xz": "xz", ".bz2": "bz2", ".zst": "zst", ".zstd": "zst"}
 CHUNK = 1 << 16
+WHOLE_FILE = 1 << 32  # bytes of the largest file that is read into memory
+ORDINARY, SWELLING = 256 << 20, 100  # a smaller text may come from any file; a larger one grew at most so many times
 
 
 class ByteCounter:
-    """The number of bytes read from a source (compressed, as in the file) and their SHA-256."""
+    """The number of bytes read from a source (compressed, as in the file), their SHA-256, and the encoding."""
 
     def __init__(self) -> None:
         self.bytes = 0
         self.digest = hashlib.sha256()
+        self.encoding = ""  # set when the text is decoded
 
     def add(self, data: bytes) -> None:
         self.bytes += len(data)
@@ -93,6 +98,8 @@ class _Zstandard(io.RawIOBase):
 def open_stream(path: Path, name: str, counter: ByteCounter) -> Iterator[Any]:
     """The decompressed bytes of a file. Read errors become a TextError with the file name and the byte offset."""
     with readable(name, counter), open(path, "rb") as file:
+        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) or stat.S_ISBLK(os.fstat(file.fileno()).st_mode):
+            raise TextError(f"{name} is a device, not a file; give the path of a file")
         counted = io.BufferedReader(_Counted(file, counter), 1 << 18)
         start = counted.peek(6)[:6]
         found = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), None)
@@ -107,6 +114,25 @@ def open_stream(path: Path, name: str, counter: ByteCounter) -> Iterator[Any]:
             yield io.BufferedReader(_Zstandard(counted), 1 << 20)
         else:
             yield {"xz": lzma.LZMAFile, "bz2": bz2.BZ2File}[found](counted)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The whole content of a file, decompressed. A file that is far larger than its kind can be is refused."""
+    path = Path(path)
+    if path.is_dir():
+        raise TextError(f"{path} is a folder; give the path of a file")
+    counter = ByteCounter()
+    pieces, size = [], 0
+    with open_stream(path, str(path), counter) as stream:
+        while piece := stream.read(1 << 24):
+            pieces.append(piece)
+            size += len(piece)
+            if size > min(WHOLE_FILE, max(ORDINARY, SWELLING * counter.bytes)):
+                raise TextError(
+                    f"{path} holds over {size >> 20:,} MiB of text in {counter.bytes:,} bytes of the file: too much to "
+                    "read at once; split the file"
+                )
+    return b"".join(pieces)
 
 
 @contextmanager
