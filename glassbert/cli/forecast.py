@@ -18,6 +18,7 @@ from rich.text import Text
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.errors import InputError
 from glassbert.forecasting import Forecasted, Forecaster, ForecastSettings, Future, forecast_run
+from glassbert.forecasting.bands import COVERAGE
 from glassbert.forecasting.forecast import OURS
 from glassbert.forecasting.forecast import Progress as ProgressCallback
 from glassbert.forecasting.forecaster import is_forecaster
@@ -48,7 +49,9 @@ def _run(
     with progress_bar() as progress:
         result, folder = forecast_run(given, run, progress)
     if as_json:
-        typer.echo(json.dumps({**result_of(result), "run": str(folder.path), "future": result.future.tolist()}))
+        found = {"run": str(folder.path), "times": result.future_times, "future": result.future.tolist(),
+                 "low": result.low.tolist(), "high": result.high.tolist()}  # fmt: skip
+        typer.echo(json.dumps({**result_of(result), **found}))
     else:
         show(result, folder)
 
@@ -63,14 +66,22 @@ def forecast_with(settings: ForecastSettings) -> Future:
 
 def show_future(future: Future, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({name: getattr(future, name).tolist() for name in ("values", "low", "high")}))
+        numbers = {name: getattr(future, name).tolist() for name in ("values", "low", "high")}
+        typer.echo(json.dumps({"times": future.times, **numbers}))
         return
+    Console().print(future_table(future))
+
+
+def future_table(future: Future) -> Table:
+    """The next values with their dates, or with numbers of steps."""
+    names = future.times or [str(step) for step in range(1, len(future.values) + 1)]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("step", "forecast", "low", "high"):
+    table.add_column("time" if future.times else "step")
+    for column in ("forecast", "low", "high"):
         table.add_column(column, justify="right")
-    for step, row in enumerate(zip(future.values, future.low, future.high, strict=True), 1):
-        table.add_row(str(step), *(f"{value:,.4g}" for value in row))
-    Console().print(table)
+    for name, *row in zip(names, future.values, future.low, future.high, strict=True):
+        table.add_row(name, *(f"{value:,.4g}" for value in row))
+    return table
 
 
 def show(result: Forecasted, folder: RunFolder) -> None:
@@ -89,7 +100,12 @@ def show(result: Forecasted, folder: RunFolder) -> None:
     console.print(table)
     if (spread := result.spread()) is not None and len(result.seeds) > 1:
         console.print(Text(f"MASE over {len(result.seeds)} seeds: {spread}; the model of seed {result.best} is saved."))
-    console.print(Text("Next    " + "  ".join(f"{value:,.4g}" for value in result.future)))
+    console.print(future_table(Future(result.future, result.low, result.high, result.future_times)))
+    console.print(
+        Text(
+            f"Low to high should contain {COVERAGE:.0%}; such bands contained {result.bands.coverage:.0%} in the test."
+        )
+    )
     console.print(Text(f"Model   {folder.model}"))
     console.print(Text(f"Report  {folder.report}"))
     console.print(Text(f"Again   glassbert forecast --series {result.settings.series} --model {folder.path}"))

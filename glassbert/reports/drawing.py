@@ -192,6 +192,27 @@ def set_scales(axes: Axes, log_x: bool, log_y: bool) -> None:
         axis.set_major_formatter(FuncFormatter(lambda value, _: short(round(value, 10))))
 
 
+def is_dates(values: Any) -> bool:
+    """Whether positions on an axis are dates (`datetime64`)."""
+    return np.asarray(values).dtype.kind == "M"
+
+
+def axis_numbers(values: Any) -> np.ndarray:
+    """Positions as numbers; dates as days since 1970, as matplotlib counts them."""
+    if not is_dates(values):
+        return np.asarray(values, float)
+    return np.asarray(values).astype("datetime64[s]").astype(float) / 86_400
+
+
+def set_date_axis(axes: Axes) -> None:
+    """Tick labels of dates: the year, or year and month, at every change, and short names between."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=4, maxticks=8)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
 def draw_marks(axes: Axes, marks: Mapping[str, float] | None) -> None:
     """Vertical lines with their names at the top of the axes."""
     if not marks:

@@ -17,14 +17,17 @@ from glassbert.reports.drawing import (
     LIGHT,
     MISSING,
     available,
+    axis_numbers,
     colour,
     draw_marks,
     escape_math,
     figure_and_axes,
     grid,
+    is_dates,
     label_ends,
     new,
     plot_style,
+    set_date_axis,
     set_labels,
     set_scales,
     to_png,
@@ -44,7 +47,7 @@ SIGNED = [(0.85, 0.40, 0.10, 1.0), (0.85, 0.40, 0.10, 0.0), (0.14, 0.47, 0.77, 0
 
 @dataclass(frozen=True)
 class Series:
-    """One line: points, optionally a band from `low` to `high`, dashed, or `faint` for raw values."""
+    """One line: points (x may be dates), optionally a band from `low` to `high`, dashed, or `faint` for raw values."""
 
     x: Sequence[float] | np.ndarray
     y: Sequence[float] | np.ndarray
@@ -63,19 +66,24 @@ def lines(
     title: str = "",
     log_x: bool = False,
     log_y: bool = False,
-    marks: Mapping[str, float] | None = None,
+    marks: Mapping[str, Any] | None = None,
     axes: Axes | None = None,
     width: float = 7,
     height: float = 3.2,
 ) -> Figure:
-    """Lines, each labelled at its right end. A name beginning with "_" gets no label. `marks` are vertical lines."""
+    """Lines, each labelled at its right end. A name beginning with "_" gets no label. `marks` are vertical lines.
+
+    Positions may be dates (`datetime64`), also those of marks.
+    """
     figure, axes = figure_and_axes(axes, width, height)
     ends: list[tuple[float, float, str, str]] = []
     with plot_style():
         set_scales(axes, log_x, log_y)
+        if any(is_dates(line.x if isinstance(line, Series) else line[0]) for line in series.values()):
+            set_date_axis(axes)
         for index, (name, given) in enumerate(series.items()):
             line = given if isinstance(given, Series) else Series(*given)
-            x, y = np.asarray(line.x, float), np.asarray(line.y, float)
+            x, y = axis_numbers(line.x), np.asarray(line.y, float)
             if x.shape != y.shape or x.ndim != 1:
                 raise InputError(
                     f"the line {name!r} has {x.size} positions and {y.size} values; they must be equal in number"
@@ -89,7 +97,7 @@ def lines(
             if visible.size and not name.startswith("_"):
                 ends.append((x[visible[-1]], y[visible[-1]], name, ink))
         set_labels(axes, title, xlabel, ylabel)
-        draw_marks(axes, marks)
+        draw_marks(axes, {name: float(axis_numbers(x)) for name, x in (marks or {}).items()})
         if len(series) > 1:
             label_ends(figure, axes, ends)
     return figure
