@@ -57,8 +57,9 @@ def _verdict(page: Page, result: Forecasted) -> None:
     scores = result.scores()
     ours, seasonal, linear = scores[OURS], scores[SEASONAL], scores[LINEAR]
     spread = result.spread()
+    several = f"{spread} over seeds" if spread is not None and spread.seeds > 1 else ""
     page.facts([
-        ("MASE", "–" if ours.mase is None else ours.mase, "" if spread is None else f"{spread} over seeds"),
+        ("MASE", "–" if ours.mase is None else ours.mase, several),
         ("RMSE", ours.rmse, "in the units of the series"),
         (f"RMSE of {SEASONAL}", seasonal.rmse, f"the value {_period_text(result)} before"),
         (f"RMSE of {LINEAR}", linear.rmse, "autoregression by least squares"),

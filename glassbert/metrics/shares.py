@@ -22,7 +22,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from glassbert.errors import InputError
 
@@ -31,7 +32,8 @@ def itself(share: float) -> float:
     return share
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True)
+class Share:
     """`hits` of `count` examples; the metric is `value(hits / count)`, and `value` is increasing."""
 
     hits: float
