@@ -61,6 +61,15 @@ def write_json(path: str | Path, content: Any) -> None:
         file.write("\n")
 
 
+def portable(path: str | Path) -> str:
+    """A path without folders of this machine: relative to the working folder, or else its last two names."""
+    given = Path(path)
+    if not given.is_absolute():
+        return str(path)
+    working = Path.cwd()
+    return str(given.relative_to(working) if given.is_relative_to(working) else Path(*given.parts[-2:]))
+
+
 def sha256(path: str | Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:

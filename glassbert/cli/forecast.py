@@ -20,6 +20,7 @@ from glassbert.cli.output import print_json
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.errors import InputError
 from glassbert.forecasting import Forecasted, Forecaster, ForecastSettings, Future, forecast_run
+from glassbert.forecasting.bands import COVERAGE
 from glassbert.forecasting.forecast import OURS
 from glassbert.forecasting.forecast import Progress as ProgressCallback
 from glassbert.forecasting.forecaster import is_forecaster
@@ -54,10 +55,7 @@ def _run(
         return
     with progress_bar() as progress:
         result, folder = forecast_run(given, run, progress)
-    if as_json:
-        print_json({**result_of(result), "run": folder.path, "future": result.future})
-    else:
-        show(result, folder)
+    show(result, folder, as_json)
 
 
 def forecast_with(settings: ForecastSettings) -> Future:
@@ -70,17 +68,28 @@ def forecast_with(settings: ForecastSettings) -> Future:
 
 def show_future(future: Future, as_json: bool) -> None:
     if as_json:
-        print_json({name: getattr(future, name) for name in ("values", "low", "high")})
+        print_json({name: getattr(future, name) for name in ("times", "values", "low", "high")})
         return
+    Console().print(future_table(future))
+
+
+def future_table(future: Future) -> Table:
+    """The next values with their dates, or with numbers of steps."""
+    names = future.times or [str(step) for step in range(1, len(future.values) + 1)]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("step", "forecast", "low", "high"):
+    table.add_column("time" if future.times else "step")
+    for column in ("forecast", "low", "high"):
         table.add_column(column, justify="right")
-    for step, row in enumerate(zip(future.values, future.low, future.high, strict=True), 1):
-        table.add_row(str(step), *(f"{value:,.4g}" for value in row))
-    Console().print(table)
+    for name, *row in zip(names, future.values, future.low, future.high, strict=True):
+        table.add_row(name, *(f"{value:,.4g}" for value in row))
+    return table
 
 
-def show(result: Forecasted, folder: RunFolder) -> None:
+def show(result: Forecasted, folder: RunFolder, as_json: bool = False) -> None:
+    if as_json:
+        future = {"times": result.future_times, "future": result.future, "low": result.low, "high": result.high}
+        print_json({**result_of(result), "run": folder.path, **future})
+        return
     console = Console(soft_wrap=True, highlight=False)
     for note in result.plan.notes:
         console.print(Text(note))
@@ -96,7 +105,12 @@ def show(result: Forecasted, folder: RunFolder) -> None:
     console.print(table)
     if (spread := result.spread()) is not None and len(result.seeds) > 1:
         console.print(Text(f"MASE over {len(result.seeds)} seeds: {spread}; the model of seed {result.best} is saved."))
-    console.print(Text("Next    " + "  ".join(f"{value:,.4g}" for value in result.future)))
+    console.print(future_table(Future(result.future, result.low, result.high, result.future_times)))
+    console.print(
+        Text(
+            f"Low to high should contain {COVERAGE:.0%}; such bands contained {result.bands.coverage:.0%} in the test."
+        )
+    )
     console.print(Text(f"Model   {folder.model}"))
     console.print(Text(f"Report  {folder.report}"))
     again = ["glassbert", "forecast", "--series", str(result.settings.series), "--model", str(folder.path)]

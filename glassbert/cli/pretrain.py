@@ -18,6 +18,7 @@ from glassbert.cli.run_options import with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.training.adapting import outcome as adaptation
 from glassbert.training.finishing import Result
+from glassbert.training.history import weights_sentence
 from glassbert.training.planning.receipt import sentences
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.settings import TrainingSettings, read_toml
@@ -92,6 +93,8 @@ def show_result(result: Result) -> None:
             f"{result.steps:,} steps and {result.seconds / 60:.2f} minutes.",
         )
     )
+    if sentence := weights_sentence(asdict(result)):
+        console.print(Text(sentence, "dim"))
     adapted = adaptation.read(RunFolder(result.run))
     if adapted is not None:
         show_adaptation(adapted, console)

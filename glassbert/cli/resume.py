@@ -10,7 +10,7 @@ import typer
 from glassbert.cli.options import AsJson
 from glassbert.cli.pretrain import train_and_show
 from glassbert.cli.with_option import Extensions
-from glassbert.training.run_folder import FINETUNING, kind_of_run
+from glassbert.training.run_folder import FINETUNING, FORECASTING, kind_of_run
 from glassbert.training.trainer import Trainer
 
 
@@ -30,5 +30,13 @@ def run(
         from glassbert.finetuning.run import resume_finetuning
 
         show(resume_finetuning(run), as_json)
+    elif kind_of_run(run) == FORECASTING:
+        from glassbert.cli.forecast import progress_bar
+        from glassbert.cli.forecast import show as show_forecast
+        from glassbert.forecasting import resume_forecast
+
+        with progress_bar() as progress:
+            finished = resume_forecast(run, progress)
+        show_forecast(*finished, as_json)
     else:
         train_and_show(Trainer.resume(run), as_json)

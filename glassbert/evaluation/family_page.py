@@ -181,7 +181,9 @@ def draw_parameters(axes: Axes, one: Member, config: EncoderConfig) -> None:
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("million parameters, Mini size")
     axes.set_title("Parameters")
-    axes.legend(loc="best", fontsize=7.5)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.4, -0.22), ncols=2, fontsize=7.5
+    )  # below the axes: no bar is covered
 
 
 def by_part(config: EncoderConfig, head: str) -> Counter[str]:

@@ -46,6 +46,12 @@ def language(subject: Subject, options: Options) -> SuiteResult:
     result.notes.insert(
         0, f"{len(chosen):,} of {len(text.rows):,} held-out rows{sample}; {scores.count:,} {scores.what} words"
     )
+    if subject.history is not None and subject.history.held_out is not None:
+        result.notes.append(
+            f"the report of its run says a held-out loss of {subject.history.held_out[0]:.3f}, on rows packed as in "
+            f"training and with other masks; these figures are on rows of whole sentences, with masks that are the "
+            f"same for all models"
+        )
     result.rows += scores.main(options)
     result.rows += scores.breakdowns(options)
     if not subject.predicts_next:

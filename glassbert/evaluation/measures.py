@@ -17,6 +17,7 @@ import numpy as np
 from glassbert.metrics import Difference, Undefined, paired_difference
 from glassbert.metrics.inputs import Value, as_weights, ratio
 from glassbert.metrics.scores import measure as scored
+from glassbert.metrics.shares import Share, counted
 from glassbert.reports import number, share, short
 from glassbert.tasks.checks import Finding
 
@@ -103,7 +104,7 @@ def estimate(
     seed: int = 0,
     **fields: Any,
 ) -> Measure:
-    """A measure with its bootstrap interval. `columns` have one entry per unit."""
+    """A measure with its interval (`glassbert.metrics.bootstrap`). `columns` have one entry per unit."""
     arrays = tuple(np.asarray(column, np.float64) for column in columns)
     enough = len(arrays[0]) >= MIN_UNITS
     score = scored(statistic, *arrays, resamples=resamples if enough else 0, seed=seed)
@@ -120,12 +121,22 @@ def undefined(name: str, reason: str, **fields: Any) -> Measure:
     return Measure(name, None, reason=reason, **fields)
 
 
+def _count_rate(hits: Any, counts: Any) -> Share | None:
+    return _count_mean(hits) if (counts == 1).all() else None
+
+
+@counted(_count_rate)
 def rate(hits: Any, counts: Any, weights: Any = None) -> Value:
     """Σ hits / Σ counts, both per unit."""
     weights = as_weights(weights, len(hits))
     return ratio(weights @ hits, weights @ counts, "the count is 0")
 
 
+def _count_mean(values: Any) -> Share | None:
+    return Share(float(values.sum()), len(values)) if len(values) and np.isin(values, (0, 1)).all() else None
+
+
+@counted(_count_mean)
 def mean(values: Any, weights: Any = None) -> Value:
     weights = as_weights(weights, len(values))
     return ratio(weights @ values, weights.sum(-1), "there are no examples")

@@ -14,7 +14,7 @@ from glassbert.evaluation.evaluation import Evaluation
 from glassbert.evaluation.measures import Measure, write
 from glassbert.evaluation.suite import SuiteResult, Table
 from glassbert.reports import Html, Page, Section, figures, short
-from glassbert.reports.drawing import LIGHT, escape_math, plot_style
+from glassbert.reports.drawing import LIGHT, escape_math, label, plot_style
 from glassbert.training.display import duration
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def evaluation_page(evaluation: Evaluation) -> Page:
     page = Page(
         evaluation.title,
         f"{kind}; {duration(evaluation.seconds)}; {evaluation.made.replace('T', ' ').replace('+00:00', ' UTC')}.",
-        footer="Intervals are 95 % bootstrap intervals over documents, sentences or pairs, never over tokens.",
+        footer="Intervals are 95 % confidence intervals over documents, sentences or pairs, never over tokens.",
     )
     if len(subjects) == 1:
         _headlines(page, evaluation)
@@ -270,7 +270,7 @@ def group_figure(rows: Mapping[str, Sequence[Measure]], marks: Mapping[str, floa
                 marker=MARKERS[number % 6],
                 color=ink,
                 linewidths=0,
-                label=escape_math(subject),
+                label=label(subject),
                 zorder=3,
             )
             if len(rows) == 1:
@@ -282,7 +282,7 @@ def group_figure(rows: Mapping[str, Sequence[Measure]], marks: Mapping[str, floa
             axes.axvline(at, color=LIGHT["muted"], linewidth=1, linestyle=(0, (3, 3)))
             axes.annotate(escape_math(name), (at, 1), xycoords=("data", "axes fraction"), xytext=(3, 3),
                           textcoords="offset points", fontsize=8.5, color=LIGHT["muted"])  # fmt: skip
-        axes.set_yticks(range(len(names)), [escape_math(name) for name in names])
+        axes.set_yticks(range(len(names)), [label(name) for name in names])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.grid(False, axis="y")

@@ -182,8 +182,9 @@ def _add_fine_tuning(subject: Subject, options: Options, folder: Path, texts: in
         raise InputError("the fine-tuning was interrupted")
     spread = tuned.spread
     result.rows.insert(0, Measure(
-        f"{TASK}: fine-tuned", spread.mean, (spread.low, spread.high), unit="share",
-        note=f"{tuned.metric}, mean of {spread.seeds} seeds ± {share(spread.deviation)}; lowest to highest",
+        f"{TASK}: fine-tuned", spread.mean, unit="share",
+        note=f"{tuned.metric}, mean of {spread.seeds} seeds ± {share(spread.deviation)}; from {share(spread.low)} to "
+        f"{share(spread.high)}, which is the range of the seeds and no confidence interval",
     ))  # fmt: skip
     rows = [[f"seed {s.seed}", "–" if s.score is None else share(s.score), s.epoch, s.steps, f"{s.seconds:.0f}"]
             for s in tuned.seeds]  # fmt: skip

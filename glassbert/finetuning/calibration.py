@@ -13,7 +13,8 @@ predicted with the fit of the other half (cross-fitting). The card gets the fit 
 
 A bias moves the border between two answers. So it is fitted only where other examples are reported
 (`TaskCard.chosen_apart`), and only for one label per text: heads with several predictions per example (labels, rank
-steps, words) use one temperature for all of them. In an ordinal head, step k counts only if the true rank is at least
+steps, words) use one temperature for all of them. In an ordinal head a temperature moves the answer as well, which is
+the median of the ranks, so it is fitted there on the same condition. Step k counts only if the true rank is at least
 k. The loss of the head is the sum over these steps, so the fit is exact there as well.
 """
 
@@ -138,6 +139,11 @@ def calibrate(outcome: Outcome, *, resamples: int = 0, bias: bool | None = None)
     if card.head not in CALIBRATED or outcome.truth is None:
         return Calibration(None, f"a {card.head} head has no probabilities")
     outputs, truth = outcome.outputs, outcome.truth
+    if card.head == "ordinal" and not bias:
+        scores = _calibration_scores(_flat_probabilities(probabilities(outputs, card), truth, card), resamples)
+        return Calibration(
+            None, "a temperature would move answers to other ranks, and no other examples are reported", scores
+        )
     before = _calibration_scores(_flat_probabilities(probabilities(outputs, card), truth, card), resamples)
     found: Fit | None = None
     after: CalibrationScores | None = None

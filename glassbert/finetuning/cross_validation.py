@@ -29,7 +29,7 @@ from glassbert.checkpoints import load
 from glassbert.errors import TrainingError
 from glassbert.files import atomic_write, write_json
 from glassbert.finetuning.card import TaskCard, choice_sentence
-from glassbert.finetuning.finishing import PREDICTIONS, write_model
+from glassbert.finetuning.finishing import PREDICTIONS, computed_on, write_model
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.run import FineTuned, finetune_or_go_on
 from glassbert.finetuning.scoring import compute_scores
@@ -101,10 +101,11 @@ def _finish(settings: FineTuningSettings, folder: RunFolder, found: Sequence[Fin
     outcome = dataclasses.replace(outcome, card=card)
     values = [value for one in outcomes if (value := one.main.value) is not None]
     spread = Spread.of(values) if values else None
-    write_model(folder, load(final.model, engine=settings.engine), card, find_tokenizer(final.model))
+    model = load(final.model, engine=settings.engine)
+    write_model(folder, model, card, find_tokenizer(final.model))
     with atomic_write(folder.path / PREDICTIONS) as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in outcome.rows())
-    _write_report(settings, folder, outcome, outcomes, baseline, calibration)
+    _write_report(settings, folder, outcome, outcomes, baseline, calibration, computed_on(model))
     content = {
         "task": card.title,
         "head": card.head,
@@ -151,13 +152,14 @@ def _write_report(
     outcomes: Sequence[Outcome],
     baseline: Any,
     calibration: Any,
+    machine: str,
 ) -> None:
     from glassbert.finetuning.report import write_report
     from glassbert.finetuning.report.model_card import write_model_card
 
     by_fold = dict(enumerate(outcomes))
     shared: Mapping[str, Any] = {"settings": settings.to_dict(), "baseline": baseline, "calibration": calibration}
-    write_model_card(folder.model, outcome, examples=outcome.card.examples["train"], **shared)
+    write_model_card(folder.model, outcome, examples=outcome.card.examples["train"], machine=machine, **shared)
     if settings.report:
         notes = [
             f"Scores by cross-validation: each of the {len(outcome):,} examples was predicted by one of "

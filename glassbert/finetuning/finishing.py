@@ -18,7 +18,8 @@ from glassbert.finetuning.seeds import RESULT, SeedResult, SeedRuns, Spread, cho
 from glassbert.models.model import Model
 from glassbert.text.tokenizer import Tokenizer
 from glassbert.training.display import Display
-from glassbert.training.run_folder import RunFolder
+from glassbert.training.model_card import machine_of
+from glassbert.training.run_folder import RunFolder, machine_facts
 
 if TYPE_CHECKING:
     from glassbert.finetuning.baseline import Baseline
@@ -68,6 +69,7 @@ def finish(
         baseline=baseline,
         calibration=calibration,
         examples=len(prepared.train),
+        machine=computed_on(model),
     )
     with atomic_write(folder.path / PREDICTIONS) as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in finished.outcome.rows())
@@ -77,6 +79,11 @@ def finish(
     write_json(folder.path / RESULT, content)  # last, because it marks the run as finished
     seeds.remove_intermediate()
     return finished
+
+
+def computed_on(model: Model) -> str:
+    """The accelerator or processor of a model, for its card."""
+    return machine_of({"machine": machine_facts(), "engine": {"name": model.engine.name}})
 
 
 def result_of(

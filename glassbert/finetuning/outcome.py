@@ -46,10 +46,8 @@ def choices(outputs: Any, card: TaskCard) -> Any:
         return (probabilities(outputs, card) >= np.array(card.thresholds or 0.5)).astype(np.int64)
     if card.head == "multiclass":
         return _scaled(outputs, card).argmax(-1)
-    if card.head == "ordinal":  # the median: half of the probability lies at or below this rank
-        # A temperature could move the median of the ranks. Calibration must not change answers.
-        cumulative = np.cumsum(probabilities(outputs, card.replace(temperature=None)), -1)[:, :-1]
-        return (cumulative < 0.5).sum(-1)
+    if card.head == "ordinal":  # the median of the probabilities: at least half of them lie at or below this rank
+        return (np.cumsum(probabilities(outputs, card), -1)[:, :-1] < 0.5).sum(-1)
     if card.head == "token":
         return [np.asarray(scores).argmax(-1) for scores in outputs]
     if card.head == "span":

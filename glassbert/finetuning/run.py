@@ -118,7 +118,10 @@ def finetune(
 
 
 def resume(run: str | Path, *, display: Display | None = None) -> FineTuned | Result:
-    """Resume an interrupted or killed run, pretraining or fine-tuning, from its last checkpoint."""
+    """Resume an interrupted or killed run, pretraining or fine-tuning, from its last checkpoint.
+
+    A forecast is resumed by `glassbert.forecasting.resume_forecast`.
+    """
     if kind_of_run(run) != FINETUNING:
         return Trainer.resume(run, display=display).train()
     return resume_finetuning(run, display=display)

@@ -6,6 +6,7 @@ A finished seed keeps its model and result in RUN/seed-N, so that a resumed run 
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -47,6 +48,7 @@ class SeedResult:
     seconds: float
     log_position: int = 0
     averaged: tuple[float, ...] = ()
+    loss: float | None = None  # of the same weights on the same examples
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> SeedResult:
@@ -96,13 +98,13 @@ class SeedRuns:
         return results
 
     def best(self, results: list[SeedResult]) -> SeedResult:
-        """The seed with the best score; the first one if several are equal, or if nothing chooses."""
+        """The seed with the best score, of equal ones that with the lowest loss; the first one if nothing chooses."""
         if self.card.chosen_on == "nothing":
             return results[0]
         metric = self.card.main_metric
         scored = [result for result in results if result.score is not None]
         sign = -1.0 if metric.higher_is_better else 1.0
-        return min(scored or results, key=lambda result: sign * (result.score or 0.0))
+        return min(scored or results, key=lambda result: _order(result, sign))
 
     def model(self, seed: int) -> Model:
         """The finished model of a seed."""
@@ -125,7 +127,7 @@ class SeedRuns:
         metric, best = self.card.main_metric, self.best(results)
         sign = -1.0 if metric.higher_is_better else 1.0
         scored = [result for result in results if result.score is not None and result is not best]
-        order = [best, *sorted(scored, key=lambda result: sign * (result.score or 0.0))]
+        order = [best, *sorted(scored, key=lambda result: _order(result, sign))]
         model = self.model(best.seed)
         to_numpy = model.engine.to_numpy
         candidates = [
@@ -195,6 +197,7 @@ class SeedRuns:
                 tuned.examples,
                 tuned.seconds,
                 averaged=tuned.averaged,
+                loss=tuned.loss,
             )
             return result if tuned.stopped == "interrupted" else self._save(result, model, log)
         finally:
@@ -229,6 +232,10 @@ class SeedRuns:
 
     def _seed_folder(self, seed: int) -> Path:
         return self.run / f"seed-{seed}"
+
+
+def _order(result: SeedResult, sign: float) -> tuple[float, float]:
+    return sign * (result.score or 0.0), math.inf if result.loss is None else result.loss
 
 
 def outcome_of(prepared: Prepared, model: Model) -> Outcome:

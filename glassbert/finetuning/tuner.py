@@ -104,6 +104,7 @@ class TuningResult(NamedTuple):
     steps: int
     examples: int
     seconds: float
+    loss: float | None = None  # of the best weights
 
 
 class SeedFolder(RunFolder):
@@ -201,6 +202,7 @@ class FineTuner:
         self.clock = Clock()
         self._batches: list[np.ndarray] = []
         self._losses: list[float] = []
+        self.best_loss: float | None = None
         self._session_start = (0.0, 0)  # seconds and examples at the start or resume
 
     # ---- training loop ----------------------------------------------------------------------------------------------
@@ -402,6 +404,7 @@ class FineTuner:
         weights, used, best = average_greedily(candidates, Measured.of_state(top[0]), measure, self.metric)
         self._set_weights(weights)
         self.state.best = best.score
+        self.best_loss = None if math.isinf(best.loss) else best.loss
         return tuple(top[index]["epoch"] for index in used) if len(used) > 1 else ()
 
     def _set_weights(self, weights: dict[str, np.ndarray]) -> None:
@@ -449,5 +452,6 @@ class FineTuner:
         state = self.state
         epochs = state.epoch + state.batch / max(1, len(self._batches)) if self._batches else float(state.epoch)
         return TuningResult(
-            stopped, state.best, state.best_epoch, averaged, epochs, state.step, state.examples, self.clock.elapsed
-        )
+            stopped, state.best, state.best_epoch, averaged, epochs, state.step, state.examples, self.clock.elapsed,
+            self.best_loss,
+        )  # fmt: skip

@@ -10,7 +10,7 @@ result.future                      # the next twelve values
 
 from glassbert.forecasting.forecast import Forecasted, ForecastScores, forecast
 from glassbert.forecasting.forecaster import Forecaster, Future
-from glassbert.forecasting.run import forecast_run
+from glassbert.forecasting.run import forecast_run, resume_forecast
 from glassbert.forecasting.settings import ForecastSettings
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "Future",
     "forecast",
     "forecast_run",
+    "resume_forecast",
 ]

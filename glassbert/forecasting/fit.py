@@ -62,13 +62,13 @@ def fit(
             curve.append((step, error))
             if error < best[1]:
                 best = (step, error)
-                best_weights = _copy_parameters(model)
+                best_weights = copy_parameters(model)
         progress(step, settings.steps, best[1])
         if settings.patience and (step - best[0]) >= settings.patience * settings.evaluate_every:
             break
     if not best_weights:
         raise TrainingError("no step gave a finite error on the validation windows; reduce --learning-rate")
-    _set_parameters(model, best_weights)
+    set_parameters(model, best_weights)
     return FitResult(best[0], best[1], tuple(curve))
 
 
@@ -80,8 +80,8 @@ def refit(
         progress(step, steps, None)
         if step == steps:
             with averaged():
-                weights = _copy_parameters(model)
-            _set_parameters(model, weights)
+                weights = copy_parameters(model)
+            set_parameters(model, weights)
 
 
 def _steps(
@@ -118,10 +118,10 @@ def _batches(windows: int, size: int, seed: int) -> Iterator[np.ndarray]:
         epoch += 1
 
 
-def _copy_parameters(model: Model) -> dict[str, np.ndarray]:
+def copy_parameters(model: Model) -> dict[str, np.ndarray]:
     return {name: np.array(model.engine.to_numpy(array)) for name, array in model.parameters.items()}
 
 
-def _set_parameters(model: Model, weights: dict[str, np.ndarray]) -> None:
+def set_parameters(model: Model, weights: dict[str, np.ndarray]) -> None:
     for name, values in weights.items():
         model.parameters[name] = model.engine.array(values)

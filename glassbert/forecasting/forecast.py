@@ -18,18 +18,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassbert.finetuning.seeds import Spread
+from glassbert.forecasting.bands import Bands, conformal_bands
 from glassbert.forecasting.baselines import LinearForecast, baselines, best_ridge
+from glassbert.forecasting.dates import date_texts, next_times
 from glassbert.forecasting.fit import FitResult, fit, predict, refit
 from glassbert.forecasting.model import new_model
 from glassbert.forecasting.plan import Recipe, SeriesPlan, plan_for
 from glassbert.forecasting.settings import ForecastSettings
+from glassbert.forecasting.stored import StoredTrainings
 from glassbert.metrics import Undefined, mase, smape
 from glassbert.models.model import Model
 from glassbert.models.series import SeriesConfig
 from glassbert.tasks.series import Forecasts, Series
 
 OURS, ALL_SEEDS = "this model", "its seeds together"
-COVERAGE = 0.8  # share of errors within the margin
 
 Progress = Callable[[str, int, int, float | None], None]  # description, step, steps, best error so far
 
@@ -80,8 +82,7 @@ class Forecasted:
     model: Model
     best: int  # the seed of `model`
     future: np.ndarray
-    margin: np.ndarray  # [horizon], on the scale of the model: 80 % of the errors on validation and test are smaller
-    coverage: float  # share of test values within a margin from the validation windows alone
+    bands: Bands
 
     @property
     def test(self) -> Forecasts:
@@ -89,12 +90,23 @@ class Forecasted:
 
     @property
     def low(self) -> np.ndarray:
-        """The lower end of the range that should contain 80 % of the future values."""
-        return self.series.unscaled(self.series.scaled(self.future) - self.margin)
+        """The lower end of the band that should contain 80 % of the future values."""
+        return self.band(self.future, self.bands.margin)[0]
 
     @property
     def high(self) -> np.ndarray:
-        return self.series.unscaled(self.series.scaled(self.future) + self.margin)
+        return self.band(self.future, self.bands.margin)[1]
+
+    def band(self, forecast: np.ndarray, margin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Both ends of a band around forecasts; `margin` is on the scale of the model."""
+        middle = self.series.scaled(forecast)
+        return self.series.unscaled(middle - margin), self.series.unscaled(middle + margin)
+
+    @property
+    def future_times(self) -> list[str] | None:
+        """The dates of the next values as text; None if the series has no dates."""
+        times = self.plan.series.times
+        return None if times is None else date_texts(next_times(times, self.plan.horizon))
 
     @property
     def predicted(self) -> np.ndarray:
@@ -123,9 +135,18 @@ def _ignore_overflow() -> Iterator[None]:
 
 
 @_ignore_overflow()
-def forecast(series: Series, settings: ForecastSettings, progress: Progress = no_progress) -> Forecasted:
-    """Train, test and forecast the next values. The same settings and seed give the same numbers."""
+def forecast(
+    series: Series,
+    settings: ForecastSettings,
+    progress: Progress = no_progress,
+    stored: StoredTrainings | None = None,
+) -> Forecasted:
+    """Train, test and forecast the next values. The same settings and seed give the same numbers.
+
+    `stored` keeps finished trainings, for a run that may be interrupted.
+    """
     plan = plan_for(series, settings)
+    stored = stored or StoredTrainings()
     train, validation, test = plan.train, plan.validation, plan.test
 
     def initial_model(recipe: Recipe, seed: int, windows: Forecasts) -> Model:
@@ -136,9 +157,20 @@ def forecast(series: Series, settings: ForecastSettings, progress: Progress = no
         return new_model(settings, config, seed, linear)
 
     def trained(recipe: Recipe, seed: int, description: str) -> tuple[Model, FitResult]:
-        model = initial_model(recipe, seed, train)
-        result = fit(model, train, validation, settings, seed, lambda *values: progress(description, *values))
+        model, name = initial_model(recipe, seed, train), f"{recipe}, seed {seed}"
+        result = stored.restore(name, model)
+        if result is None:
+            result = fit(model, train, validation, settings, seed, lambda *values: progress(description, *values))
+            stored.store(name, model, result)
         return model, result
+
+    def refitted(recipe: Recipe, seed: int, found: FitResult, description: str) -> Model:
+        model, name = initial_model(recipe, seed, plan.before_test), f"{recipe}, seed {seed}, refitted"
+        if stored.restore(name, model) is None:
+            again = f"{description}, with the validation part"
+            refit(model, plan.before_test, settings, seed, found.step, lambda *values: progress(again, *values))
+            stored.store(name, model, found)
+        return model
 
     first = {recipe: trained(recipe, settings.seed, str(recipe)) for recipe in plan.recipes}
     tried = {recipe: result.error for recipe, (_, result) in first.items()}
@@ -149,23 +181,18 @@ def forecast(series: Series, settings: ForecastSettings, progress: Progress = no
         model, result = first[recipe] if nth == 0 else trained(recipe, seed, description)
         errors.append(_model_errors(model, validation))
         if settings.refit:
-            model = initial_model(recipe, seed, plan.before_test)
-            again = f"{description}, with the validation part"
-            refit(model, plan.before_test, settings, seed, result.step, lambda *values, a=again: progress(a, *values))
+            model = refitted(recipe, seed, result, description)
         predicted = predict(model, test.inputs)
         seed_forecasts.append(SeedForecast(seed, result, predicted, ForecastScores.of(test.targets, predicted, plan)))
         models[seed] = model
     chosen = min(range(len(seed_forecasts)), key=lambda i: seed_forecasts[i].fitted.error)
     best, config = seed_forecasts[chosen].seed, recipe.apply_to(plan.config)
-    validation_errors = errors[chosen]
     test_errors = _scaled_errors(config, test.targets, seed_forecasts[chosen].predicted)
-    # The margin includes the test errors, because the test part is closest to the future.
-    margin = np.quantile(np.concatenate([validation_errors, test_errors]), COVERAGE, axis=0)
-    coverage = float((test_errors <= np.quantile(validation_errors, COVERAGE, axis=0)).mean())
+    bands = conformal_bands(errors[chosen], validation.cuts, test_errors, test.cuts)
     future = predict(models[best], plan.values[None, -config.window :])[0]
     return Forecasted(
         plan, settings, config, recipe, tried, seed_forecasts, baselines(plan, test), models[best], best, future,
-        margin, coverage,
+        bands,
     )  # fmt: skip
 
 

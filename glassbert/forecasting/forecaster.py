@@ -15,6 +15,7 @@ import numpy as np
 from glassbert.checkpoints import load
 from glassbert.errors import CheckpointError, InputError
 from glassbert.finetuning.card import TASK, TaskCard
+from glassbert.forecasting.dates import date_texts, next_times
 from glassbert.forecasting.fit import predict
 from glassbert.models.model import Model
 from glassbert.models.series import SeriesConfig
@@ -23,11 +24,15 @@ from glassbert.tasks.series import Series
 
 @dataclass(frozen=True)
 class Future:
-    """The next values, and a range that should contain 80 % of them, from the errors on validation and test."""
+    """The next values, and a band that should contain 80 % of them (`glassbert.forecasting.bands`).
+
+    `times` are their dates as text, None if the series has no dates.
+    """
 
     values: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    times: list[str] | None = None
 
 
 class Forecaster:
@@ -61,7 +66,9 @@ class Forecaster:
             )
         future = predict(self.model, values[None, -self.series.window :])[0]
         middle = self.series.scaled(future)
-        return Future(future, *(self.series.unscaled(middle + edge) for edge in (-self.margin, self.margin)))
+        times = series.times if isinstance(series, Series) else None
+        low, high = (self.series.unscaled(middle + edge) for edge in (-self.margin, self.margin))
+        return Future(future, low, high, None if times is None else date_texts(next_times(times, len(future))))
 
 
 def is_forecaster(folder: str | Path) -> bool:

@@ -14,6 +14,7 @@ from glassbert.models.series import SeriesConfig
 from glassbert.tasks.series import Forecasts, Scale, Series, find_period, forecast_windows
 
 MAX_DEFAULT_WINDOW = 128  # values, rounded up to whole patches
+LONGEST_WHOLE_PERIOD = 192  # values: a week of hours fits into a window
 LARGEST_PATCH = 24
 MIN_LEVEL_CORRELATION = 0.7  # of level and spread, for using logarithms
 
@@ -132,7 +133,8 @@ def _default_patch(series: Series, period: int) -> int:
 
 
 def _default_window(period: int, patch: int, stride: int, horizon: int, available: int) -> int:
-    """Two short periods or one long one, in whole patches, and at most half of the series."""
-    wanted = 2 * period if 2 * period <= MAX_DEFAULT_WINDOW else min(period, MAX_DEFAULT_WINDOW)
+    """Two short periods or one longer one, in whole patches, and at most half of the series."""
+    longer = period if period <= LONGEST_WHOLE_PERIOD else MAX_DEFAULT_WINDOW
+    wanted = 2 * period if 2 * period <= MAX_DEFAULT_WINDOW else longer
     wanted = min(max(wanted, horizon, 2 * patch), max(patch, available // 2 - horizon))
     return patch + max(0, -(-(wanted - patch) // stride)) * stride

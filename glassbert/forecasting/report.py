@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glassbert.forecasting.bands import COVERAGE
+from glassbert.forecasting.dates import as_datetime64, date_texts, next_times
 from glassbert.forecasting.forecast import OURS, Forecasted, ForecastScores
 from glassbert.reports import Page, figures, number, share
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SEASONAL, LINEAR = "seasonal naive", "linear"
+OPEN_UP_TO = 24  # rows
 SHOWN_HISTORY = 4  # horizons of history in a figure, at least one window
 TRUTH_COLOUR = 5
 COLOURS = {OURS: 1, SEASONAL: 2, LINEAR: 3, "naive": 4}
@@ -28,16 +31,22 @@ def write_report(path: Path, result: Forecasted) -> Path:
     )
     _verdict(page, result)
     page.heading("Next values")
-    page.figure(lambda: future_figure(result), "The end of the series and its forecast. The band should "
-                "contain 80 % of the values, going by the errors on validation and test windows. A band from the "
-                f"validation windows alone contained {share(result.coverage)} of the test values.")  # fmt: skip
-    with page.details("The values") as inside:
-        rows = zip(result.future, result.low, result.high, strict=True)
-        inside.table(["step", "forecast", "low", "high"], [(str(i), *row) for i, row in enumerate(rows, 1)])
+    page.figure(
+        lambda: future_figure(result),
+        f"The end of the series and its forecast. The band should contain {COVERAGE:.0%} of the values. "
+        f"Bands made in the same way for the test windows, each from the errors known at its time, contained "
+        f"{share(result.bands.coverage)} of the test values.",
+    )
+    names = result.future_times or [str(step) for step in range(1, plan.horizon + 1)]
+    rows = list(zip(names, result.future, result.low, result.high, strict=True))
+    headers = ["time" if result.future_times else "step", "forecast", "low", "high"]
+    with page.details("The values", open=len(rows) <= OPEN_UP_TO) as inside:
+        inside.table(headers, rows)
     page.heading("Test windows")
     median = median_window(result)
-    page.figure(lambda: window_figure(result, median), "The test window with the median error.")
-    page.figure(lambda: window_figure(result, len(result.test) - 1), "The last test window.")
+    page.figure(lambda: window_figure(result, median), f"The test window with the median error{_from(result, median)}.")
+    last = len(result.test) - 1
+    page.figure(lambda: window_figure(result, last), f"The last test window{_from(result, last)}.")
     page.figure(lambda: horizon_figure(result), "The mean error by forecast step.")
     _scores(page, result)
     _training(page, result)
@@ -48,8 +57,9 @@ def _verdict(page: Page, result: Forecasted) -> None:
     scores = result.scores()
     ours, seasonal, linear = scores[OURS], scores[SEASONAL], scores[LINEAR]
     spread = result.spread()
+    several = f"{spread} over seeds" if spread is not None and spread.seeds > 1 else ""
     page.facts([
-        ("MASE", "–" if ours.mase is None else ours.mase, "" if spread is None else f"{spread} over seeds"),
+        ("MASE", "–" if ours.mase is None else ours.mase, several),
         ("RMSE", ours.rmse, "in the units of the series"),
         (f"RMSE of {SEASONAL}", seasonal.rmse, f"the value {_period_text(result)} before"),
         (f"RMSE of {LINEAR}", linear.rmse, "autoregression by least squares"),
@@ -65,6 +75,12 @@ def _verdict(page: Page, result: Forecasted) -> None:
             + (f", but better than {' and '.join(better)}." if better else "."),
             "Use the simpler forecast, or train on a longer series.",
         )
+
+
+def _from(result: Forecasted, window: int) -> str:
+    """The date at which the horizon of a window begins."""
+    times = result.plan.series.times
+    return "" if times is None else f", from {date_texts(times)[int(result.test.cuts[window])]}"
 
 
 def _period_text(result: Forecasted) -> str:
@@ -110,29 +126,45 @@ def _training(page: Page, result: Forecasted) -> None:
 # ---- figures -------------------------------------------------------------------------------------------------------
 
 
+def positions(result: Forecasted) -> np.ndarray:
+    """The positions of all values and of the next ones on the axis of a figure: dates, or numbers of steps."""
+    plan = result.plan
+    times = plan.series.times
+    if times is None:
+        return np.arange(len(plan.values) + plan.horizon)
+    return as_datetime64(np.concatenate([times, next_times(times, plan.horizon)]))
+
+
+def axis_label(result: Forecasted) -> str:
+    return "step" if result.plan.series.times is None else ""
+
+
 def window_figure(result: Forecasted, window: int) -> Figure:
-    """One test window: history, truth, model, seasonal naive."""
+    """One test window: history, truth, model with its band, seasonal naive."""
     plan, cut = result.plan, int(result.test.cuts[window])
     first = max(0, cut - max(SHOWN_HISTORY * plan.horizon, result.series.window))
-    future_steps = np.arange(cut, cut + plan.horizon)
+    at = positions(result)
+    low, high = result.band(result.predicted[window], result.bands.tested[window])
 
     def connected(values: np.ndarray) -> np.ndarray:
         """Prepend the last known value, so that the lines connect to the history."""
         return np.concatenate([[plan.values[cut - 1]], values])
 
-    steps = np.concatenate([[cut - 1], future_steps])
+    steps = at[cut - 1 : cut + plan.horizon]
     return figures.lines(
         {
-            "_history": figures.Series(np.arange(first, cut), plan.values[first:cut], colour=TRUTH_COLOUR),
+            "_history": figures.Series(at[first:cut], plan.values[first:cut], colour=TRUTH_COLOUR),
             "truth": figures.Series(steps, connected(result.test.targets[window]), colour=TRUTH_COLOUR),
             SEASONAL: figures.Series(
                 steps, connected(result.baselines[SEASONAL][window]), colour=COLOURS[SEASONAL], dashed=True
             ),
-            OURS: figures.Series(steps, connected(result.predicted[window]), colour=COLOURS[OURS]),
+            OURS: figures.Series(
+                steps, connected(result.predicted[window]), connected(low), connected(high), colour=COLOURS[OURS]
+            ),
         },
-        xlabel="step",
+        xlabel=axis_label(result),
         ylabel=plan.series.name,
-        marks={"now": cut - 1},
+        marks={"now": at[cut - 1]},
     )
 
 
@@ -140,19 +172,20 @@ def future_figure(result: Forecasted) -> Figure:
     """The end of the series and the forecast, with its 80 % range."""
     plan, end = result.plan, len(result.plan.values)
     first = max(0, end - max(SHOWN_HISTORY * plan.horizon, result.series.window))
-    steps = np.arange(end - 1, end + plan.horizon)
+    at = positions(result)
+    steps = at[end - 1 :]
     last = plan.values[-1:]
     return figures.lines(
         {
-            "_history": figures.Series(np.arange(first, end), plan.values[first:], colour=TRUTH_COLOUR),
+            "_history": figures.Series(at[first:end], plan.values[first:], colour=TRUTH_COLOUR),
             "forecast": figures.Series(
                 steps, np.concatenate([last, result.future]), colour=COLOURS[OURS],
                 low=np.concatenate([last, result.low]), high=np.concatenate([last, result.high]),
             ),
         },
-        xlabel="step",
+        xlabel=axis_label(result),
         ylabel=plan.series.name,
-        marks={"now": end - 1},
+        marks={"now": at[end - 1]},
     )  # fmt: skip
 
 

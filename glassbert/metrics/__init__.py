@@ -1,4 +1,4 @@
-"""Metrics with bootstrap intervals, in NumPy. The formulas are at the top of each module.
+"""Metrics with confidence intervals, in NumPy. The formulas are at the top of each module.
 
     from glassbert.metrics import Scores, accuracy, bootstrap, roc_auc
 
@@ -59,6 +59,7 @@ from glassbert.metrics.regression import (
     spearman,
 )
 from glassbert.metrics.scores import Score, Scores, measure
+from glassbert.metrics.shares import Share, counted, exact_interval
 from glassbert.metrics.text import (
     Span,
     answer_f1,
@@ -84,6 +85,7 @@ __all__ = [
     "RocCurve",
     "Score",
     "Scores",
+    "Share",
     "Span",
     "Thresholds",
     "Undefined",
@@ -100,6 +102,8 @@ __all__ = [
     "confusion_matrix",
     "count_labels",
     "count_spans",
+    "counted",
+    "exact_interval",
     "exact_match",
     "expected_calibration_error",
     "f1",

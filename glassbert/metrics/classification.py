@@ -42,6 +42,7 @@ from glassbert.metrics.inputs import (
     weighted_mean,
     where_defined,
 )
+from glassbert.metrics.shares import Share, counted, itself
 
 Average = Literal["binary", "micro", "macro", "weighted"]
 UNDEFINED_REASONS = {
@@ -54,14 +55,23 @@ PENALTY_POWERS = {None: 0, "linear": 1, "quadratic": 2}
 # ---- accuracy --------------------------------------------------------------------------------------------------------
 
 
-def accuracy(truth: Any, predicted: Any, weights: Any = None) -> Value:
-    """For labels [N]. For indicators [N, L] (multilabel) an example is correct if all its labels are."""
+def _correct(truth: Any, predicted: Any) -> np.ndarray:
     truth, predicted = np.asarray(truth), np.asarray(predicted)
     check_lengths(truth=truth, predicted=predicted)
     if truth.shape != predicted.shape:
         raise InputError(f"truth has the shape {list(truth.shape)} and predicted {list(predicted.shape)}")
-    correct = truth == predicted
-    return weighted_mean(correct.reshape(len(correct), -1).all(-1).astype(np.float64), weights)
+    return (truth == predicted).reshape(len(truth), -1).all(-1)
+
+
+def _count_correct(truth: Any, predicted: Any) -> Share:
+    correct = _correct(truth, predicted)
+    return Share(int(correct.sum()), len(correct))
+
+
+@counted(_count_correct)
+def accuracy(truth: Any, predicted: Any, weights: Any = None) -> Value:
+    """For labels [N]. For indicators [N, L] (multilabel) an example is correct if all its labels are."""
+    return weighted_mean(_correct(truth, predicted).astype(np.float64), weights)
 
 
 def top_k_accuracy(truth: Any, scores: Any, k: int, weights: Any = None) -> Value:
@@ -229,16 +239,36 @@ def _score(metric: str, truth: Any, predicted: Any, average: Average, positive: 
     return count_labels(truth, predicted, weights=weights).average(metric, average)
 
 
+def _f1_of(share: float) -> float:
+    return 2 * share / (1 + share)
+
+
+def _counter(metric: str) -> Any:
+    """The counts of a metric of one label. Averages over labels are not shares of examples."""
+
+    def count(truth: Any, predicted: Any, average: Average = "binary", positive: Any = 1) -> Share | None:
+        if average != "binary" or np.ndim(truth) != 1:
+            return None
+        true, chosen = np.asarray(truth) == positive, np.asarray(predicted) == positive
+        among = {"precision": chosen, "recall": true, "f1": true | chosen}[metric]
+        return Share(int((true & chosen).sum()), int(among.sum()), _f1_of if metric == "f1" else itself)
+
+    return count
+
+
+@counted(_counter("precision"))
 def precision(truth: Any, predicted: Any, average: Average = "binary", positive: Any = 1, weights: Any = None) -> Value:
     """TP / (TP + FP) of the label `positive`, or an average over labels."""
     return _score("precision", truth, predicted, average, positive, weights)
 
 
+@counted(_counter("recall"))
 def recall(truth: Any, predicted: Any, average: Average = "binary", positive: Any = 1, weights: Any = None) -> Value:
     """TP / (TP + FN) of the label `positive`, or an average over labels."""
     return _score("recall", truth, predicted, average, positive, weights)
 
 
+@counted(_counter("f1"))
 def f1(truth: Any, predicted: Any, average: Average = "binary", positive: Any = 1, weights: Any = None) -> Value:
     """The harmonic mean of precision and recall of the label `positive`, or an average over labels."""
     return _score("f1", truth, predicted, average, positive, weights)

@@ -1,9 +1,11 @@
-"""Bootstrap confidence intervals of metrics, and paired differences of two systems.
+"""Confidence intervals of metrics, and paired differences of two systems.
+
+Shares of examples, such as accuracy, have an exact interval (`shares.py`). All other metrics are resampled.
 
 A resample draws N of the N examples with replacement. It is represented by weights: how often each example was drawn.
 Metrics take many rows of weights at once, [R, N], so a thousand resamples are a few array operations. The interval is
-given by percentiles of the R values. Two systems are compared on the same resamples, because their errors are
-correlated.
+given by percentiles of the R values. If all resamples have the same value, they show no interval. Two systems are
+compared on the same resamples, because their errors are correlated.
 """
 
 from __future__ import annotations
@@ -16,15 +18,16 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.metrics.inputs import Undefined
+from glassbert.metrics.shares import COUNTERS, unseen
 
 MAX_WEIGHTS = 1 << 21  # numbers in memory at a time
 
 
 @dataclass(frozen=True)
 class Interval:
-    """The value on all examples, and the interval that holds 95 % (`level`) of the resamples.
+    """The value on all examples, and its interval of 95 % (`level`).
 
-    `undefined` is the number of resamples without a value.
+    `resamples` is 0 if the interval comes from counts; `undefined` is the number of resamples without a value.
     """
 
     value: float
@@ -49,9 +52,19 @@ def bootstrap(
     metric: Callable[..., Any], *columns: Any, resamples: int = 1000, seed: int = 0, level: float = 0.95, **options: Any
 ) -> Interval:
     """`metric(*columns, **options)` with its interval; each column has one entry per example."""
-    value = metric(*columns, **options)
+    value = float(metric(*columns, **options))
+    _check(resamples, level)
+    found = COUNTERS[metric](*columns, **options) if metric in COUNTERS else None
+    if found is not None:
+        return Interval(value, *found.interval(level), level, 0)
     values = _values(metric, columns, options, resamples, seed)
-    return Interval(float(value), *_bounds(values, level), level, resamples, int(np.isnan(values).sum()))
+    low, high = _bounds(values, level)
+    if low == high:
+        raise Undefined(
+            f"no interval: all resamples of the {len(columns[0]):,} examples have this value; up to "
+            f"{unseen(len(columns[0]), level):.1%} of new examples may differ from all of these"
+        )
+    return Interval(value, low, high, level, resamples, int(np.isnan(values).sum()))
 
 
 def paired_difference(
@@ -66,6 +79,7 @@ def paired_difference(
     **options: Any,
 ) -> Difference:
     """metric(truth, first) - metric(truth, second) with its interval, both on the same resamples."""
+    _check(resamples, level)
     value = metric(truth, first, **options) - metric(truth, second, **options)
     both = [_values(metric, (truth, system), options, resamples, seed) for system in (first, second)]
     values = both[0] - both[1]
@@ -88,8 +102,6 @@ def _values(
     metric: Callable[..., Any], columns: tuple[Any, ...], options: dict[str, Any], resamples: int, seed: int
 ) -> np.ndarray:
     examples = len(columns[0])
-    if resamples < 2:
-        raise InputError(f"resamples must be at least 2, got {resamples}")
     generator = np.random.default_rng(seed)
     rows = max(1, MAX_WEIGHTS // examples)
     parts = []
@@ -99,9 +111,14 @@ def _values(
     return np.concatenate(parts)
 
 
-def _bounds(values: np.ndarray, level: float) -> tuple[float, float]:
+def _check(resamples: int, level: float) -> None:
+    if resamples < 2:
+        raise InputError(f"resamples must be at least 2, got {resamples}")
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, got {level}")
+
+
+def _bounds(values: np.ndarray, level: float) -> tuple[float, float]:
     known = values[~np.isnan(values)]
     if 2 * len(known) < len(values):
         raise Undefined(

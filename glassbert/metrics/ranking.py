@@ -36,6 +36,7 @@ from glassbert.metrics.inputs import (
     sums_by_group,
     where_defined,
 )
+from glassbert.metrics.shares import Share, counted
 
 NO_POSITIVES = "no example is positive, so recall is undefined"
 
@@ -64,6 +65,16 @@ def roc_curve(truth: Any, scores: Any) -> RocCurve:
     )
 
 
+def _count_pairs(truth: Any, scores: Any) -> Share | None:
+    """Disjoint pairs of a positive and a negative example, if all are in the right order."""
+    if np.ndim(truth) != 1 or roc_auc(truth, scores) < 1:
+        return None
+    positives = int(np.asarray(truth).sum())
+    pairs = min(positives, len(truth) - positives)
+    return Share(pairs, pairs)
+
+
+@counted(_count_pairs)
 def roc_auc(truth: Any, scores: Any, weights: Any = None) -> Value:
     """`truth` [N] of 0 and 1, `scores` [N]. For [N, L] the mean over the labels that have positives and negatives."""
     if np.ndim(truth) == 2:

@@ -32,6 +32,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.metrics.classification import Average, LabelCounts
 from glassbert.metrics.inputs import Undefined, Value, as_numbers, as_weights, check_lengths, ratio, weighted_mean
+from glassbert.metrics.shares import Share, counted
 
 LETTERS = {"O": 0, "B": 1, "I": 2, "E": 3, "L": 3, "S": 4, "U": 4}
 OUTSIDE, BEGIN, INSIDE, END, SINGLE = range(5)
@@ -178,9 +179,18 @@ def span_recall(
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
+def _count_exact(truth: Answers, predicted: Sequence[str]) -> Share:
+    return Share(float(_exact(truth, predicted).sum()), len(predicted))
+
+
+@counted(_count_exact)
 def exact_match(truth: Answers, predicted: Sequence[str], weights: Any = None) -> Value:
     """The share of answers equal to a true answer after normalisation."""
-    return weighted_mean(_best_match(truth, predicted, lambda a, b: float(a == b)), weights)
+    return weighted_mean(_exact(truth, predicted), weights)
+
+
+def _exact(truth: Answers, predicted: Sequence[str]) -> np.ndarray:
+    return _best_match(truth, predicted, lambda a, b: float(a == b))
 
 
 def answer_f1(truth: Answers, predicted: Sequence[str], weights: Any = None) -> Value:

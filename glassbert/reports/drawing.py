@@ -66,6 +66,8 @@ DARK = {
 }
 SERIES = [name for name in LIGHT if name.startswith("series-")]
 MISSING = f"{needs('a figure', 'matplotlib')}. Then write the report again: glassbert report RUN."
+MAX_LABEL = 28  # characters of a name in a figure
+REM_PER_INCH = 7.86  # of a figure on a page: one of 7 inches has the width of the page
 FONT = "DejaVu Sans"  # part of matplotlib, so the layout is the same on every machine
 SETTINGS: dict[Any, Any] = {
     "figure.facecolor": "none",
@@ -158,6 +160,17 @@ def colour(index: int) -> str:
     return LIGHT[SERIES[index % len(SERIES)]]
 
 
+def shorten(text: str, limit: int = MAX_LABEL) -> str:
+    """At most `limit` characters: a long label keeps its beginning and its end."""
+    end = limit // 3
+    return text if len(text) <= limit else f"{text[: limit - end - 1].rstrip()}…{text[-end:].lstrip()}"
+
+
+def label(text: str, limit: int = MAX_LABEL) -> str:
+    """The name of a line, a bar, a row or a group in a figure: shortened, and never read as mathematics."""
+    return escape_math(shorten(text, limit))
+
+
 def escape_math(text: str) -> str:
     """Escape dollar signs, which matplotlib would read as mathematics."""
     return text.replace("$", r"\$")
@@ -192,6 +205,33 @@ def set_scales(axes: Axes, log_x: bool, log_y: bool) -> None:
         axis.set_major_formatter(FuncFormatter(lambda value, _: short(round(value, 10))))
 
 
+def is_dates(values: Any) -> bool:
+    """Whether positions on an axis are dates (`datetime64`)."""
+    return np.asarray(values).dtype.kind == "M"
+
+
+def axis_numbers(values: Any) -> np.ndarray:
+    """Positions as numbers; dates as days since 1970, as matplotlib counts them."""
+    if not is_dates(values):
+        return np.asarray(values, float)
+    return np.asarray(values).astype("datetime64[s]").astype(float) / 86_400
+
+
+def set_date_axis(axes: Axes) -> None:
+    """Tick labels of dates: the year, or year and month, at every change, and short names between."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=4, maxticks=8)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def rotate_ticks(axes: Axes, degrees: float) -> None:
+    """Slanted names on the x axis, which end at their tick."""
+    for text in axes.get_xticklabels():
+        text.set(rotation=degrees, horizontalalignment="right", rotation_mode="anchor")
+
+
 def draw_marks(axes: Axes, marks: Mapping[str, float] | None) -> None:
     """Vertical lines with their names at the top of the axes."""
     if not marks:
@@ -201,7 +241,7 @@ def draw_marks(axes: Axes, marks: Mapping[str, float] | None) -> None:
         axes.set_ylim(bottom, top + 0.12 * (top - bottom))
     for name, x in marks.items():
         axes.axvline(x, color=LIGHT["ink"], linewidth=1, linestyle=(0, (2, 2)))
-        axes.annotate(escape_math(name), (x, 1), xycoords=("data", "axes fraction"), xytext=(4, -1),
+        axes.annotate(label(name), (x, 1), xycoords=("data", "axes fraction"), xytext=(4, -1),
                       textcoords="offset points", va="top", fontsize=8.5)  # fmt: skip
 
 
@@ -216,8 +256,19 @@ def label_ends(figure: Figure, axes: Axes, ends: list[tuple[float, float, str, s
         at = max(height, floor)
         floor = at + apart * point
         beside = (1, (at - box.y0) / box.height)
-        axes.annotate(escape_math(name), beside, xycoords="axes fraction", xytext=(6, 0), textcoords="offset points",
+        axes.annotate(label(name), beside, xycoords="axes fraction", xytext=(6, 0), textcoords="offset points",
                       va="center", fontsize=9, color=ink, annotation_clip=False)  # fmt: skip
+
+
+def legend_above(axes: Axes, columns: int = 3, **options: Any) -> None:
+    """A legend above the axes, where it covers no data; two lines higher if it would meet the y label."""
+    handles, names = axes.get_legend_handles_labels()
+    columns = min(columns, len(names))
+    wide = sum(map(len, names[:columns])) > 24 or len(names) > columns
+    axes.legend(
+        handles, names, loc="lower right", bbox_to_anchor=(1, 1), ncols=columns, columnspacing=1.2, handlelength=1.4,
+        borderaxespad=2.2 if wide else 0.2, **options,
+    )  # fmt: skip
 
 
 # ---- export ----------------------------------------------------------------------------------------------------------
@@ -232,14 +283,13 @@ def to_svg(figure: Figure, alt: str = "", prefix: str = "") -> str:
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    svg = svg.replace(f"'{FONT}'", "var(--sans, sans-serif)")
-    for name in ("paper", "ink", "muted", "grid", *SERIES):
-        svg = svg.replace(LIGHT[name], f"var(--{name}, {LIGHT[name]})")
-    svg = _prefix_ids(svg, prefix)
+    svg = _edit_tags(svg, prefix)
     size = re.search(r'viewBox="[^"]*"', svg)
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {size.group()}'  # type: ignore[union-attr]
-    min_width = f"min-width: {5 * figure.get_figwidth():g}rem"  # on a narrow screen it scrolls and stays legible
-    return opening + f' style="{min_width}" role="img" aria-label="{escape(alt)}"' + svg[svg.index(">") :]
+    width = figure.get_figwidth()
+    # Small figures keep their size on a wide screen; on a narrow one they scroll and stay legible.
+    style = f"max-width: {REM_PER_INCH * width:.4g}rem; min-width: {5 * width:.4g}rem"
+    return opening + f' style="{style}" role="img" aria-label="{escape(alt)}"' + svg[svg.index(">") :]
 
 
 def to_png(figure: Figure, path: str | Path, dark: bool = False, dpi: int = 160) -> Path:
@@ -251,11 +301,21 @@ def to_png(figure: Figure, path: str | Path, dark: bool = False, dpi: int = 160)
     return path
 
 
-def _prefix_ids(svg: str, prefix: str) -> str:
-    """Remove ids without a reference and add the prefix to the others."""
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
-    svg = re.sub(r' id="([^"]*)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in used else "", svg)
-    return re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}", svg)
+def _edit_tags(svg: str, prefix: str) -> str:
+    """Edit the tags of an SVG and leave its texts as they are.
+
+    Colours and font become CSS variables; ids without a reference are removed, the others get the prefix.
+    """
+    parts = re.split(r"(<[^>]*>)", svg)  # texts at even indices, tags at odd ones
+    used = {name for tag in parts[1::2] for name in re.findall(r'(?:url\(#|href="#)([^")]+)', tag)}
+    variables = {f"'{FONT}'": "var(--sans, sans-serif)"}
+    variables |= {LIGHT[name]: f"var(--{name}, {LIGHT[name]})" for name in ("paper", "ink", "muted", "grid", *SERIES)}
+    known = re.compile("|".join(map(re.escape, variables)))
+    for index in range(1, len(parts), 2):
+        tag = known.sub(lambda found: variables[found[0]], parts[index])
+        tag = re.sub(r' id="([^"]*)"', lambda found: f' id="{prefix}{found[1]}"' if found[1] in used else "", tag)
+        parts[index] = re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}", tag)
+    return "".join(parts)
 
 
 @contextmanager

@@ -17,14 +17,20 @@ from glassbert.reports.drawing import (
     LIGHT,
     MISSING,
     available,
+    axis_numbers,
     colour,
     draw_marks,
     escape_math,
     figure_and_axes,
     grid,
+    is_dates,
+    label,
     label_ends,
+    legend_above,
     new,
     plot_style,
+    rotate_ticks,
+    set_date_axis,
     set_labels,
     set_scales,
     to_png,
@@ -38,13 +44,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING", "Series", "available", "bars", "colour", "grid", "heatmap", "histogram", "lines"]
 __all__ += ["new", "scatter", "to_png", "to_svg"]
+MAX_CELL_LABEL = 22  # characters of a name beside a matrix
 # Colours of heat maps: from orange over transparent to blue, visible on white and on black.
 SIGNED = [(0.85, 0.40, 0.10, 1.0), (0.85, 0.40, 0.10, 0.0), (0.14, 0.47, 0.77, 0.0), (0.14, 0.47, 0.77, 1.0)]
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line: points, optionally a band from `low` to `high`, dashed, or `faint` for raw values."""
+    """One line: points (x may be dates), optionally a band from `low` to `high`, dashed, or `faint` for raw values."""
 
     x: Sequence[float] | np.ndarray
     y: Sequence[float] | np.ndarray
@@ -63,19 +70,24 @@ def lines(
     title: str = "",
     log_x: bool = False,
     log_y: bool = False,
-    marks: Mapping[str, float] | None = None,
+    marks: Mapping[str, Any] | None = None,
     axes: Axes | None = None,
     width: float = 7,
     height: float = 3.2,
 ) -> Figure:
-    """Lines, each labelled at its right end. A name beginning with "_" gets no label. `marks` are vertical lines."""
+    """Lines, each labelled at its right end. A name beginning with "_" gets no label. `marks` are vertical lines.
+
+    Positions may be dates (`datetime64`), also those of marks.
+    """
     figure, axes = figure_and_axes(axes, width, height)
     ends: list[tuple[float, float, str, str]] = []
     with plot_style():
         set_scales(axes, log_x, log_y)
+        if any(is_dates(line.x if isinstance(line, Series) else line[0]) for line in series.values()):
+            set_date_axis(axes)
         for index, (name, given) in enumerate(series.items()):
             line = given if isinstance(given, Series) else Series(*given)
-            x, y = np.asarray(line.x, float), np.asarray(line.y, float)
+            x, y = axis_numbers(line.x), np.asarray(line.y, float)
             if x.shape != y.shape or x.ndim != 1:
                 raise InputError(
                     f"the line {name!r} has {x.size} positions and {y.size} values; they must be equal in number"
@@ -89,7 +101,7 @@ def lines(
             if visible.size and not name.startswith("_"):
                 ends.append((x[visible[-1]], y[visible[-1]], name, ink))
         set_labels(axes, title, xlabel, ylabel)
-        draw_marks(axes, marks)
+        draw_marks(axes, {name: float(axis_numbers(x)) for name, x in (marks or {}).items()})
         if len(series) > 1:
             label_ends(figure, axes, ends)
     return figure
@@ -157,7 +169,7 @@ def bars(
         for position, tip, value in zip(positions, tips, lengths, strict=True):
             axes.annotate(escape_math(write(value)), (max(tip, 0), position), xytext=(5, 0), textcoords="offset points",
                           va="center", fontsize=8.5)  # fmt: skip
-        axes.set_yticks(positions, [escape_math(name) for name in names])
+        axes.set_yticks(positions, [label(name) for name in names])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.margins(x=0.12)
@@ -201,11 +213,11 @@ def heatmap(
         axes.spines[:].set_visible(True)
         axes.spines[:].set_color(LIGHT["grid"])
         if columns is not None:
-            axes.set_xticks(range(len(columns)), [escape_math(name) for name in columns])
+            axes.set_xticks(range(len(columns)), [label(name, MAX_CELL_LABEL) for name in columns])
             if max(map(len, columns), default=0) > 3:
-                axes.tick_params(axis="x", labelrotation=60)
+                rotate_ticks(axes, 60)
         if rows is not None:
-            axes.set_yticks(range(len(rows)), [escape_math(name) for name in rows])
+            axes.set_yticks(range(len(rows)), [label(name, MAX_CELL_LABEL) for name in rows])
         axes.tick_params(length=0)
         set_labels(axes, title, xlabel, ylabel)
         if scale:
@@ -234,12 +246,10 @@ def scatter(
         set_scales(axes, log_x, log_y)
         for index, (name, (x, y)) in enumerate(groups.items()):
             marker = "osD^vP"[index % 6]
-            axes.scatter(
-                x, y, s=18, marker=marker, color=colour(index), alpha=0.75, linewidths=0, label=escape_math(name)
-            )
+            axes.scatter(x, y, s=18, marker=marker, color=colour(index), alpha=0.75, linewidths=0, label=label(name))
         for text, position in (labels or {}).items():
-            axes.annotate(escape_math(text), position, xytext=(5, 4), textcoords="offset points", fontsize=8.5)
+            axes.annotate(label(text), position, xytext=(5, 4), textcoords="offset points", fontsize=8.5)
         set_labels(axes, title, xlabel, ylabel)
         if len(groups) > 1:
-            axes.legend(loc="best")
+            legend_above(axes)
     return figure

@@ -25,6 +25,10 @@ LEVELS = {"problem": ("✕", "Problem"), "warning": ("!", "Warning"), "note": ("
 NUMERIC = re.compile(r"[-+−±<>≈~ ]*\d[\d.,]*(e[-+]?\d+)?( ?[±–] ?[\d.,]+)?( ?(%|×|[kMGT]?B?|ms|s|min|h))?")
 
 
+UNIT = re.compile(r"(?<=\d) (?=%)")
+LONG = 40  # characters: a cell with more is running text
+
+
 class Html(str):
     """Markup that is inserted without escaping. Never make one from user text."""
 
@@ -77,7 +81,9 @@ class Section:
         for row in rows:
             tags = ['th scope="row"', *["td"] * (len(row) - 1)]
             parts = zip(tags, sides, row, strict=True)
-            body.append("".join(f"<{tag}{side}>{cell(value)}</{tag[:2]}>" for tag, side, value in parts))
+            body.append(
+                "".join(f"<{tag}{side or _long(value)}>{cell(value)}</{tag[:2]}>" for tag, side, value in parts)
+            )
         title = f"<caption>{inline(caption)}</caption>" if caption else ""
         lines = "".join(f"<tr>{line}</tr>\n" for line in body)
         self._parts.append(
@@ -171,17 +177,22 @@ class Section:
 
 
 def inline(text: str) -> str:
-    """Escaped text in which `backticks` mark code."""
+    """Escaped text in which `backticks` mark code; a percent sign stays beside its number."""
     if isinstance(text, Html):
         return text
-    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escape(text))
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", UNIT.sub("\u00a0", escape(text)))
+
+
+def _long(value: Any) -> str:
+    """The class of a cell with running text, whose words may be broken if they are long."""
+    return ' class="long"' if isinstance(value, str) and len(value) > LONG else ""
 
 
 def cell(value: Any) -> str:
     """A table cell: text escaped, numbers formatted by `number`."""
     if isinstance(value, Html):
         return value
-    return escape(value if isinstance(value, str) else number(value))
+    return UNIT.sub("\u00a0", escape(value if isinstance(value, str) else number(value)))
 
 
 def is_numeric(column: Sequence[Any]) -> bool:

@@ -11,6 +11,11 @@ The end of the series is held out, never a random part: values after a test wind
 
 r falls from 1 at lag 0. The period is the highest point after r first falls below 0. Noise moves that point by a step
 or two, so a period within 5 % of a calendar period (12 months, 365 days) becomes the calendar period.
+
+A slow change, such as the weather in hourly data, hides a daily period from this: r falls slowly and has its highest
+point anywhere. So a calendar period p is also looked for after subtracting the moving mean over p values, which
+removes what is slower than p and leaves what repeats every p values. If p counts, a fraction of it that repeats as
+well (12 hours of 24) is the period.
 """
 
 from __future__ import annotations
@@ -27,6 +32,8 @@ from glassbert.reading.cells import as_number, shown
 from glassbert.tasks.reading import read_table
 
 MIN_AUTOCORRELATION = 0.2  # of a period
+ALMOST = 0.9  # of the autocorrelation of a long period: a shorter one that has this share is the period
+SLOW = 10  # without calendar periods, what is slower than a tenth of the series is removed in a second try
 # (length of a step in days, to within 10 %; its calendar periods in steps: day, week, year)
 CALENDAR = (
     (1 / 24, (24, 168)),
@@ -39,12 +46,16 @@ CALENDAR = (
 
 @dataclass(frozen=True)
 class Series:
-    """Values in order of time. `periods` are the calendar periods of its step: 12 for months."""
+    """Values in order of time. `periods` are the calendar periods of its step: 12 for months.
+
+    `times` are the dates of the values in days (see `times_in_days`), None if the time is not a date.
+    """
 
     values: np.ndarray
     name: str
     source: str
     periods: tuple[int, ...] = ()
+    times: np.ndarray | None = None
 
     @classmethod
     def of(cls, given: Any, *, value: str | None = None, time: str | None = None, **options: Any) -> Series:
@@ -61,15 +72,18 @@ class Series:
                     "fill the gap, for example with the value before it, or name another column with --value"
                 )
         periods: tuple[int, ...] = ()
-        if time is not None and (times := times_in_days(table.column(time))) is not None:
-            back = np.flatnonzero(np.diff(times) <= 0)
+        times = times_in_days(table.column(time)) if time is not None else None
+        order = times if times is not None or time is None else _numbers(table.column(time))
+        if order is not None:
+            back = np.flatnonzero(np.diff(order) <= 0)
             if back.size:
                 raise InputError(
                     f"{table.where(int(back[0]) + 1)}: its time is not after the row before; sort rows by "
                     f"{shown(time)}, or name another column with --time"
                 )
+        if times is not None:
             periods = calendar_periods(times)
-        return cls(np.array(values, np.float64), value, table.source, periods)
+        return cls(np.array(values, np.float64), value, table.source, periods, times)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -169,14 +183,57 @@ def find_period(values: np.ndarray, suggested: Sequence[int] = ()) -> int | None
         raise InputError(f"find_period needs one row of finite numbers, got the shape {list(values.shape)}")
     if len(values) < 6 or not np.ptp(values):
         return None
+    found = _highest(values)
+    if near := next((period for period in suggested if found and abs(found - period) <= 0.05 * period), None):
+        return near
+    if not suggested and not found:
+        found = _highest(values - _moving_mean(values, len(values) // SLOW))
+    strengths = {p: _strength(values, p) for p in suggested or (found,) if p and 2 * p <= len(values)}
+    enough = {p: strength for p, strength in strengths.items() if strength >= _least(values)}
+    if not enough:
+        return found
+    period = min(p for p, strength in enough.items() if strength >= ALMOST * max(enough.values()))
+    fractions = [period // k for k in range(period // 2, 1, -1) if period % k == 0]
+    return next((p for p in fractions if _strength(values, p, period) >= ALMOST * enough[period]), period)
+
+
+def _highest(values: np.ndarray) -> int | None:
+    """The lag of the highest autocorrelation after the first below 0; None if it is too low."""
     r = autocorrelation(values)[: len(values) // 2 + 1]
     below = np.flatnonzero(r < 0)
     if not below.size:
         return None
     found = int(below[0] + r[below[0] :].argmax())
-    if r[found] < max(MIN_AUTOCORRELATION, 2 / np.sqrt(len(values))):
-        return None
-    return next((period for period in suggested if abs(found - period) <= 0.05 * period), found)
+    return found if r[found] >= _least(values) else None
+
+
+def _least(values: np.ndarray) -> float:
+    """The least autocorrelation of a period: of noise, 2 / √N is exceeded at one lag of twenty."""
+    return max(MIN_AUTOCORRELATION, 2 / np.sqrt(len(values)))
+
+
+def _strength(values: np.ndarray, period: int, slower: int | None = None) -> float:
+    """r(period) without what is slower than `slower` (default: the period); 0 if r is higher at a lag beside it."""
+    length = slower or period
+    rest = (values - _moving_mean(values, length))[length // 2 : len(values) - length // 2]
+    if len(rest) < 2 * period:
+        return 0.0
+    r = autocorrelation(rest)
+    near = max(1, round(0.05 * period))
+    beside = r[max(1, period - near) : period + near + 1]
+    peak = float(beside.max())
+    is_peak = peak >= max(r[max(1, period - near) - 1], r[min(period + near + 1, len(r) - 1)])
+    return peak * len(rest) / (len(rest) - period) if is_peak else 0.0
+
+
+def _moving_mean(values: np.ndarray, length: int) -> np.ndarray:
+    """The mean over `length` values around each value; an even length counts the two ends half."""
+    half = max(1, length // 2)
+    weights = np.ones(2 * half + 1)
+    if length % 2 == 0:
+        weights[[0, -1]] = 0.5
+    padded = np.pad(values, half, mode="edge")
+    return np.convolve(padded, weights / weights.sum(), mode="valid")
 
 
 def autocorrelation(values: np.ndarray) -> np.ndarray:
@@ -191,7 +248,7 @@ def autocorrelation(values: np.ndarray) -> np.ndarray:
 
 
 def times_in_days(cells: Sequence[Any]) -> np.ndarray | None:
-    """Times in days, from dates, months ("1949-01") or numbers; None if a cell is none of these."""
+    """Dates ("1949-01-31", "1949-01", "1949-01-31 06:00") in days, as `datetime.toordinal`; None if a cell is none."""
     days = []
     for cell in cells:
         moment = _days(cell)
@@ -207,14 +264,24 @@ def calendar_periods(times: np.ndarray) -> tuple[int, ...]:
     return next((periods for days, periods in CALENDAR if abs(step - days) <= 0.1 * days), ())
 
 
+def _numbers(cells: Sequence[Any]) -> np.ndarray | None:
+    found = [as_number(cell) for cell in cells]
+    return None if None in found else np.array(found, np.float64)
+
+
 def _days(cell: Any) -> float | None:
     if isinstance(cell, datetime.datetime | datetime.date):
         moment = cell
     else:
         text = str(cell).strip()
+        if as_number(text) is not None:
+            return None
         try:
             moment = datetime.datetime.fromisoformat(f"{text}-01" if text.count("-") == 1 else text)
         except ValueError:
-            return as_number(cell)
-    hours = (moment.hour + moment.minute / 60) / 24 if isinstance(moment, datetime.datetime) else 0.0
-    return moment.toordinal() + hours
+            return None
+    if not isinstance(moment, datetime.datetime):
+        return float(moment.toordinal())
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(datetime.UTC)
+    return moment.toordinal() + (moment.hour + moment.minute / 60 + moment.second / 3600) / 24

@@ -42,6 +42,7 @@ class Result:
     loss: float | None = None
     accuracy: float | None = None
     weights: str = ""  # "last", "best" or "average"
+    weights_step: int | None = None  # the step of these weights; of an average, its last
     skipped: int = 0
     perplexity: float | None = None  # of the first objective
     parts: dict[str, dict[str, float]] = field(default_factory=dict)  # loss and accuracy by objective, of several
@@ -97,7 +98,7 @@ def finish(trainer: Trainer) -> Result:
         return Result(stopped=trainer.stopped, seconds=trainer.clock.elapsed, **counts)  # type: ignore[arg-type]
     loss = trainer.evaluate()
     trainer.save()
-    weights = _choose_weights(trainer, loss)
+    weights, weights_step = _choose_weights(trainer, loss)
     costs = trainer.components.costs
     by_source = _evaluate_by_source(trainer)
     # The last evaluation absorbs errors of the time estimate, but has at least as many rows as the earlier ones.
@@ -105,7 +106,7 @@ def finish(trainer: Trainer) -> Result:
     least = min(costs.evaluation_rows(settings), settings.final_evaluation_rows) // trainer.data.validation_rows
     batches = until_deadline(held_out, trainer.clock, costs.evaluation_deadline(settings), least)
     found = trainer.components.evaluate(batches)
-    trainer.monitor.final(found, weights, by_source)
+    trainer.monitor.final(found, weights, weights_step, by_source)
     _write_model(trainer)
     result = Result(
         stopped=trainer.stopped or "finished",
@@ -113,6 +114,7 @@ def finish(trainer: Trainer) -> Result:
         loss=found.loss,
         accuracy=found.accuracy,
         weights=weights,
+        weights_step=weights_step,
         perplexity=found.perplexity,
         parts=found.parts,
         **counts,  # type: ignore[arg-type]
@@ -143,17 +145,20 @@ def _evaluate_by_source(trainer: Trainer) -> dict[str, dict[str, float]]:
     return {name: {"loss": one.loss, "accuracy": one.accuracy} for name, one in found.items()}
 
 
-def _choose_weights(trainer: Trainer, loss: float) -> str:
-    """Load the weights to keep: the moving average if there is one, else the last, or the best if its loss is lower."""
+def _choose_weights(trainer: Trainer, loss: float) -> tuple[str, int]:
+    """Load the weights to keep: the moving average if there is one, else the last, or the best if its loss is lower.
+
+    Returns which these are, and their step.
+    """
     state = trainer.state
     if trainer.components.average is not None:
         trainer.components.use_average()
-        return "average"
+        return "average", state.step
     best = state.best_step
     if state.best_loss is None or state.best_loss >= loss or best is None or best not in trainer.run.steps():
-        return "last"
+        return "last", state.step
     read_checkpoint(trainer.run, best, trainer.model)
-    return "best"
+    return "best", best
 
 
 def _write_model(trainer: Trainer) -> None:

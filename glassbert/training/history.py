@@ -90,6 +90,18 @@ def read_result(run: RunFolder) -> dict[str, Any] | None:
         return None
 
 
+def weights_sentence(result: Mapping[str, Any]) -> str:
+    """Which weights the model of a finished run has; "" for runs of earlier versions, which do not say."""
+    step, steps = result.get("weights_step"), result.get("steps", 0)
+    if step is None:
+        return ""
+    return {
+        "best": f"The weights are those of step {step:,}, which had the lowest held-out loss of all evaluations; "
+        f"training went on to step {steps:,}.",
+        "average": f"The weights are a moving average up to the last step, {step:,}.",
+    }.get(result["weights"], f"The weights are those of the last step, {step:,}.")
+
+
 def find_runs(folder: str | Path) -> Iterator[History]:
     """The pretraining runs in a folder, oldest first; other entries are ignored."""
     folder = Path(folder)

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassbert.files import atomic_write
+from glassbert.files import atomic_write, portable
 from glassbert.models.heads.rtd import GENERATOR
-from glassbert.training.history import History
+from glassbert.training.history import History, weights_sentence
 from glassbert.training.report import repeat_command
 from glassbert.training.run_folder import RunFolder
 
@@ -48,10 +48,10 @@ Held-out documents were not used for training. {targets}
 
 ## Training data
 
-{tokens:,} tokens ({steps:,} steps, {minutes:.1f} minutes on {machine}).
+{tokens:,} tokens ({steps:,} steps, {minutes:.1f} minutes on {machine}). {weights}
 
-| source | documents |
-|---|---|
+| source | documents kept | read |
+|---|---|---|
 {sources}
 
 The model reflects the language, time and biases of these sources. A model of this size is meant for learning, for
@@ -66,6 +66,7 @@ experiments and for fine-tuning; do not use it as a source of facts.
 Settings, versions, machine and data manifest are in the run's `settings.json` and `report.html`.
 """
 
+FILES = ("corpus", "tokenizer", "teacher", "start_from")  # settings that name files or folders
 # What a card says, by the kind of model.
 MASKED = {
     "pipeline": "fill-mask",
@@ -131,7 +132,8 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
         tokens=result["tokens"],
         steps=result["steps"],
         minutes=result["seconds"] / 60,
-        machine=history.info["machine"]["accelerator"] or history.info["machine"]["processor"],
+        machine=machine_of(history.info),
+        weights=weights_sentence(result),
         sources="\n".join(map(_source_row, sources)),
         command=repeat_command(without_paths(history)),
     )
@@ -139,21 +141,36 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
 
 
 def _source_row(source: Mapping[str, Any]) -> str:
-    return f"| {Path(source['name']).name} | {source.get('kept', source.get('documents', ''))} |"
+    read, kept = source.get("documents"), source.get("kept", source.get("documents"))
+    numbers = ("–" if count is None else f"{count:,}" for count in (kept, read))
+    return f"| {Path(source['name']).name} | {' | '.join(numbers)} |"
+
+
+def machine_of(info: Mapping[str, Any]) -> str:
+    """The accelerator that computed a run, or the processor with its cores."""
+    machine, engine = info["machine"], info["engine"]["name"]
+    if engine == "mlx" and machine.get("accelerator"):
+        return machine["accelerator"]
+    return f"{machine['processor'] or 'a processor'} with {machine['cores']} cores, without an accelerator"
 
 
 def without_paths(history: History) -> History:
     """The same run with the names of its files and folders in place of their paths."""
     settings = dict(history.settings)
-    for name in ("corpus", "tokenizer", "teacher", "start_from"):
-        value = settings.get(name)
-        if value:
-            settings[name] = [Path(path).name for path in value] if isinstance(value, list) else Path(value).name
+    for name, value in settings.items():
+        if isinstance(value, str | list):
+            files = name in FILES
+            values = [_without_path(one, files) for one in ([value] if isinstance(value, str) else value)]
+            settings[name] = values[0] if isinstance(value, str) else values
     return dataclasses.replace(history, info={**history.info, "settings": settings})
+
+
+def _without_path(value: Any, file: bool) -> Any:
+    return Path(value).name if isinstance(value, str) and value and (file or Path(value).is_absolute()) else value
 
 
 def write_model_card(run: RunFolder, result: Result) -> None:
     """Write RUN/model/README.md."""
     content = {**dataclasses.asdict(result), "perplexity": result.perplexity}
     with atomic_write(run.model / "README.md") as file:
-        file.write(model_card(run, content, run.name, str(run.model)))
+        file.write(model_card(run, content, run.name, portable(run.model)))

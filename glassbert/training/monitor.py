@@ -134,14 +134,14 @@ class Monitor:
         self.status.held_out.append((found.loss, found.accuracy))
         self.status.parts = {name: (one["loss"], one["accuracy"]) for name, one in found.parts.items()}
 
-    def final(self, found: Evaluation, weights: str, by_source: dict[str, Any]) -> None:
+    def final(self, found: Evaluation, weights: str, weights_step: int, by_source: dict[str, Any]) -> None:
         """Record the last evaluation, that of the chosen weights on more rows."""
         self._held_out(found)
         self.status.left = None
         self.fill_sentence()
         self.log.write(
             "final", self.status.step, self.clock.elapsed, loss=found.loss, accuracy=found.accuracy, weights=weights,
-            by_source=by_source, **({"parts": found.parts} if found.parts else {}),
+            weights_step=weights_step, by_source=by_source, **({"parts": found.parts} if found.parts else {}),
         )  # fmt: skip
         self.display.update(self.status, last=True)
 

@@ -20,7 +20,7 @@ from glassbert.reports.figures import Series
 from glassbert.text.masking import Masking
 from glassbert.training.adapting import outcome as adaptation
 from glassbert.training.display import distinct_words, duration
-from glassbert.training.history import History, moving_mean
+from glassbert.training.history import History, moving_mean, weights_sentence
 from glassbert.training.planning import receipt
 from glassbert.training.run_folder import RunFolder
 
@@ -69,8 +69,28 @@ def _facts(page: Page, history: History) -> None:
     if speeds:
         facts.append(("Tokens per second", short(float(np.median(speeds))), "median"))
     page.facts(facts)
+    if sentence := weights_sentence(result):
+        page.text(sentence)
+    if history.held_out is not None:
+        page.text(held_out_sentence(history))
     if not history.result:
         page.message("note", "This run is not finished.", f"Continue with: `glassbert resume {history.run.path}`")
+
+
+def held_out_sentence(history: History) -> str:
+    """How the held-out figures are measured, and why `glassbert evaluate` finds others."""
+    rows, length = history.settings["final_evaluation_rows"], history.settings["length"]
+    masks = (
+        ""
+        if history.info["model"]["config"].get("causal")
+        else " with masks of its own that are the same for all models,"
+    )
+    number = f"up to {rows:,} rows" if history.result else "the rows of the last evaluation"
+    return (
+        f"Held-out figures are means over {number} of {length} tokens, packed as in training. `glassbert evaluate` "
+        f"cuts the same documents into rows of whole sentences of at most 128 tokens,{masks} and gives intervals. So "
+        "its figures differ from these; compare models by those, and the steps of one run by these."
+    )
 
 
 def _adaptation(page: Page, history: History) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from glassbert.training.trainer import Trainer
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
-PRETRAINING, FINETUNING = "pretraining", "finetuning"
+PRETRAINING, FINETUNING, FORECASTING = "pretraining", "finetuning", "forecasting"
 WRITING = ".writing-"  # prefix of a folder that is being written, or was when its process was killed
 PACKAGES = ("glassbert", "numpy", "tokenizers", "safetensors", "numba", "mlx")
 

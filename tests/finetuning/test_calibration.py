@@ -38,7 +38,15 @@ def test_ordinal_token_and_multilabel_temperature():
     z = calibrated_logits(generator, (N, 3))
     passed = generator.random((N, 3)) < sigmoid(z)
     ranks = np.cumprod(passed, 1).sum(1)
-    found = calibrate(outcome("ordinal", ranks, 2 * z, tuple("1234")))
+    ordinal = outcome("ordinal", ranks, 2 * z, tuple("1234"))
+    alone = calibrate(ordinal)  # a temperature moves the median, so the reported examples do not fit one
+    assert alone.temperature is None and "other ranks" in alone.reason and not alone.calibrated
+    found = calibrate(ordinal, bias=True)
+    card = found.apply_to(ordinal.card)
+    cumulative = np.cumsum(probabilities(ordinal.outputs, card), 1)
+    answers = choices(ordinal.outputs, card)
+    assert (answers == (cumulative < 0.5).sum(1)).all()  # the answer is the median of the probabilities shown
+    assert (answers != choices(ordinal.outputs, ordinal.card)).any()
     assert found.temperature == pytest.approx(2, rel=0.1) and found.after.ece.value < found.before.ece.value
     found = calibrate(outcome("multilabel", passed.astype(np.float32), 2 * z, tuple("abc")))
     assert found.temperature == pytest.approx(2, rel=0.1) and len(found.thresholds) == 3
@@ -107,14 +115,18 @@ def test_temperature_without_gain_is_not_used():
     assert all(one.after.log_loss.value < one.before.log_loss.value for one in kept)
 
 
-def test_calibration_does_not_change_ordinal_answers():
+def test_ordinal_answers_and_probabilities_agree():
+    """Reported examples get no temperature; with other examples, answers are medians of the calibrated ranks."""
     generator = np.random.default_rng(5)
     z = calibrated_logits(generator, (N, 3))
     ranks = np.cumprod(generator.random((N, 3)) < sigmoid(z), 1).sum(1)
     given = outcome("ordinal", ranks, 3 * z, tuple("1234"))
-    finished = Outcome(calibrate(given).apply_to(given.card), given.data, ranks, given.outputs, Scores())
-    assert finished.card.temperature is not None
-    np.testing.assert_array_equal(finished.choices(), given.choices())
+    for one in (given, apart(given)):
+        found = calibrate(one)
+        assert (found.temperature is not None) == one.card.chosen_apart
+        finished = Outcome(found.apply_to(one.card), given.data, ranks, given.outputs, Scores())
+        for answer, row in zip(finished.choices(), finished.probabilities(), strict=True):
+            assert row[: answer + 1].sum() >= 0.5 and row[answer:].sum() >= 0.5
 
 
 def apart(found):

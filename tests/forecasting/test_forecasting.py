@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from glassbert.cli import COMMANDS, main
 from glassbert.cli.forecast import forecast_with
 from glassbert.errors import CheckpointError, InputError, TrainingError
 from glassbert.families.bert import MINI_BERT_CONFIG
-from glassbert.forecasting import Forecaster, ForecastSettings, forecast, forecast_run
+from glassbert.forecasting import Forecaster, ForecastSettings, forecast, forecast_run, resume_forecast
+from glassbert.forecasting.bands import conformal_bands
 from glassbert.forecasting.baselines import LinearForecast, baselines, best_ridge
 from glassbert.forecasting.fit import predict
 from glassbert.forecasting.forecaster import is_forecaster
@@ -136,16 +138,23 @@ def test_choices_from_the_series():
     assert not plan_for(growing, free.replace(logarithm=False)).config.logarithm
 
 
-def test_margin_and_coverage():
+def test_bands_use_only_errors_known_at_their_time():
     found = forecast(wave(noise=1.0), QUICK.replace(refit=False, seeds=1))
     scaled, plan = found.series.scaled, found.plan
     before, after = (
         np.abs(scaled(part.targets) - scaled(predict(found.model, part.inputs)))
         for part in (plan.validation, plan.test)
     )
-    np.testing.assert_allclose(found.margin, np.quantile(np.concatenate([before, after]), 0.8, axis=0))
-    assert found.coverage == (after <= np.quantile(before, 0.8, axis=0)).mean()
+    known = before[plan.validation.cuts + 3 < plan.test.cuts[0], 3]  # four steps ahead, before the first test window
+    assert found.bands.tested[0, 3] == pytest.approx(
+        np.sort(known)[min(len(known), math.ceil((len(known) + 1) * 0.8)) - 1]
+    )
+    assert found.bands.coverage == (after <= found.bands.tested).mean()
     assert (found.low < found.future).all() and (found.future < found.high).all()
+    again = conformal_bands(
+        before, plan.validation.cuts, np.where(np.arange(21)[:, None] < 10, after, 99.0), plan.test.cuts
+    )
+    assert (again.tested[:10] == found.bands.tested[:10]).all() and again.margin[0] > found.bands.margin[0]
 
 
 def test_mase_of_an_exactly_periodic_series():
@@ -198,6 +207,8 @@ def test_run_folder_and_forecaster(tmp_path):
     )
     with pytest.raises(TrainingError, match="already holds a run"):
         forecast_run(QUICK.replace(series=file), run)
+    with pytest.raises(TrainingError, match="is finished"):
+        resume_forecast(run)
     with pytest.raises(InputError, match="needs 12 past values, and the series has 11"):
         Forecaster.load(run)(wave().values[:11])
     with pytest.raises(InputError, match="is nan; fill gaps"):

@@ -59,15 +59,17 @@ def test_interval_matches_the_normal_approximation():
     p = found.value
     assert found.low < p < found.high
     assert found.high - found.low == pytest.approx(2 * 1.96 * np.sqrt(p * (1 - p) / 400), rel=0.1)
-    assert found == bootstrap(metrics.accuracy, truth, guess)
-    assert found != bootstrap(metrics.accuracy, truth, guess, seed=1)
+    resampled = bootstrap(metrics.balanced_accuracy, truth, guess)
+    assert resampled.high - resampled.low == pytest.approx(found.high - found.low, rel=0.1)
+    assert resampled == bootstrap(metrics.balanced_accuracy, truth, guess)
+    assert resampled != bootstrap(metrics.balanced_accuracy, truth, guess, seed=1)
 
 
 def test_resamples_are_computed_in_parts(monkeypatch):
     truth = np.arange(50) % 2
     monkeypatch.setattr("glassbert.metrics.intervals.MAX_WEIGHTS", 120)
-    found = bootstrap(metrics.accuracy, truth, np.roll(truth, 1) * 0, resamples=201)
-    assert found.low < 0.5 < found.high
+    found = bootstrap(metrics.cohen_kappa, truth, np.roll(truth, 1) * (np.arange(50) < 20), resamples=201)
+    assert found.resamples == 201 and found.low < found.value < found.high
 
 
 def test_paired_difference_is_sharper_than_single_intervals():

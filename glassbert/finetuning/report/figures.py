@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from glassbert.metrics import CalibrationCurve, PrecisionRecallCurve, RocCurve
 from glassbert.reports import figures
-from glassbert.reports.drawing import LIGHT, colour, escape_math, plot_style, set_labels
+from glassbert.reports.drawing import (
+    LIGHT,
+    colour,
+    escape_math,
+    label,
+    legend_above,
+    plot_style,
+    rotate_ticks,
+    set_labels,
+    shorten,
+)
 from glassbert.reports.figures import Series
 from glassbert.training.history import moving_mean
 
@@ -18,6 +28,7 @@ if TYPE_CHECKING:
 
 HALF = 4.6  # inches: the width of two figures side by side
 MAX_NUMBERED_CELLS = 12  # cells per row of a confusion matrix with a legible number
+CELL, SMALL_CELL, LETTER = 0.62, 0.24, 0.085  # inches: a cell with and without a number, a letter of a name
 MAX_POINTS = 4000
 COLOUR_MAX = 1.35  # value of the strongest colour, above 1 so that numbers stay legible on every cell
 
@@ -45,7 +56,7 @@ def comparison(rows: Sequence[ScoreWithInterval], xlabel: str, write: Callable[[
             axes.annotate(escape_math(write(row.value)), (tip, index), xytext=(9, 0), textcoords="offset points",
                           va="center", fontsize=9)  # fmt: skip
         axes.xaxis.set_major_formatter(lambda value, _: write(value))
-        axes.set_yticks(range(len(rows)), [escape_math(row.name) for row in rows])
+        axes.set_yticks(range(len(rows)), [label(row.name) for row in rows])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"], labelsize=9)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.margins(x=0.14)
@@ -65,19 +76,23 @@ def confusion(matrix: np.ndarray, names: Sequence[str]) -> Figure:
     """Confusion matrix of counts. The colour is the share of the row, so that rare labels are visible."""
     totals = matrix.sum(1, keepdims=True)
     shares = matrix / np.maximum(totals, 1)
-    side = float(np.clip(1.6 + 0.42 * len(names), 3.0, 7.5))
-    shown = [name if len(name) <= 22 else name[:21] + "…" for name in names]
+    numbered = len(names) <= MAX_NUMBERED_CELLS
+    shown = [shorten(name, figures.MAX_CELL_LABEL) for name in names]
+    longest = max(map(len, shown))
+    slanted = longest * len(names) > 40 or not numbered
+    cells = len(names) * (CELL if numbered else SMALL_CELL)
     figure = figures.heatmap(
         shares, rows=shown, columns=shown, xlabel="predicted", ylabel="true", low=0.0, high=COLOUR_MAX, scale=False,
-        width=side + 0.9, height=side,
+        width=cells + LETTER * longest + 0.5, height=0.8 * cells + (0.8 * LETTER * longest if slanted else 0) + 0.9,
     )  # fmt: skip
     axes = figure.axes[0]
     with plot_style():
         axes.tick_params(labelcolor=LIGHT["ink"])
-        if len(names) <= MAX_NUMBERED_CELLS:
-            axes.set_xticks(axes.get_xticks(), [label.get_text() for label in axes.get_xticklabels()], rotation=0)
-            if max(map(len, shown)) * len(names) > 40:
-                axes.tick_params(axis="x", labelrotation=45)
+        for text in axes.get_xticklabels():
+            text.set(rotation=0, horizontalalignment="center")
+        if slanted:
+            rotate_ticks(axes, 45)
+        if numbered:
             for row, column in np.ndindex(*matrix.shape):
                 axes.text(column, row, f"{int(matrix[row, column]):,}", ha="center", va="center", color=LIGHT["ink"],
                           fontsize=9 if len(names) <= 8 else 7.5)  # fmt: skip
@@ -90,7 +105,7 @@ def roc(curves: Mapping[str, RocCurve]) -> Figure:
         for index, (name, curve) in enumerate(curves.items())
     }
     lines["_guessing"] = Series([0, 1], [0, 1], dashed=True, faint=True, colour=0)
-    return _unit_square(lines, "false positive rate", "true positive rate", "lower right")
+    return _unit_square(lines, "false positive rate", "true positive rate")
 
 
 def precision_recall(curves: Mapping[str, PrecisionRecallCurve], share_positive: float) -> Figure:
@@ -99,7 +114,7 @@ def precision_recall(curves: Mapping[str, PrecisionRecallCurve], share_positive:
         for index, (name, curve) in enumerate(curves.items())
     }
     lines["_guessing"] = Series([0, 1], [share_positive] * 2, dashed=True, faint=True, colour=0)
-    return _unit_square(lines, "recall", "precision", "lower left")
+    return _unit_square(lines, "recall", "precision")
 
 
 def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:
@@ -111,12 +126,12 @@ def calibration(curves: Mapping[str, CalibrationCurve]) -> Figure:
         for index, (name, curve) in enumerate(curves.items()):
             line_colour = colour(1 - index if len(curves) == 2 else index)
             sizes = 12 + 90 * curve.counts / largest
-            axes.plot(curve.confidence, curve.observed, color=line_colour, linewidth=1.4, label=escape_math(name))
+            axes.plot(curve.confidence, curve.observed, color=line_colour, linewidth=1.4, label=label(name))
             axes.scatter(curve.confidence, curve.observed, s=sizes, color=line_colour, alpha=0.75, linewidths=0)
         axes.set_xlim(-0.03, 1.03)
         axes.set_ylim(-0.03, 1.03)
         set_labels(axes, "", "predicted probability", "observed frequency")
-        axes.legend(loc="upper left")
+        legend_above(axes)
     return figure
 
 
@@ -124,17 +139,20 @@ def probabilities_by_class(
     positive: np.ndarray, negative: np.ndarray, names: Sequence[str], threshold: float
 ) -> Figure:
     """Histogram of the probabilities of both classes, with the threshold."""
+    from matplotlib.ticker import MaxNLocator
+
     edges = np.linspace(0, 1, 26)
     figure, axes = figures.new(HALF, 3.9)
     with plot_style():
         for values, name, index in ((negative, names[0], 1), (positive, names[1], 0)):
             counts, _ = np.histogram(values, edges)
             axes.stairs(counts, edges, fill=True, color=colour(index), alpha=0.3, linewidth=0)
-            axes.stairs(counts, edges, color=colour(index), linewidth=1.4, label=escape_math(f"true: {name}"))
+            axes.stairs(counts, edges, color=colour(index), linewidth=1.4, label=label(f"true: {name}", 22))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.axvline(threshold, color=LIGHT["ink"], linewidth=1, linestyle=(0, (2, 2)))
         axes.grid(False, axis="x")
         set_labels(axes, "", f"probability of {names[1]}", "examples")
-        axes.legend(loc="best")
+        legend_above(axes)
     return figure
 
 
@@ -179,13 +197,13 @@ def label_scores(names: Sequence[str], ours: np.ndarray, theirs: np.ndarray | No
                 axes.plot([mine, other], [index, index], color=colour(int(mine < other)), linewidth=2, alpha=0.4)
             axes.plot(theirs, indices, "s", color=colour(1), markersize=5, label="baseline")
         axes.plot(ours, indices, "o", color=colour(0), markersize=6.5, label="this model")
-        axes.set_yticks(indices, [escape_math(name) for name in names])
+        axes.set_yticks(indices, [label(name) for name in names])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_xlim(-0.02, 1.02)
         axes.set_xlabel(xlabel)
         if theirs is not None:
-            axes.legend(loc="lower right")
+            legend_above(axes)
     return figure
 
 
@@ -201,22 +219,20 @@ def thresholds(curve: PrecisionRecallCurve, chosen: float) -> Figure:
     )  # fmt: skip
 
 
-def _unit_square(
-    lines: Mapping[str, Series], xlabel: str, ylabel: str, legend: Literal["lower left", "lower right"]
-) -> Figure:
+def _unit_square(lines: Mapping[str, Series], xlabel: str, ylabel: str) -> Figure:
     figure, axes = figures.new(HALF, 3.9)
     with plot_style():
         for name, line in lines.items():
             style = {"alpha": 0.6, "linewidth": 1.0} if line.faint else {}
             line_colour = LIGHT["muted"] if line.faint else colour(line.colour or 0)
             dashes = (0, (4, 2)) if line.dashed else "-"
-            label = None if name.startswith("_") else escape_math(name)
-            axes.plot(line.x, line.y, color=line_colour, linestyle=dashes, label=label, **style)  # type: ignore[arg-type]
+            shown = None if name.startswith("_") else label(name)
+            axes.plot(line.x, line.y, color=line_colour, linestyle=dashes, label=shown, **style)  # type: ignore[arg-type]
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
         set_labels(axes, "", xlabel, ylabel)
         if len(lines) > 2:
-            axes.legend(loc=legend)
+            legend_above(axes)
     return figure
 
 

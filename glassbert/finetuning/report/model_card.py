@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassbert.files import atomic_write
+from glassbert.files import atomic_write, portable
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.card import choice_sentence
@@ -76,8 +76,9 @@ def write_model_card(
     baseline: Baseline | None = None,
     calibration: Calibration | None = None,
     examples: int | None = None,
+    machine: str = "",
 ) -> Path:
-    """Write README.md into the model folder; `examples` is the number of training examples."""
+    """Write README.md into the model folder; `examples` is the number of training examples, `machine` what computed."""
     card, run = outcome.card, Path(folder)
     compared = f"{(found := verdict(outcome, baseline, baseline.name)).sentence} {found.evidence}" if baseline else ""
     learned = f"{examples:,} examples" if examples else "Examples"
@@ -86,15 +87,16 @@ def write_model_card(
         title=card.title,
         gives=TASKS[card.head],
         labels=f": {', '.join(card.label_names[:30])}" if card.labels and card.head != "token" else "",
-        base=settings.get("model") or "a pretrained encoder",
-        shell_examples="\n".join(shell_examples(outcome, run)),
-        python_example=python_example(outcome, run),
+        base=portable(settings["model"]) if settings.get("model") else "a pretrained encoder",
+        shell_examples="\n".join(shell_examples(outcome, Path(portable(run)))),
+        python_example=python_example(outcome, Path(portable(run))),
         examples=len(outcome),
         scores=_scores(outcome, baseline),
         verdict=compared,
         chosen=choice_sentence(card, len(outcomes or ())),
         calibrated=_calibration_sentence(calibration),
-        learned=f"{learned} of `{settings.get('task') or Path(str(settings.get('train') or 'a file')).name}`.",
+        learned=f"{learned} of `{settings.get('task') or Path(str(settings.get('train') or 'a file')).name}`"
+        f"{f', trained on {machine}' if machine else ''}.",
     )
     path = run / "README.md"
     with atomic_write(path) as file:

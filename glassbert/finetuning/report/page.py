@@ -93,8 +93,12 @@ def _headline(
         facts.append(("Baseline", format_value(baseline.main.value, metric), baseline.name))
     if found is not None and found.difference is not None:
         low, high = (format_difference(value, metric) for value in (found.difference.low, found.difference.high))
-        interval = f"{low.removesuffix(' points')} to {high}"
-        facts.append(("Difference", format_difference(found.difference.value, metric), interval))
+        value, unit_name = (
+            format_difference(found.difference.value, metric),
+            "points" if high.endswith("points") else "",
+        )
+        interval = f"{unit_name}; {low} to {high}".removeprefix("; ").replace(" points", "")
+        facts.append(("Difference", value.removesuffix(" points"), interval))
     known = [one.main.value for one in outcomes.values() if one.main.value is not None]
     if len(known) > 1:
         spread = f"± {format_difference(float(np.std(known, ddof=1)), metric).lstrip('+±')} from {unit} to {unit}"
@@ -142,7 +146,8 @@ def _scores(
     if len(drawn) > 1:
         page.figure(
             lambda: report_figures.comparison(drawn, metric_name(metric), lambda value: format_value(value, metric)),
-            f"{metric_name(metric)} with 95 % bootstrap intervals for samples of {len(outcome):,} examples.",
+            f"{metric_name(metric)} with 95 % intervals over the examples."
+            + (f" The intervals do not include the differences from {unit} to {unit}." if several else ""),
         )
     page.text(choice_sentence(outcome.card, len(outcomes) if unit == "seed" else 1))
 
@@ -170,12 +175,13 @@ def _learning(
     if not any(len(x) > 1 for x, _ in [*losses.values(), *scores.values()]):
         return
     page.heading("Training")
+    last = outcome.card.chosen_on == "nothing"
     with page.columns() as (left, right):
         left.figure(lambda: report_figures.learning(losses, "loss on training examples"), "Training loss.")
         right.figure(
             lambda: report_figures.learning(scores, metric_in_sentence(outcome.card.metric)),
-            f"Score on the {'choosing' if outcome.card.chosen_apart else 'held-out'} examples at every evaluation. The "
-            "best weights are kept.",
+            f"Score on the {'choosing' if outcome.card.chosen_apart else 'held-out'} examples at every evaluation. "
+            + ("The last weights are kept." if last else "The best weights are kept."),
         )
     if seeds:
         rows = [
@@ -184,7 +190,8 @@ def _learning(
              f"{one.examples_per_second:,.0f}", one.stopped]
             for one in seeds
         ]  # fmt: skip
-        headers = ["", metric_name(outcome.card.metric), "best epoch", "averaged", "steps", "time", "examples/s",
+        kept = "kept epoch" if last else "best epoch"
+        headers = ["", metric_name(outcome.card.metric), kept, "averaged", "steps", "time", "examples/s",
                    "stopped"]  # fmt: skip
         page.table(headers, rows)
 

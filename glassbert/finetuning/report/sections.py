@@ -80,10 +80,9 @@ def _binary(page: Section, outcome: Outcome, baseline: Baseline | None, calibrat
     )
     with _note_if_undefined(page, "There is no threshold table"):
         curve = precision_recall_curve(truth, probs)
-        with page.columns() as (left, right):
-            headers = ["threshold", "precision", "recall", "F1", "accuracy", "predicted"]
-            left.table(headers, threshold_rows(truth, probs))
-            right.figure(lambda: figures.thresholds(curve, threshold), "Scores by threshold on the held-out examples.")
+        page.figure(lambda: figures.thresholds(curve, threshold), "Scores by threshold on the held-out examples.")
+        headers = ["threshold", "precision", "recall", "F1", "accuracy", "predicted"]
+        page.table(headers, threshold_rows(truth, probs))
     _calibration(page, calibration)
 
 
