@@ -6,6 +6,7 @@ Typer named `app` instead. A module is imported only if its command is on the co
 `glassbert --help` fast.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,6 +16,7 @@ import typer
 from rich.console import Console
 
 from glassbert.errors import GlassBertError
+from glassbert.files import VERIFY
 
 COMMANDS = {
     "quickstart": "Train a Mini-BERT in five minutes on the documentation of your Python installation.",
@@ -27,6 +29,7 @@ COMMANDS = {
     "export": "Write the model of a run into a folder to publish, with card, recipe and checksums.",
     "fill-mask": "Predict the [MASK] in a sentence with a trained model.",
     "generate": "Continue a text with a causal model.",
+    "verify": "Compare the files of a run, a corpus or a model with their checksums.",
     "runs": "List the runs and compare them.",
     "finetune": "Fine-tune an encoder for a task on a data file, and measure it.",
     "predict": "Predict with a fine-tuned model, for a text or for every row of a file.",
@@ -46,7 +49,7 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. A GlassBertError is printed as one red line without a traceback."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = _without_verification(sys.argv[1:] if arguments is None else list(arguments))
     app = typer.Typer(
         help="A BERT you can see through and still put to work.",
         add_completion=False,
@@ -71,6 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(2) from None
 
 
+def _without_verification(arguments: list[str]) -> list[str]:
+    """Take `--no-verify` out, which every command has; the processes that a command starts inherit its effect."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--no-verify" not in options:
+        return arguments
+    os.environ[VERIFY] = "0"
+    return [*(one for one in options if one != "--no-verify"), *arguments[len(options) :]]
+
+
 def _not_imported() -> None:
     """Placeholder for a command that is not on the command line; only its help text is used."""
 
@@ -86,6 +98,9 @@ def _print_version(requested: bool) -> None:
 def _global_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Do not compare files with their checksums; any command takes it.")
     ] = False,
 ) -> None:
     pass

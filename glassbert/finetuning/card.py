@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from glassbert.errors import CheckpointError, ConfigError, InputError
-from glassbert.files import write_json
+from glassbert.files import adding_files, write_json
 from glassbert.metrics import METRICS, Metric, get_metric
 from glassbert.models.heads import HEADS as MODEL_HEADS
 from glassbert.tasks import LabelMap, TaskData, Template
@@ -193,7 +193,8 @@ class TaskCard:
             raise ConfigError(f"this is not a task card: {error}") from error
 
     def save(self, folder: str | Path) -> None:
-        write_json(Path(folder) / TASK, self.as_json())
+        with adding_files(folder, (TASK,)):
+            write_json(Path(folder) / TASK, self.as_json())
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

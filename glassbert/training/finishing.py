@@ -123,7 +123,8 @@ def finish(trainer: Trainer) -> Result:
     content = asdict(result)
     adaptation.complete(run, {**by_source, "domain": {"loss": found.loss, "accuracy": found.accuracy}})
     write_report(run, content)
-    write_json(run.path / RESULT, content)  # last: a run with this file is finished
+    run.require_own()
+    write_json(run.path / RESULT, content, sealed=True)  # last: a run with this file is finished
     return result
 
 
@@ -159,11 +160,11 @@ def _choose_weights(trainer: Trainer, loss: float) -> str:
 def _write_model(trainer: Trainer) -> None:
     """Write model and tokenizer under a temporary name, then rename. A model may have another one beside it."""
     run, head = trainer.run, trainer.model.head
+    run.require_own()
     temporary = run.path / ".model"
     shutil.rmtree(temporary, ignore_errors=True)
     for folder, model in head.finished(trainer.model).items():  # type: ignore[union-attr]
-        model.save(temporary / folder)
-        trainer.data.tokenizer.save(temporary / folder)
+        model.save(temporary / folder, tokenizer=trainer.data.tokenizer)
     if run.model.exists():
         shutil.rmtree(run.model)
     temporary.replace(run.model)

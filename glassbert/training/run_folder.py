@@ -11,13 +11,13 @@ RUN/report.html                the report
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import re
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from glassbert.engines.machine import inspect_machine
-from glassbert.errors import TrainingError
-from glassbert.files import explain_write_errors, write_json
+from glassbert.errors import GlassBertError, TrainingError
+from glassbert.files import explain_write_errors, read_json, write_json
 from glassbert.training.workers import fingerprint
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 PRETRAINING, FINETUNING = "pretraining", "finetuning"
+DAMAGED = "damaged-"  # prefix of a checkpoint that a resumed run could not use
 WRITING = ".writing-"  # prefix of a folder that is being written, or was when its process was killed
 PACKAGES = ("glassbert", "numpy", "tokenizers", "safetensors", "numba", "mlx")
 
@@ -49,6 +50,9 @@ class RunFolder:
         self.model = self.path / "model"
         self.report = self.path / "report.html"
         self.lock_file = self.path / ".lock"
+        self.owner = self  # whose lock protects this folder
+        self._held: IO[str] | None = None  # the lock file, while this process has the lock
+        self._checked = 0.0
 
     @property
     def name(self) -> str:
@@ -66,12 +70,9 @@ class RunFolder:
 
     def read_settings(self) -> dict[str, Any]:
         """The content of settings.json: `run_info` and the settings."""
-        try:
-            content = json.loads(self.settings_file.read_text(encoding="utf-8"))
-            if not isinstance(content["settings"], dict):
-                raise TypeError("settings must be an object")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TrainingError(f"{self.settings_file} cannot be used: {error}") from error
+        content = read_json(self.settings_file, TrainingError)
+        if not isinstance(content.get("settings"), dict):
+            raise TrainingError(f"{self.settings_file} cannot be used: its field 'settings' must be an object")
         return content
 
     def begin(self, content: dict[str, Any]) -> None:
@@ -83,7 +84,7 @@ class RunFolder:
             )
         with explain_write_errors(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(self.settings_file, content)
+        write_json(self.settings_file, content, sealed=True)
 
     def undo(self) -> None:
         """Remove the files of a run that failed before its first step, so that the folder can be used again."""
@@ -101,7 +102,7 @@ class RunFolder:
         with file:
             if not _lock(file):
                 file.seek(0)
-                owner = file.read().strip()
+                owner = file.read(100).strip()
                 raise TrainingError(
                     f"another process{f' ({owner})' if owner else ''} is writing to {self.path}; "
                     f"wait for it, stop it, or choose another folder with --run"
@@ -109,7 +110,32 @@ class RunFolder:
             file.truncate(0)
             file.write(f"process {os.getpid()}\n")
             file.flush()
-            yield
+            self._held = file
+            try:
+                self.require_own()
+                yield
+            finally:
+                self._held = None
+
+    def require_own(self, every: float = 0.0) -> None:
+        """Raise if the folder was removed or replaced since this process locked it; at most once in `every` seconds.
+
+        The lock belongs to a file, not to a path: after `rm -r RUN` another run may have made a folder of that name.
+        """
+        held = self.owner._held
+        if held is None or time.monotonic() - self._checked < every:
+            return
+        self._checked = time.monotonic()
+        try:
+            now, own = os.stat(self.lock_file), os.fstat(held.fileno())
+            same = (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino)
+        except OSError:
+            same = False
+        if not same:
+            raise TrainingError(
+                f"{self.path} is no longer the folder of this run: it was removed or replaced while the run was going "
+                f"on. The run stops and writes nothing more"
+            )
 
     def steps(self) -> list[int]:
         """The steps with a complete checkpoint, in order."""
@@ -135,8 +161,8 @@ class RunFolder:
 def kind_of_run(path: str | Path) -> str:
     """The kind of run in a folder; "" where there is none. Pretraining runs have no "kind" in settings.json."""
     try:
-        return json.loads((Path(path) / "settings.json").read_text(encoding="utf-8")).get("kind", PRETRAINING)
-    except (OSError, ValueError, AttributeError):
+        return str(read_json(Path(path) / "settings.json", verify=False).get("kind", PRETRAINING))
+    except GlassBertError:
         return ""
 
 

@@ -35,8 +35,10 @@ from glassbert.training.building import TrainingComponents, flops_per_token, req
 from glassbert.training.checkpointing import (
     RunState,
     drop_later_snapshots,
+    last_intact,
     prune,
     read_checkpoint,
+    set_aside_after,
     snapshot_due,
     write_checkpoint,
     write_snapshot,
@@ -54,6 +56,7 @@ from glassbert.training.run_folder import RunFolder, changed_since, check_same_r
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.settings_base import document
 from glassbert.training.step_results import count_bad_step, stop_if_too_many
+from glassbert.training.verification import CorpusVerification
 from glassbert.training.workers import WorkerLost, Workers, digest_of
 
 READ_DELAY = 2  # steps between submitting a step and reading its loss, on an engine that computes asynchronously
@@ -145,6 +148,8 @@ class Trainer:
             self._read_losses(0)
             if self.stopped == "interrupted":
                 self.save()
+            else:
+                self.verification.finish()
             return finish(self)
 
     @contextmanager
@@ -165,6 +170,7 @@ class Trainer:
             # The step detects, skips and explains an overflow; NumPy's warning would only repeat it.
             warnings.filterwarnings("ignore", category=RuntimeWarning, module="glassbert")
             stack.enter_context(self.display)
+            self.verification = stack.enter_context(CorpusVerification(self.data.corpora if self.leads else ()))
             threads = threads_for(self.model.engine)
             self.feed = stack.enter_context(
                 Feed(self.data.sources, self.state.taken, rows, threads, self.components.prepare)
@@ -188,9 +194,9 @@ class Trainer:
         if not self._resuming and self.leads:
             self.run.begin({"settings": self.settings.to_dict(), **run_info(self)})
             self.data.tokenizer.save(self.run.path / "tokenizer")
-        steps = self.run.steps() if self._resuming else []
-        if steps:
-            saved = read_checkpoint(self.run, steps[-1], self.model)
+        step, problems = last_intact(self.run) if self._resuming else (None, [])
+        if step is not None:
+            saved = read_checkpoint(self.run, step, self.model)
             self.components.load(saved.arrays, saved.state["machinery"])
             self.state = RunState.from_dict(saved.state)
         self.workers.check_same(digest_of(self.settings.to_dict()), "other settings than worker 0")
@@ -203,9 +209,12 @@ class Trainer:
         self.log = RunLog(self.run.log_file, self.state.log_position, self._sinks()) if self.leads else NoLog()
         self.monitor = self._new_monitor()
         if self._resuming and self.leads:
+            set_aside_after(self.run, step)
             drop_later_snapshots(self.run, self.state.step)
-        if steps:
-            self.monitor.event(f"Resumed from step {steps[-1]:,}.")
+        if step is not None:
+            for problem in problems:
+                self.monitor.event(f"A damaged checkpoint was set aside: {problem}.")
+            self.monitor.event(f"Resumed from step {step:,}.")
             for change in changed_since(self.run.read_settings(), self):
                 self.monitor.event(f"The run will not be identical bit by bit to an uninterrupted one: {change}.")
 
@@ -233,6 +242,8 @@ class Trainer:
     def one_step(self) -> None:
         """Train on the next batch; then evaluate, save and log whatever is due."""
         state, monitor, components = self.state, self.monitor, self.components
+        self.run.require_own(every=1.0)
+        self.verification.check()
         self._order_batches()
         inputs, prepared = self.feed.take()
         before = self.progress
