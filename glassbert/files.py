@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import stat
 import tempfile
@@ -104,12 +105,46 @@ def explain_write_errors(path: str | Path) -> Iterator[None]:
 
 
 def write_json(path: str | Path, content: Any, *, sealed: bool = False) -> None:
-    """Write indented JSON atomically; a sealed object also carries the checksum of its content."""
+    """Write indented JSON atomically; a sealed object also carries the checksum of its content.
+
+    NaN and infinity become the strings "nan", "inf" and "-inf", since JSON has neither. `numbers` reads them.
+    """
+    try:
+        json.dumps(content, allow_nan=False)
+    except ValueError:
+        content = without_nan(content)
     if sealed:
-        content = {**content, SEAL: _seal_of(content)}
+        content = json.loads(json.dumps(content))  # keys as the file has them
+        content[SEAL] = _seal_of(content)
     with atomic_write(path) as file:
-        json.dump(content, file, indent=2, ensure_ascii=False)
-        file.write("\n")
+        file.write(_encodable(json.dumps(content, indent=2, ensure_ascii=False), content) + "\n")
+
+
+def _encodable(text: str, content: Any) -> str:
+    """JSON in UTF-8, or in ASCII where a string has half of a surrogate pair, which UTF-8 has not."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return json.dumps(content, indent=2)
+
+
+def without_nan(value: Any) -> Any:
+    """A value with the names of numbers that JSON does not have in their place."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def numbers(value: Any) -> Any:
+    """The inverse of `without_nan`."""
+    if isinstance(value, dict):
+        return {key: numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [numbers(item) for item in value]
+    return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else value
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------

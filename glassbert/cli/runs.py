@@ -25,7 +25,10 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
 ) -> None:
     """List the runs of a folder and compare them: settings that differ, held-out loss, accuracy, time."""
-    histories = list(find_runs(folder))
+    problems: list[str] = []
+    histories = list(find_runs(folder, problems))
+    for problem in problems:
+        typer.echo(problem, err=True)
     if not histories:
         raise GlassBertError(f"there are no runs in {folder}; `glassbert pretrain` creates one")
     if html is not None:
@@ -40,6 +43,8 @@ def summary(history: History) -> dict[str, Any]:
     """The main values of a run, as JSON."""
     last, result = history.last, history.result or {}
     loss, accuracy = history.held_out or (None, None)
+    if loss is not None and not math.isfinite(loss):
+        loss = accuracy = None  # JSON has no NaN
     seconds = result.get("seconds", last["seconds"])
     return {
         "name": history.run.name,
@@ -70,7 +75,7 @@ def show(console: Console, histories: list[History]) -> None:
     for name in ("steps", "tokens", "time", "held-out loss", "accuracy"):
         table.add_column(name, justify="right")
     table.add_column("curve", no_wrap=True)
-    best = min((h.held_out[0] for h in histories if h.held_out), default=None)
+    best = min((h.held_out[0] for h in histories if h.held_out and math.isfinite(h.held_out[0])), default=None)
     for history in histories:
         values = summary(history)
         loss, accuracy = values["held_out_loss"], values["accuracy"]

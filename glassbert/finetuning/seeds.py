@@ -19,9 +19,10 @@ from glassbert.finetuning.averaging import Measured, average_greedily, measured
 from glassbert.finetuning.display import TuningStatus
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.preparing import Prepared
-from glassbert.finetuning.scoring import choice_loss, compute_scores, score_examples
+from glassbert.finetuning.scoring import NotFinite, choice_loss, compute_scores, score_examples
 from glassbert.finetuning.tuner import AVERAGE, FineTuner, SeedFolder
 from glassbert.metrics import Scores
+from glassbert.metrics.scores import Score
 from glassbert.models.model import Model
 from glassbert.training.checkpointing import last_intact, read_state
 from glassbert.training.display import Display
@@ -231,7 +232,10 @@ class SeedRuns:
 
     def _measure(self, model: Model) -> Scores:
         _, examples = self.prepared.choosing
-        outputs = score_examples(model, examples)
+        try:
+            outputs = score_examples(model, examples)
+        except NotFinite:
+            return Scores({self.card.metric: Score(None, "the scores of the model are not finite")})
         scores = compute_scores(outputs, examples.truth, self.card)
         scores.loss = choice_loss(outputs, examples.truth, self.card)
         return scores

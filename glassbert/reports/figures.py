@@ -72,6 +72,8 @@ def lines(
     figure, axes = figure_and_axes(axes, width, height)
     ends: list[tuple[float, float, str, str]] = []
     with plot_style():
+        drawn = [one.y if isinstance(one, Series) else one[1] for one in series.values()]
+        log_y = log_y and any((np.asarray(y, float) > 0).any() for y in drawn)  # a curve of NaN has no logarithm
         set_scales(axes, log_x, log_y)
         for index, (name, given) in enumerate(series.items()):
             line = given if isinstance(given, Series) else Series(*given)

@@ -18,7 +18,7 @@ from glassbert.files import write_json
 from glassbert.reports import figures
 from glassbert.training.adapting import outcome as adaptation
 from glassbert.training.budget import Clock
-from glassbert.training.checkpointing import read_checkpoint
+from glassbert.training.checkpointing import prune, read_checkpoint
 from glassbert.training.history import RESULT
 from glassbert.training.log import read_log
 from glassbert.training.model_card import write_model_card
@@ -95,8 +95,9 @@ def finish(trainer: Trainer) -> Result:
     counts = {"run": str(run.path), "steps": state.step, "tokens": state.tokens, "skipped": state.skipped}
     if trainer.stopped == "interrupted" or not trainer.leads:
         return Result(stopped=trainer.stopped, seconds=trainer.clock.elapsed, **counts)  # type: ignore[arg-type]
-    loss = trainer.evaluate()
-    trainer.save()
+    trainer.save()  # before the evaluation: a run that is killed from here on logs it once all the same
+    loss = trainer.evaluate_once()
+    prune(run, settings.keep, state.best_step)
     weights = _choose_weights(trainer, loss)
     costs = trainer.components.costs
     by_source = _evaluate_by_source(trainer)

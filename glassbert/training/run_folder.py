@@ -207,6 +207,7 @@ def run_info(trainer: Trainer) -> dict[str, Any]:
             "config": model.config.to_dict(),
         },
         "engine": {"name": engine.name, "precision": engine.dtype_name, "threads": engine.threads},
+        "workers": trainer.workers.size,
         "machine": machine_facts(),
         "versions": versions(),
         "data": trainer.data.description,
@@ -245,8 +246,14 @@ def versions() -> dict[str, str]:
 
 def check_same_run(content: dict[str, Any], trainer: Trainer) -> None:
     """Raise if model config, corpus or tokenizer differ from those in settings.json."""
+    for name in ("model", "engine", "versions"):
+        if not isinstance(content.get(name), dict):
+            raise TrainingError(f"{trainer.run.settings_file} is damaged: its field {name!r} must be an object")
+    saved = content["model"].get("config")
+    if not isinstance(saved, dict) or not isinstance(content.get("fingerprint"), str):
+        raise TrainingError(f"{trainer.run.settings_file} is damaged: it does not describe model and corpus")
     config = trainer.model.config.to_dict()
-    for name, value in content["model"]["config"].items():
+    for name, value in saved.items():
         if config.get(name) != value:
             raise TrainingError(
                 f"{trainer.run.path} trains a model with {name} {value!r}, but its settings now give "
@@ -268,6 +275,9 @@ def changed_since(content: dict[str, Any], trainer: Trainer) -> list[str]:
     """Differences of engine and versions that keep a resumed run from being identical bit by bit."""
     engine = trainer.model.engine
     now = {"name": engine.name, "precision": engine.dtype_name, "threads": engine.threads}
-    differ = [f"{key} was {then} and is {now[key]}" for key, then in content["engine"].items() if now[key] != then]
+    differ = [f"{key} was {then} and is {now[key]}" for key, then in content["engine"].items() if now.get(key) != then]
+    workers = content.get("workers", trainer.workers.size)
+    if workers != trainer.workers.size:
+        differ.append(f"the number of workers was {workers} and is {trainer.workers.size}")
     then = content["versions"]
     return differ + [f"{k} was {then[k]} and is {v}" for k, v in versions().items() if k in then and then[k] != v]

@@ -49,7 +49,7 @@ from glassbert.training.distributed import find_workers
 from glassbert.training.feed import Feed, Order, threads_for
 from glassbert.training.finishing import Result, evaluate_before_first_step, finish, write_interim_report
 from glassbert.training.history import read_result
-from glassbert.training.log import NoLog, RunLog, Sink, read_log, require_sinks, sinks_for
+from glassbert.training.log import NoLog, RunLog, Sink, read_run_log, require_sinks, sinks_for
 from glassbert.training.monitor import Monitor
 from glassbert.training.planning import receipt
 from glassbert.training.run_folder import RunFolder, changed_since, check_same_run, new_run_folder, run_info
@@ -118,6 +118,7 @@ class Trainer:
         self.reporting = Allowance(0.01)
         self.progress = 0.0
         self._stride = 0.0
+        self._evaluated: tuple[int, float] | None = None  # step and loss of the last evaluation
         self.stopped = ""
         self._resuming = False
         self._planning_since: float | None = None  # seconds on the clock after the first steps
@@ -232,7 +233,7 @@ class Trainer:
         monitor = Monitor(
             self.model, self.data.tokenizer, self.clock, self.log, self.display, self.settings.sentence, title
         )
-        monitor.restore(read_log(self.run.log_file))
+        monitor.restore(read_run_log(self.run.log_file))
         monitor.status.step, monitor.status.tokens = self.state.step, self.state.tokens
         teacher = self.components.objectives.teacher
         monitor.flops_per_token = flops_per_token(self.model.config, self.settings, teacher and teacher.model.config)
@@ -364,13 +365,26 @@ class Trainer:
         with costs.measuring("row", rows):
             found = self.components.evaluate(self.data.held_out(rows, length=length))
         self.monitor.evaluation(found, length)
-        if state.best_loss is None or found.comparable < state.best_loss:
+        self._evaluated = (state.step, found.comparable)
+        if not math.isfinite(found.comparable):
+            self.monitor.event(
+                f"The held-out loss after step {state.step:,} is {found.comparable}: the run diverges. Start a new run "
+                f"with a lower --learning-rate, a longer --warmup or a smaller --clip."
+            )
+            state.evaluations_without_gain += 1
+        elif state.best_loss is None or found.comparable < state.best_loss:
             state.best_loss, state.best_step, state.evaluations_without_gain = found.comparable, state.step, 0
             if state.step > 0 and self.progress < 1:
                 self.save()
         else:
             state.evaluations_without_gain += 1
         return found.comparable
+
+    def evaluate_once(self) -> float:
+        """The held-out loss of this step, measured unless it just was."""
+        if self._evaluated is not None and self._evaluated[0] == self.state.step:
+            return self._evaluated[1]
+        return self.evaluate()
 
     def save(self) -> None:
         """Write a checkpoint, unless this step has one or the last step was skipped."""

@@ -17,7 +17,9 @@ from glassbert.training.checkpointing import write_snapshot
 from glassbert.training.display import NoDisplay
 from glassbert.training.evaluate import Evaluation
 from glassbert.training.finishing import finish
+from glassbert.training.history import find_runs
 from glassbert.training.log import read_log
+from glassbert.training.report import write_report
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.step_results import explain_bad_step
 from glassbert.training.trainer import LargerBERTTrainer, Trainer
@@ -585,3 +587,61 @@ class Saying(NoDisplay):
 
     def say(self, text):
         self.said.append(text)
+
+
+def test_a_diverged_run_finishes_and_is_listed(corpus, tmp_path):
+    display = Saying()
+    trainer = make_trainer(corpus, tmp_path / "run", steps=8, learning_rate=1e20, evaluate_every=2)
+    trainer.display = display
+    result = trainer.train()
+    assert math.isfinite(result.loss) and result.weights == "best"
+    assert any("The held-out loss after step" in text and "lower --learning-rate" in text for text in display.said)
+    content = json.loads((tmp_path / "run" / "result.json").read_text(), parse_constant=pytest.fail)
+    assert content["stopped"] == "finished"
+    (history,) = find_runs(tmp_path)
+    assert history.state == "finished" and history.held_out == (result.loss, result.accuracy)
+    assert any(math.isnan(line["loss"]) for line in history.kind("evaluation"))
+    write_report(trainer.run)
+    model = glassbert.load(tmp_path / "run", engine="numpy")
+    assert all(np.isfinite(array).all() for array in model.parameters.values())
+
+
+def test_the_last_evaluation_is_logged_once(corpus, tmp_path, monkeypatch):
+    make_trainer(corpus, tmp_path / "early", steps=50, patience=1, evaluate_every=2, learning_rate=10.0).train()
+    with monkeypatch.context() as patch:
+        patch.setattr("glassbert.training.finishing._write_model", lambda trainer: (_ for _ in ()).throw(Stop))
+        with pytest.raises(Stop):
+            make_trainer(corpus, tmp_path / "killed", steps=4, checkpoint_every=4).train()
+    Trainer.resume(tmp_path / "killed", display=NoDisplay()).train()
+    for run in ("early", "killed"):
+        steps = [line["step"] for line in read_log(tmp_path / run / "log.jsonl") if line["kind"] == "evaluation"]
+        assert len(steps) == len(set(steps)) and len(steps) > 1
+
+
+def test_another_number_of_workers_is_said(corpus, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        killed_at(3, patch)
+        with pytest.raises(Stop):
+            make_trainer(corpus, tmp_path / "run", checkpoint_every=2).train()
+    path = tmp_path / "run" / "settings.json"
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    path.write_text(json.dumps({**content, "workers": 4}))
+    display = Saying()
+    Trainer.resume(tmp_path / "run", display=display).train()
+    assert any("not be identical bit by bit" in text and "workers was 4 and is 1" in text for text in display.said)
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '"x"', "null", '{"settings": 3}', "[" * 100_000, '{"a": 1e999}', "\xff"])
+@pytest.mark.parametrize("name", ["settings.json", "result.json"])
+def test_one_damaged_run_does_not_hide_the_others(corpus, tmp_path, name, damage):
+    make_trainer(corpus, tmp_path / "good", steps=1).train()
+    shutil.copytree(tmp_path / "good", tmp_path / "bad")
+    (tmp_path / "bad" / name).write_text(damage, encoding="latin-1")
+    problems = []
+    names = [history.run.name for history in find_runs(tmp_path, problems)]
+    if name == "settings.json":
+        assert names == ["good"] and problems and "bad" in problems[0]
+    assert "good" in names
+    with pytest.raises(GlassBertError):
+        Trainer.resume(tmp_path / "bad")
