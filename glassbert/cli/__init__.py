@@ -6,8 +6,11 @@ Typer named `app` instead. A module is imported only if its command is on the co
 `glassbert --help` fast.
 """
 
+import errno
 import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated
@@ -15,8 +18,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from glassbert.errors import GlassBertError
+from glassbert.errors import GlassBertError, presentable
 from glassbert.files import VERIFY
+
+DEBUG = "GLASSBERT_DEBUG"  # if it is set, errors show their traceback
 
 COMMANDS = {
     "quickstart": "Train a Mini-BERT in five minutes on the documentation of your Python installation.",
@@ -48,7 +53,10 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit. A GlassBertError is printed as one red line without a traceback."""
+    """Run the command line and exit. An error is printed as one red line without a traceback.
+
+    Exit status 2 is an error of the user, and 70 one that no command expects; GLASSBERT_DEBUG=1 shows the traceback.
+    """
     arguments = _without_verification(sys.argv[1:] if arguments is None else list(arguments))
     app = typer.Typer(
         help="A BERT you can see through and still put to work.",
@@ -70,8 +78,41 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=list(arguments), prog_name="glassbert")
     except GlassBertError as error:
-        Console(stderr=True).print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
+        if os.environ.get(DEBUG):
+            raise
+        _print_error(str(error))
         raise SystemExit(2) from None
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (nothing may be flushed into the closed pipe at the end)
+        raise SystemExit(1) from None
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        _print_error(unexpected(error))
+        raise SystemExit(70) from None
+
+
+def unexpected(error: Exception) -> str:
+    """One sentence for an exception that no command expects, and where its traceback is."""
+    what = presentable(f"{type(error).__name__}: {error}".rstrip(": ")).replace("\n", " ")
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"The disk is full, so the output could not be written ({what})."
+    if isinstance(error, MemoryError):
+        return f"The memory of this machine is not enough for this ({what}); use a smaller batch or a shorter length."
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="glassbert-error-", suffix=".txt", delete=False) as file:
+            file.write("".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace").decode())
+        where = f"the traceback is in {file.name}"
+    except OSError:
+        where = f"{DEBUG}=1 shows the traceback"
+    return f"GlassBERT failed in a way that it does not expect, which is a defect: {what}; {where}."
+
+
+def _print_error(text: str) -> None:
+    """Print in red; characters that the terminal's encoding does not have are escaped."""
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _without_verification(arguments: list[str]) -> list[str]:

@@ -55,6 +55,11 @@ class Series:
     colour: int | None = None
 
 
+def _has_logarithm(values: Any) -> bool:
+    array = np.asarray(values, float)
+    return bool((np.isfinite(array) & (array > 0)).any())
+
+
 def lines(
     series: Mapping[str, Series | tuple[Any, Any]],
     *,
@@ -73,7 +78,7 @@ def lines(
     ends: list[tuple[float, float, str, str]] = []
     with plot_style():
         drawn = [one.y if isinstance(one, Series) else one[1] for one in series.values()]
-        log_y = log_y and any((np.asarray(y, float) > 0).any() for y in drawn)  # a curve of NaN has no logarithm
+        log_y = log_y and any(_has_logarithm(y) for y in drawn)  # a curve of NaN has none
         set_scales(axes, log_x, log_y)
         for index, (name, given) in enumerate(series.items()):
             line = given if isinstance(given, Series) else Series(*given)
