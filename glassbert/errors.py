@@ -1,7 +1,18 @@
 """Errors that a user can cause. Each message says what is wrong and what would be right.
 
-All are subclasses of `GlassBertError` and thereby of `ValueError`.
+All are subclasses of `GlassBertError` and thereby of `ValueError`. A message shows at most 200 characters of a value,
+and control characters in it are shown, not obeyed by a terminal.
 """
+
+from __future__ import annotations
+
+import re
+
+LONGEST_VALUE = 200  # characters
+LONGEST_MESSAGE = 4_000
+QUOTED = re.compile(r"(?<!\w)(['\"])(.*?)\1(?!\w)", re.DOTALL)
+UNBROKEN = re.compile(r"\S{400,}")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def needs(what: str, package: str) -> str:
@@ -15,6 +26,9 @@ def needs(what: str, package: str) -> str:
 
 class GlassBertError(ValueError):
     """Base class: an input of the user cannot be used."""
+
+    def __init__(self, message: object = "", *more: object):
+        super().__init__(presentable(str(message)), *more)
 
 
 class ConfigError(GlassBertError):
@@ -39,3 +53,20 @@ class TextError(GlassBertError):
 
 class TrainingError(GlassBertError):
     """A run that cannot start or cannot continue."""
+
+
+def presentable(message: str) -> str:
+    """A message without long values and control characters."""
+    if len(message) > LONGEST_VALUE:
+        message = QUOTED.sub(lambda found: found[1] + shortened(found[2]) + found[1], message)
+        message = UNBROKEN.sub(lambda found: shortened(found[0]), message)
+        message = shortened(message, LONGEST_MESSAGE)
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), message)
+
+
+def shortened(value: str, longest: int = LONGEST_VALUE) -> str:
+    """The beginning and the end of a long value, and how many characters it has."""
+    if len(value) <= longest:
+        return value
+    end = longest // 4
+    return f"{value[: longest - end - 30]} ... {value[-end:]} ({len(value):,} characters)"

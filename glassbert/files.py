@@ -1,13 +1,22 @@
-"""Atomic writing of files: write to a temporary file in the same folder, flush to disk, rename."""
+"""Files: atomic writing, bounded reading of JSON, and checksums.
+
+A file is written beside its place, flushed to disk and renamed. JSON is read only from a regular file of a limited
+size. `checksums.json` in a folder lists size and checksum of the files that were written there; a sealed JSON file
+carries the checksum of its own content.
+"""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import json
+import math
 import os
+import stat
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +30,15 @@ REASONS = {
     errno.EPERM: "you have no permission to write there",
     errno.EROFS: "the file system is read-only",
 }
+PART = ".part"  # suffix of a file that is being written, or was when its process was killed
+JSON_LIMIT = 256 * 2**20  # bytes; the largest tokenizer.json in use has 33 million
+CHECKSUMS = "checksums.json"
+SEAL = "checksum"  # the field of a sealed JSON file
+BLOCK = 4 * 2**20  # bytes that one thread hashes at a time
+VERIFY = "GLASSBERT_VERIFY"  # 0 turns verification off; set by --no-verify
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -29,19 +47,51 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     path = Path(path)
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        prefix = f".{path.name[:100]}."
+        remove_parts(path.parent, prefix)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=PART)
     try:
         with explain_write_errors(path):
             with os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8") as file:
+                _lock_shared(file)
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
+                os.chmod(temporary, 0o666 & ~_umask())
+                if os.name != "nt":
+                    os.replace(temporary, path)  # before the lock ends, so that no other writer removes it
+            if os.name == "nt":
+                os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def remove_parts(folder: Path, prefix: str = ".") -> None:
+    """Remove the temporary files of writers that were killed. A running writer holds a lock on its file."""
+    with suppress(OSError, ImportError):
+        import fcntl
+
+        for entry in os.scandir(folder):
+            if not (entry.name.startswith(prefix) and entry.name.endswith(PART) and entry.is_file()):
+                continue
+            with suppress(OSError), open(entry.path, "rb") as file:
+                # A writer locks its file just after creating it; an empty new file may belong to one.
+                if os.fstat(file.fileno()).st_size or _older_than_a_minute(file):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(entry.path)
+
+
+def _lock_shared(file: IO[Any]) -> None:
+    with suppress(OSError, ImportError):
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def _older_than_a_minute(file: IO[Any]) -> bool:
+    return time.time() - os.fstat(file.fileno()).st_mtime > 60
 
 
 @contextmanager
@@ -54,11 +104,209 @@ def explain_write_errors(path: str | Path) -> Iterator[None]:
         raise GlassBertError(f"cannot write {path}: {reason}") from error
 
 
-def write_json(path: str | Path, content: Any) -> None:
-    """Write indented JSON atomically."""
+def write_json(path: str | Path, content: Any, *, sealed: bool = False) -> None:
+    """Write indented JSON atomically; a sealed object also carries the checksum of its content.
+
+    NaN and infinity become the strings "nan", "inf" and "-inf", since JSON has neither. `numbers` reads them.
+    """
+    try:
+        json.dumps(content, allow_nan=False)
+    except ValueError:
+        content = without_nan(content)
+    if sealed:
+        content = json.loads(json.dumps(content))  # keys as the file has them
+        content[SEAL] = _seal_of(content)
     with atomic_write(path) as file:
-        json.dump(content, file, indent=2, ensure_ascii=False)
-        file.write("\n")
+        file.write(_encodable(json.dumps(content, indent=2, ensure_ascii=False), content) + "\n")
+
+
+def _encodable(text: str, content: Any) -> str:
+    """JSON in UTF-8, or in ASCII where a string has half of a surrogate pair, which UTF-8 has not."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return json.dumps(content, indent=2)
+
+
+def without_nan(value: Any) -> Any:
+    """A value with the names of numbers that JSON does not have in their place."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def numbers(value: Any) -> Any:
+    """The inverse of `without_nan`."""
+    if isinstance(value, dict):
+        return {key: numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [numbers(item) for item in value]
+    return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else value
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def read_bytes(path: str | Path, error: type[GlassBertError] = GlassBertError, limit: int = JSON_LIMIT) -> bytes:
+    """The content of a regular file of at most `limit` bytes; anything else raises `error`."""
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise error(f"{path} is not a file")
+        with open(path, "rb") as file:
+            content = file.read(limit + 1)
+    except FileNotFoundError:
+        raise error(f"there is no file {path}") from None
+    except (OSError, ValueError) as problem:  # a path with a null byte is a ValueError
+        if isinstance(problem, GlassBertError):
+            raise
+        raise error(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}") from problem
+    if len(content) > limit:
+        raise error(f"{path} is larger than the {limit:,} bytes that such a file may have")
+    return content
+
+
+def read_json(
+    path: str | Path, error: type[GlassBertError] = GlassBertError, kind: type = dict, *, verify: bool = True
+) -> Any:
+    """The JSON of a file; `error` if it cannot be read, is no JSON, is no `kind`, or has a seal that does not fit."""
+    try:
+        content = json.loads(read_bytes(path, error).decode("utf-8"))
+    except GlassBertError:
+        raise
+    except RecursionError:
+        raise error(f"{path} is not JSON that can be used: it is nested too deeply") from None
+    except ValueError as problem:  # no UTF-8, no JSON, or an integer of more than 4,300 digits
+        raise error(f"{path} is not JSON: {problem}") from problem
+    if not isinstance(content, kind):
+        wanted = "object" if kind is dict else kind.__name__
+        raise error(f"{path} must hold a JSON {wanted}, not a {type(content).__name__}")
+    if isinstance(content, dict) and SEAL in content:
+        seal = content.pop(SEAL)
+        if verify and verifying() and seal != _seal_of(content):
+            raise error(f"{path} has changed since it was written; {how_to_accept(Path(path).parent)}")
+    return content
+
+
+def _seal_of(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# ---- checksums ------------------------------------------------------------------------------------------------------
+
+
+def verifying() -> bool:
+    """Whether checksums are compared; `--no-verify` or GLASSBERT_VERIFY=0 turns that off."""
+    return os.environ.get(VERIFY, "1") != "0"
+
+
+def how_to_accept(folder: Path) -> str:
+    return f"restore it, or accept the change with: glassbert verify {folder} --accept"
+
+
+def checksum(path: str | Path) -> str:
+    """The checksum of a file: BLAKE2b over the BLAKE2b of its blocks of 4 MiB, which threads compute side by side."""
+    size = os.path.getsize(path)
+
+    def of_block(start: int) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(start)
+            return hashlib.blake2b(file.read(BLOCK), digest_size=16).digest()
+
+    starts = range(0, size, BLOCK)
+    if len(starts) < 2:
+        digests: Iterable[bytes] = map(of_block, starts)
+    else:
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1, len(starts))) as threads:
+            digests = list(threads.map(of_block, starts))
+    return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest()
+
+
+def write_checksums(
+    folder: str | Path, names: Iterable[str], others: Mapping[str, dict[str, Any]] | None = None
+) -> None:
+    """Write `checksums.json` for those of these files that exist, and with what is known of `others`."""
+    folder = Path(folder)
+    found = {name: facts_of(folder / name) for name in names if (folder / name).is_file()}
+    write_json(folder / CHECKSUMS, {"files": dict(sorted({**(others or {}), **found}.items()))}, sealed=True)
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """Size and checksum of a file."""
+    with explain_write_errors(path):
+        return {"bytes": path.stat().st_size, "blake2b": checksum(path)}
+
+
+def read_checksums(folder: Path, error: type[GlassBertError] = GlassBertError) -> dict[str, dict[str, Any]] | None:
+    """The files that `checksums.json` of a folder lists; None where there is no such file."""
+    path = folder / CHECKSUMS
+    if not os.path.lexists(path):
+        return None
+    files = read_json(path, error).get("files")
+    whole = isinstance(files, dict) and all(
+        isinstance(facts, dict) and isinstance(facts.get("bytes"), int) and isinstance(facts.get("blake2b"), str)
+        for facts in files.values()
+    )
+    if not whole or any(Path(name).is_absolute() or ".." in Path(name).parts for name in files):
+        raise error(f"{path} is damaged; {how_to_accept(folder)}")
+    return files
+
+
+def find_changed(folder: str | Path, names: Iterable[str] | None = None) -> str | None:
+    """What is wrong with the first file that differs from `checksums.json`; None where all are as they were written.
+
+    `names` limits the comparison to these files.
+    """
+    folder = Path(folder)
+    wanted = None if names is None else set(names)
+    for name, facts in (read_checksums(folder) or {}).items():
+        path = folder / name
+        if wanted is not None and name not in wanted:
+            continue
+        try:
+            if not path.is_file():
+                return f"{path} is missing"
+            size = path.stat().st_size
+            if size != facts["bytes"]:
+                return f"{path} has {size:,} bytes, but {facts['bytes']:,} were written"
+            if checksum(path) != facts["blake2b"]:
+                return f"{path} has changed since it was written: its checksum differs"
+        except OSError as problem:
+            return f"{path} cannot be read: {problem.strerror or problem}"
+    return None
+
+
+def verify_checksums(
+    folder: str | Path, error: type[GlassBertError] = GlassBertError, names: Iterable[str] | None = None
+) -> None:
+    """Raise `error` for the first file that differs from `checksums.json`; nothing happens where there is none."""
+    if not verifying():
+        return
+    try:
+        changed = find_changed(folder, names)
+    except GlassBertError as problem:
+        raise error(str(problem)) from problem
+    if changed:
+        raise error(f"{changed}; {how_to_accept(Path(folder))}")
+
+
+@contextmanager
+def adding_files(folder: str | Path, names: Iterable[str]) -> Iterator[None]:
+    """Context manager: files with these names are written into a folder that may have checksums, which then list them.
+
+    `checksums.json` is removed first and written last, so that a process killed in between leaves no wrong checksum.
+    """
+    folder = Path(folder)
+    listed = read_checksums(folder)
+    with explain_write_errors(folder), suppress(FileNotFoundError):
+        (folder / CHECKSUMS).unlink()
+    yield
+    if listed is not None:
+        write_checksums(folder, names, listed)
 
 
 def portable(path: str | Path) -> str:

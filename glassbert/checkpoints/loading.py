@@ -15,10 +15,11 @@ import numpy as np
 from glassbert.checkpoints.description import CORE, Description, describe, differences, has_no_effect
 from glassbert.checkpoints.family import FAMILIES
 from glassbert.checkpoints.formats import EMBEDDING, Format, family_of_names, format_of_file
-from glassbert.checkpoints.locate import Checkpoint, open_checkpoint
+from glassbert.checkpoints.locate import Checkpoint, open_checkpoint, verify_model
 from glassbert.checkpoints.names import Match, list_names, match, read_values
 from glassbert.checkpoints.sentence import pooling_in
 from glassbert.errors import CheckpointError, ConfigError, GlassBertError
+from glassbert.files import verifying
 from glassbert.models.heads import HEADS, Head, head_names, resolve_head, with_pooling
 from glassbert.models.initialize import initial_values
 from glassbert.models.model import Model
@@ -42,6 +43,7 @@ def load(
     pooling: str | None = None,
     revision: str | None = None,
     seed: int = 0,
+    verify: bool = True,
 ) -> Model:
     """Load a saved model: a folder, a .safetensors file in a folder with config.json, or a Hugging Face hub id.
 
@@ -52,12 +54,18 @@ def load(
 
     A folder of sentence-transformers is loaded as the encoder of its config.json; head="embedding" adds the pooling of
     its modules.
+
+    Files that GlassBERT wrote are compared with their checksums, and weights that are not finite are refused;
+    `verify=False`, or GLASSBERT_VERIFY=0, loads them all the same.
     """
+    verify = verify and verifying()
     if head is not None and head != CORE:
         if head not in head_names():
             raise CheckpointError(f"unknown head {head!r}; choose one of {', '.join((CORE, *head_names()))}")
         head, num_labels, loss = resolve_head(head, num_labels, loss)
     checkpoint = open_checkpoint(path_or_hub_id, revision)
+    if verify:
+        verify_model(checkpoint.config_path.parent)
     with _path_in_errors(checkpoint.config_path):
         file_format = format_of_file(checkpoint.fields)
         tensors = file_format.plain_names(checkpoint.tensors)
@@ -69,6 +77,7 @@ def load(
             return _load_finished(
                 checkpoint.config_path.parent, saved_head, engine=engine, dtype=dtype, threads=threads, kernels=kernels,
                 head=wanted, num_labels=num_labels, loss=loss, loss_options=loss_options, pooling=pooling, seed=seed,
+                verify=verify,
             )  # fmt: skip
         described = file_format.read(checkpoint.fields, wanted, tensors)
         new_head = wanted != saved_head
@@ -93,7 +102,10 @@ def load(
             stacklevel=2,
         )
     for name, parts in matched.sources.items():
-        model.parameters[name] = model.engine.array(file_format.from_file(described, name, read_values(parts)))
+        values = read_values(parts)
+        if verify:
+            _check_finite(values, [part.name for part in parts], checkpoint)
+        model.parameters[name] = model.engine.array(file_format.from_file(described, name, values))
     new = [parameter for parameter in model.specification if parameter.name in fresh]
     for name, values in initial_values(new, described.config, seed):
         model.parameters[name] = model.engine.array(values)
@@ -106,13 +118,27 @@ def _has_further_models(head: str | None) -> bool:
     return head is not None and head in HEADS and HEADS[head].finished is not Head.finished
 
 
-def _load_finished(folder: Path, saved_head: str | None, **options: Any) -> Model:
+def _load_finished(folder: Path, saved_head: str | None, *, verify: bool, **options: Any) -> Model:
     """The model that would be kept of an unfinished one, with another head."""
-    whole = load(folder, head=saved_head, engine="numpy")
+    whole = load(folder, head=saved_head, engine="numpy", verify=verify)
     assert whole.head is not None
     with tempfile.TemporaryDirectory() as temporary:
         whole.head.finished(whole)[""].save(temporary)
-        return load(temporary, **options)
+        return load(temporary, verify=verify, **options)
+
+
+def _check_finite(values: np.ndarray, names: list[str], checkpoint: Checkpoint) -> None:
+    """Raise if a value is NaN, infinite, or beyond the range of float32."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum(dtype=np.float32)):  # one pass; a NaN or an infinity would be in the sum
+            return
+        bad = int((~np.isfinite(values.astype(np.float32))).sum())
+    if bad:
+        raise CheckpointError(
+            f"{checkpoint.config_path.parent}: the tensor {list_names(names)} has {bad:,} values that are not finite, "
+            f"so the model cannot compute anything; use an earlier checkpoint, or load it as it is with --no-verify "
+            f"(verify=False)"
+        )
 
 
 def _with_requested_head(
@@ -154,6 +180,8 @@ def _with_requested_pooling(saved: Description, new_head: bool, pooling: str | N
 def load_weights(model: Model, folder: str | Path) -> None:
     """Load the weights of a saved model with the same config; if one does not fit, the model is unchanged."""
     checkpoint = open_checkpoint(folder)
+    if verifying():
+        verify_model(checkpoint.config_path.parent)
     ours = describe(model)
     with _path_in_errors(checkpoint.config_path):
         file_format = format_of_file(checkpoint.fields)
@@ -168,6 +196,9 @@ def load_weights(model: Model, folder: str | Path) -> None:
         _check_match(matched, [], ours, file_format, checkpoint, another_head)
     # Copy all before the first assignment: reading may still fail.
     read = {name: np.array(read_values(parts)) for name, parts in matched.sources.items()}
+    if verifying():
+        for name, values in read.items():
+            _check_finite(values, [part.name for part in matched.sources[name]], checkpoint)
     arrays = {name: model.engine.array(file_format.from_file(ours, name, values)) for name, values in read.items()}
     for name, array in arrays.items():
         model.parameters[name] = array

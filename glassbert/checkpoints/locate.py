@@ -5,12 +5,12 @@ A path that exists is always taken first, then a model that ships with the packa
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glassbert import files
 from glassbert.checkpoints.packaged import did_you_mean, packaged_folder
 from glassbert.checkpoints.stored import StoredTensor, open_safetensors
 from glassbert.errors import CheckpointError
@@ -25,6 +25,9 @@ SAVING = ".glassbert-saving-"  # prefix of the folder that a save in progress, o
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 OTHER_WEIGHTS = (".h5", ".msgpack", ".onnx", ".ot", ".npz")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+SENTENCE_FILES = (MODULES, "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json")
+# The files of a model folder that have checksums: those that change what the model answers.
+MODEL_FILES = (CONFIG, WEIGHTS, INDEX, SHARDS, *TOKENIZER_FILES, *SENTENCE_FILES, "task.json")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -77,27 +80,25 @@ def _first_module(path: Path) -> Path:
     return inside if inside.parent == path and (inside / CONFIG).exists() else path
 
 
+def model_files(folder: Path) -> list[str]:
+    """The names of the files of a model in a folder that have checksums."""
+    return [path.relative_to(folder).as_posix() for pattern in MODEL_FILES for path in folder.glob(pattern)]
+
+
+def verify_model(folder: Path) -> None:
+    """Raise if a file of the model differs from `checksums.json`; the rest of a training checkpoint is left out."""
+    listed = files.read_checksums(folder, CheckpointError) if files.verifying() else None
+    if listed:
+        names = [name for name in listed if any(Path(name).match(pattern) for pattern in MODEL_FILES)]
+        files.verify_checksums(folder, CheckpointError, names)
+
+
 def read_json(path: Path) -> dict[str, Any]:
-    values = _read(path)
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{path} must hold a JSON object, not a {type(values).__name__}")
-    return values
+    return files.read_json(path, CheckpointError)
 
 
 def read_list(path: Path) -> list[Any]:
-    values = _read(path)
-    if not isinstance(values, list):
-        raise CheckpointError(f"{path} must hold a JSON list, not a {type(values).__name__}")
-    return values
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
+    return files.read_json(path, CheckpointError, list)
 
 
 def _find_weights(folder: Path) -> Path:

@@ -8,6 +8,8 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,10 @@ from safetensors.numpy import save_file
 from glassbert.arrays import Array
 from glassbert.checkpoints.description import describe, name_labels
 from glassbert.checkpoints.formats import EMBEDDING, Format, HuggingFaceFormat, format_of_model
-from glassbert.checkpoints.locate import CONFIG, INDEX, SAVING, SHARDS, WEIGHTS
+from glassbert.checkpoints.locate import CONFIG, INDEX, SAVING, SENTENCE_FILES, SHARDS, WEIGHTS
 from glassbert.checkpoints.sentence import write_modules
-from glassbert.errors import CheckpointError
+from glassbert.errors import CheckpointError, GlassBertError
+from glassbert.files import CHECKSUMS, adding_files, read_checksums, write_checksums
 from glassbert.models.model import Model
 
 METADATA = {"format": "pt"}  # required by transformers
@@ -75,6 +78,7 @@ def save_model(
     The format is that of Hugging Face if it has a class that computes the same, and our own otherwise. Settings that
     only matter in training and that transformers cannot express (another dropout for the embeddings, an
     initialisation) are stored in config.json under "glassbert". Other files in the folder are not changed.
+    checksums.json lists the files of the model, so that `load` notices when one of them changes.
 
     A model with an embedding head is written as a folder of sentence-transformers. `labels` names the outputs of the
     head (id2label), and the files of `tokenizer` are written too. `dtype` is the precision of the file, "float32" or
@@ -104,17 +108,19 @@ def save_model(
         staging = Path(tempfile.mkdtemp(prefix=SAVING, dir=folder))
         try:
             _write_files(staging, tensors, fields, limit)
+            write_checksums(staging, [path.name for path in staging.iterdir()], _other_checksums(folder))
             _replace_checkpoint(staging, folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, GlassBertError) as error:
         raise CheckpointError(f"the model could not be saved in {folder}: {error}") from error
     for leftover in folder.glob(SAVING + "*"):
         shutil.rmtree(leftover, ignore_errors=True)
     if tokenizer is not None:
         tokenizer.save(folder)
     if described.head == EMBEDDING and isinstance(file_format, HuggingFaceFormat):
-        write_modules(folder, described.config)
+        with adding_files(folder, SENTENCE_FILES):
+            write_modules(folder, described.config)
 
 
 def _write_files(staging: Path, tensors: dict[str, np.ndarray], fields: dict[str, Any], limit: int) -> None:
@@ -135,6 +141,18 @@ def _write_files(staging: Path, tensors: dict[str, np.ndarray], fields: dict[str
         _flush(path)
 
 
+def _other_checksums(folder: Path) -> dict[str, dict[str, Any]]:
+    """What `checksums.json` of the folder says of files that a save does not replace, such as those of a tokenizer."""
+    with suppress(GlassBertError):
+        listed = read_checksums(folder) or {}
+        return {name: facts for name, facts in listed.items() if not _is_replaced(name)}
+    return {}
+
+
+def _is_replaced(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in (CONFIG, WEIGHTS, INDEX, SHARDS))
+
+
 def _shards(tensors: Mapping[str, np.ndarray], limit: int) -> list[list[str]]:
     """The names in order, in groups of at most `limit` bytes; a larger tensor is a group of its own."""
     shards: list[list[str]] = [[]]
@@ -151,21 +169,27 @@ def _shards(tensors: Mapping[str, np.ndarray], limit: int) -> list[list[str]]:
 def _replace_checkpoint(staging: Path, folder: Path) -> None:
     """Replace the checkpoint in `folder` by the one in `staging`.
 
-    If only one file changes, as when a training run saves its weights again, it is replaced atomically. Otherwise
-    config.json is removed first and written last: a folder without it is not a checkpoint. After an error the old
-    files are moved back.
+    If only one file changes, as when a training run saves its weights again, it is replaced atomically, without
+    checksums in between. Otherwise config.json is removed first and written last: a folder without it is not a
+    checkpoint. After an error the old files are moved back.
     """
     new = {path.name for path in staging.iterdir()}
-    old = {path.name for pattern in (CONFIG, WEIGHTS, INDEX, SHARDS) for path in folder.glob(pattern)}
-    changed = [name for name in new if not _same_text(staging / name, folder / name)]
-    if len(changed) == 1 and not old - new:
-        os.replace(staging / changed[0], folder / changed[0])
-        _flush(folder)
-        return
+    old = {path.name for pattern in (CONFIG, WEIGHTS, INDEX, SHARDS, CHECKSUMS) for path in folder.glob(pattern)}
+    changed = [name for name in new - {CHECKSUMS} if not _same_text(staging / name, folder / name)]
     replaced = staging / "replaced"
     replaced.mkdir()
     moved: list[tuple[Path, Path]] = []
     try:
+        if len(changed) <= 1 and not old - new:
+            if CHECKSUMS in old:
+                os.replace(folder / CHECKSUMS, replaced / CHECKSUMS)
+                moved = [(folder / CHECKSUMS, replaced / CHECKSUMS)]
+            for name in changed:
+                os.replace(staging / name, folder / name)
+            moved = []  # the new file is in place, and there is nothing to undo
+            os.replace(staging / CHECKSUMS, folder / CHECKSUMS)
+            _flush(folder)
+            return
         moves = ((_config_first(old), folder, replaced), (_config_first(new)[::-1], staging, folder))
         for names, source, target in moves:
             for name in names:

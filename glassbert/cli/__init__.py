@@ -6,8 +6,10 @@ Typer named `app` instead. A module is imported only when its command is called 
 `glassbert --help` fast.
 """
 
+import errno
 import os
 import sys
+import tempfile
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,7 +20,10 @@ from rich.console import Console
 
 from glassbert.cli.help import Command, Group, new_app
 from glassbert.cli.terminal import prepare_terminal
-from glassbert.errors import GlassBertError
+from glassbert.errors import GlassBertError, presentable
+from glassbert.files import VERIFY
+
+DEBUG = "GLASSBERT_DEBUG"  # if it is set, errors show their traceback
 
 COMMANDS = {
     "quickstart": "Train a Mini-BERT in five minutes on the documentation of your Python installation.",
@@ -31,6 +36,7 @@ COMMANDS = {
     "export": "Write the model of a run into a folder to publish, with card, recipe and checksums.",
     "fill-mask": "Predict the [MASK] in a sentence with a trained model.",
     "generate": "Continue a text with a causal model.",
+    "verify": "Compare the files of a run, a corpus or a model with their checksums.",
     "runs": "List the runs of every kind and compare them.",
     "report": "Write the report of a run again.",
     "finetune": "Fine-tune an encoder for a task on a data file, and measure it.",
@@ -61,24 +67,23 @@ class Commands(Group):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. An error is printed as one red line without a traceback.
 
-    GLASSBERT_DEBUG=1 shows the traceback of an error that nobody foresaw.
+    Exit status 2 is an error of the user, and 70 one that no command expects; GLASSBERT_DEBUG=1 shows the traceback.
     """
     prepare_terminal()
+    arguments = _without_verification(list(sys.argv[1:] if arguments is None else arguments))
+    debug = os.environ.get(DEBUG, "0") not in ("", "0")
     try:
-        all_commands()(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="glassbert")
+        all_commands()(args=arguments, prog_name="glassbert")
     except GlassBertError as error:
+        if debug:
+            raise
         _complain(str(error))
         raise SystemExit(2) from None
     except Exception as error:
-        if os.environ.get("GLASSBERT_DEBUG", "0") not in ("", "0"):
+        if debug:
             raise
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(frame.filename)}, line {frame.lineno}"
-        _complain(
-            f"GlassBERT failed with an error that it should have explained: {type(error).__name__}: {str(error)[:200]} "
-            f"({where}). Please report it; GLASSBERT_DEBUG=1 shows the traceback."
-        )
-        raise SystemExit(1) from None
+        _complain(unexpected(error))
+        raise SystemExit(70) from None
 
 
 def all_commands() -> Any:
@@ -110,8 +115,36 @@ def load_command(name: str) -> Any:
     return command
 
 
+def unexpected(error: Exception) -> str:
+    """One sentence for an exception that no command expects, and where its traceback is."""
+    what = presentable(f"{type(error).__name__}: {error}".rstrip(": ")).replace("\n", " ")
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"The disk is full, so the output could not be written ({what})."
+    if isinstance(error, MemoryError):
+        return f"The memory of this machine is not enough for this ({what}); use a smaller batch or a shorter length."
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="glassbert-error-", suffix=".txt", delete=False) as file:
+            file.write("".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace").decode())
+        where = f"the traceback is in {file.name}"
+    except OSError:
+        where = f"{DEBUG}=1 shows the traceback"
+    return f"GlassBERT failed in a way that it does not expect, which is a defect: {what}; {where}."
+
+
 def _complain(text: str) -> None:
+    """Print in red; characters that the terminal's encoding does not have are escaped."""
+    encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
     Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def _without_verification(arguments: list[str]) -> list[str]:
+    """Take `--no-verify` out, which every command has; the processes that a command starts inherit its effect."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--no-verify" not in options:
+        return arguments
+    os.environ[VERIFY] = "0"
+    return [*(one for one in options if one != "--no-verify"), *arguments[len(options) :]]
 
 
 def _not_imported() -> None:
@@ -129,6 +162,9 @@ def _print_version(requested: bool) -> None:
 def _global_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Do not compare files with their checksums; any command takes it.")
     ] = False,
 ) -> None:
     pass

@@ -10,14 +10,14 @@ and the scores of the baseline.
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from glassbert.errors import CheckpointError, ConfigError, InputError
-from glassbert.files import write_json
+from glassbert.errors import CheckpointError, ConfigError, GlassBertError, InputError
+from glassbert.files import adding_files, read_json, write_json
 from glassbert.metrics import METRICS, Metric, get_metric
 from glassbert.models.heads import HEADS as MODEL_HEADS
 from glassbert.tasks import LabelMap, TaskData, Template
@@ -44,6 +44,46 @@ DEFAULT_METRICS = {
     "span": "answer_f1",
     "embedding": "spearman",
     "forecast": "mae",
+}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**31
+
+
+def _all(value: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(value, (list, tuple)) and all(fits(one) for one in value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_OPTIONAL_TEXT = (lambda value: value is None or _is_text(value), "a text, or null")
+_OBJECT = (lambda value: isinstance(value, Mapping) and all(map(_is_text, value)), "an object")
+_TEXTS = (lambda value: _all(value, _is_text), "a list of texts")
+_CHOSEN_ON = ("other", "reported", "nothing")
+# What every field must be, and in words.
+FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("title", "head", "metric", "label_prefix"), (_is_text, "a text")),
+    **dict.fromkeys(("text", "pair", "words", "target", "separator"), _OPTIONAL_TEXT),
+    **dict.fromkeys(("reading", "details", "baseline", "examples"), _OBJECT),
+    **dict.fromkeys(("labels", "label_names"), _TEXTS),
+    "template": (lambda value: value is None or isinstance(value, Template), "a template, or null"),
+    "max_length": (lambda value: _is_whole(value, 1), "a whole number of at least 1"),
+    "stride": (lambda value: value is None or _is_whole(value, 1), "a whole number of at least 1, or null"),
+    "max_windows": (lambda value: value is None or _is_whole(value, 1), "a whole number of at least 1, or null"),
+    "temperature": (lambda value: value is None or (_is_number(value) and value > 0), "a number above 0, or null"),
+    "thresholds": (
+        lambda value: value is None or _all(value, lambda one: _is_number(one) and 0 <= one <= 1),
+        "a list of numbers from 0 to 1, or null",
+    ),
+    "bias": (lambda value: value is None or _all(value, _is_number), "a list of finite numbers, or null"),
+    "chosen_on": (lambda value: value in _CHOSEN_ON, f"one of {', '.join(_CHOSEN_ON)}"),
 }
 
 
@@ -90,6 +130,10 @@ class TaskCard:
     chosen_on: str = "reported"
 
     def __post_init__(self) -> None:
+        for name, (fits, wanted) in FIELDS.items():
+            value = getattr(self, name)
+            if not fits(value):
+                raise ConfigError(f"{name} must be {wanted}, got {value!r}")
         if self.head not in HEADS:
             raise ConfigError(f"there is no head {self.head!r}; choose one of {', '.join(HEADS)}")
         object.__setattr__(self, "labels", tuple(self.labels))
@@ -100,10 +144,17 @@ class TaskCard:
             raise ConfigError(
                 f"there are {len(self.labels)} labels and {len(self.label_names)} names; their numbers must be equal"
             )
-        if self.thresholds is not None:
-            object.__setattr__(self, "thresholds", tuple(self.thresholds))
-        if self.bias is not None:
-            object.__setattr__(self, "bias", tuple(self.bias))
+        if len(set(self.labels)) < len(self.labels):
+            raise ConfigError(f"labels must differ, and one of {', '.join(map(repr, self.labels))} occurs twice")
+        for name in ("thresholds", "bias"):
+            values = getattr(self, name)
+            if values is not None:
+                object.__setattr__(self, name, tuple(values))
+                outputs = 1 if self.head == "binary" else len(self.labels)
+                if len(values) != outputs and self.labels:
+                    raise ConfigError(f"{name} must have {outputs} numbers, one for each output, got {len(values)}")
+        if self.stride is not None and self.stride > self.max_length:
+            raise ConfigError(f"stride must be at most max_length, {self.max_length}, got {self.stride}")
 
     @property
     def label_map(self) -> LabelMap:
@@ -190,11 +241,14 @@ class TaskCard:
             values["template"] = Template.from_json(values["template"])
         try:
             return cls(**values)
-        except TypeError as error:
+        except (TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, GlassBertError):
+                raise
             raise ConfigError(f"this is not a task card: {error}") from error
 
     def save(self, folder: str | Path) -> None:
-        write_json(Path(folder) / TASK, self.as_json())
+        with adding_files(folder, (TASK,)):
+            write_json(Path(folder) / TASK, self.as_json())
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -207,11 +261,11 @@ class TaskCard:
                 f"Fine-tune it with: glassbert finetune --model {folder} --train FILE"
             )
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(content, dict) or content.get("format") != FORMAT:
+            content = read_json(path)
+            if content.get("format") != FORMAT:
                 raise ConfigError(f"its format is not {FORMAT}, the one that this version reads")
             return cls.from_json(content)
-        except (OSError, ValueError) as error:  # includes ConfigError
+        except GlassBertError as error:
             raise CheckpointError(f"{path} cannot be used: {error}") from error
 
 

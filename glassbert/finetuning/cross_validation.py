@@ -57,7 +57,7 @@ def cross_validate(
         one = finetune_or_go_on(settings.replace(fold=fold), folder.path / f"fold-{fold}", display=display)
         found.append(one)
         if not folder.settings_file.exists():  # not before the first fold has read its files
-            write_json(folder.settings_file, _receipt(settings))
+            write_json(folder.settings_file, _receipt(settings), sealed=True)
         if one.outcome is None:
             return FineTuned(folder.path, "interrupted", [], one.metric, folds=tuple(found))
     assert found[0].outcome is not None
@@ -118,7 +118,7 @@ def _finish(settings: FineTuningSettings, folder: RunFolder, found: Sequence[Fin
         "calibration": calibration.as_json(),
         "note": choice_sentence(card),
     }
-    write_json(folder.path / RESULT, content)  # last, because it marks the run as finished
+    write_json(folder.path / RESULT, content, sealed=True)  # last, because it marks the run as finished
     return FineTuned(
         folder.path, "finished", final.seeds, card.metric, spread, final.best, outcome, baseline, tuple(found)
     )

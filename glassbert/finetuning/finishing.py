@@ -76,7 +76,8 @@ def finish(
     content = result_of(prepared, results, finished, calibration)
     if prepared.settings.report:
         _write_report(prepared, folder, outcomes, finished, calibration, results, display)
-    write_json(folder.path / RESULT, content)  # last, because it marks the run as finished
+    folder.require_own()
+    write_json(folder.path / RESULT, content, sealed=True)  # last, because it marks the run as finished
     seeds.remove_intermediate()
     return finished
 
@@ -124,11 +125,10 @@ def fit_simple_model(prepared: Prepared, display: Display) -> Baseline | None:
 
 def write_model(folder: RunFolder, model: Model, card: TaskCard, tokenizer: Tokenizer | None = None) -> None:
     """Write model, card and tokenizer to a temporary folder, then move it to `folder.model`."""
+    folder.require_own()
     temporary = folder.path / ".model"
     shutil.rmtree(temporary, ignore_errors=True)
-    model.save(temporary)
-    if tokenizer is not None:
-        tokenizer.save(temporary)
+    model.save(temporary, tokenizer=tokenizer)
     card.save(temporary)
     if folder.model.exists():
         shutil.rmtree(folder.model)

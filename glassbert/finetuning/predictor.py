@@ -32,12 +32,13 @@ from glassbert.finetuning.examples import encode_examples, truth_of
 from glassbert.finetuning.predictions import Predictions
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.scoring import BATCH_TOKENS, compute_scores, score_examples
+from glassbert.layers.registry import POSITIONS
 from glassbert.metrics import Scores
 from glassbert.models.model import Model
 from glassbert.tasks import Table, TaskData, read_table
 from glassbert.tasks.reading import LINES, fitting, table_from_records
 from glassbert.tasks.table import listed
-from glassbert.text.loading import find_tokenizer
+from glassbert.text.loading import check_together, find_tokenizer
 from glassbert.text.tokenizer import Tokenizer
 
 ROLES = ("text", "pair", "words")
@@ -221,7 +222,9 @@ def _load_parts(
     model = load(folder, engine=engine, dtype=precision, threads=threads, head=head)
     card = TaskCard.load(folder) if has_card else card_of_model(model, str(path))
     _check_fit(model, card, folder)
-    return model, find_tokenizer(folder), card  # last, because a model without a usable head is the clearer error
+    tokenizer = find_tokenizer(folder)  # last, because a model without a usable head is the clearer error
+    check_together(model, tokenizer, folder)
+    return model, tokenizer, card
 
 
 def card_of_model(model: Model, title: str) -> TaskCard:
@@ -254,13 +257,19 @@ def _labels_of_config(model: Model) -> tuple[str, ...]:
     assert model.head is not None
     names = model.carried_fields.get("id2label")
     if isinstance(names, dict) and len(names) == model.head.num_labels:
-        return tuple(str(names[key]) for key in sorted(names, key=int))
+        with suppress(ValueError, TypeError):  # keys that are no numbers
+            return tuple(str(names[key]) for key in sorted(names, key=int))
     return tuple(f"LABEL_{number}" for number in range(model.head.num_labels))
 
 
 def _check_fit(model: Model, card: TaskCard, folder: Path) -> None:
     if model.head is None:
         raise CheckpointError(f"{folder}: {TASK} names a {card.head} head, and the model has none")
+    if POSITIONS[model.config.positions].limited and card.max_length > model.config.max_length:
+        raise CheckpointError(
+            f"{folder}: {TASK} has windows of {card.max_length} tokens, and the model reads at most "
+            f"{model.config.max_length}; the files do not belong together"
+        )
     expected = {"binary": 1, "multilabel": len(card.labels), "multiclass": len(card.labels), "token": len(card.labels)}
     wanted = expected.get(card.head, model.head.num_labels)
     if wanted != model.head.num_labels:

@@ -30,7 +30,7 @@ from typing import Any
 
 from glassbert.checkpoints import load
 from glassbert.errors import TrainingError
-from glassbert.files import atomic_write, write_json
+from glassbert.files import atomic_write, read_json, write_json
 from glassbert.finetuning.display import progress_bar, tuning_display
 from glassbert.finetuning.finishing import finish, fit_simple_model
 from glassbert.finetuning.outcome import Outcome
@@ -113,7 +113,7 @@ def finetune(
     show_plan(prepared, display)
     with folder.locked():
         prepared.tokenizer.save(folder.path / "tokenizer")
-        write_json(folder.settings_file, _receipt(prepared))
+        write_json(folder.settings_file, _receipt(prepared), sealed=True)
         return _tune(prepared, folder, display)
 
 
@@ -164,10 +164,9 @@ def reopen(run: str | Path, *, baseline: bool = False) -> FineTuned:
         from glassbert.finetuning.cross_validation import cross_validate
 
         return cross_validate(settings, folder.path)
-    try:
-        result = json.loads((folder.path / RESULT).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise TrainingError(f"{folder.path} is not finished; resume it with: glassbert resume {folder.path}") from error
+    if not (folder.path / RESULT).exists():
+        raise TrainingError(f"{folder.path} is not finished; resume it with: glassbert resume {folder.path}")
+    result = read_json(folder.path / RESULT, TrainingError)
     prepared = prepare(settings, progress_bar, folder.path / "tokenizer")
     seeds = [SeedResult.from_json(one) for one in result["seeds"]]
     spread = Spread(**result["spread"]) if result["spread"] else None
@@ -244,7 +243,7 @@ def _tune(prepared: Prepared, folder: RunFolder, display: Display) -> FineTuned:
         stack.enter_context(warnings.catch_warnings())
         # The training step detects, skips and explains an overflow itself.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module="glassbert")
-        seeds = SeedRuns(prepared, folder.path, display, lambda: interrupts.requested)
+        seeds = SeedRuns(prepared, folder.path, display, lambda: interrupts.requested, folder)
         with display:
             results = seeds.tune()
     metric = prepared.card.metric

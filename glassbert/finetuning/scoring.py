@@ -77,6 +77,7 @@ def row_outputs(
         for units in batches_longest_first(lengths, batch_tokens // examples.group):
             batch = {name: values for name, values in examples.inputs(units, multiple).items() if name != "labels"}
             output = model.engine.to_numpy(model.predict(**batch)).astype(np.float64)
+            require_finite(output)
             members = (units[:, None] * examples.group + np.arange(examples.group)).reshape(-1)
             real = batch["attention_mask"].sum(1)
             for index, row in enumerate(members.tolist()):
@@ -85,6 +86,19 @@ def row_outputs(
             if progress is not None:
                 progress(done, len(lengths))
     return rows
+
+
+def require_finite(output: np.ndarray) -> None:
+    """Raise if a score is NaN or infinite: no answer can be given from it."""
+    if not np.isfinite(output).all():
+        raise NotFinite(
+            "the model's scores are not finite, so it has no answers: its weights are damaged or diverged in training "
+            "(a lower --learning-rate avoids that); `glassbert verify` compares its files with their checksums"
+        )
+
+
+class NotFinite(InputError):
+    """Scores that are NaN or infinite."""
 
 
 def batches_longest_first(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:

@@ -5,7 +5,6 @@ A finished seed keeps its model and result in RUN/seed-N, so that a resumed run 
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Callable
@@ -16,17 +15,20 @@ from typing import Any
 import numpy as np
 
 from glassbert.checkpoints import load
-from glassbert.files import write_json
+from glassbert.files import read_json, write_json
 from glassbert.finetuning.averaging import Measured, average_greedily, measured
 from glassbert.finetuning.display import TuningStatus
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.preparing import Prepared
-from glassbert.finetuning.scoring import choice_loss, compute_scores, score_examples
+from glassbert.finetuning.scoring import NotFinite, choice_loss, compute_scores, score_examples
 from glassbert.finetuning.tuner import AVERAGE, FineTuner, SeedFolder
 from glassbert.metrics import Scores
+from glassbert.metrics.scores import Score
 from glassbert.models.model import Model
+from glassbert.training.checkpointing import last_intact, read_state
 from glassbert.training.display import Display
 from glassbert.training.log import RunLog
+from glassbert.training.run_folder import RunFolder
 
 RESULT, MODEL = "result.json", "model"
 
@@ -81,8 +83,16 @@ class Spread:
 class SeedRuns:
     """Trains all seeds of a run, one after the other."""
 
-    def __init__(self, prepared: Prepared, run: Path, display: Display, should_stop: Callable[[], bool]):
+    def __init__(
+        self,
+        prepared: Prepared,
+        run: Path,
+        display: Display,
+        should_stop: Callable[[], bool],
+        owner: RunFolder | None = None,
+    ):
         self.prepared, self.run, self.display, self.should_stop = prepared, run, display, should_stop
+        self.owner = owner  # the locked folder of the run
         self.settings, self.card = prepared.settings, prepared.card
         self.numbers = range(self.settings.seed, self.settings.seed + self.settings.seeds)
         self._outcomes: dict[int, Outcome] = {}
@@ -163,11 +173,12 @@ class SeedRuns:
     def _tune(self, seed: int, log_position: int) -> SeedResult:
         prepared, settings, card = self.prepared, self.settings, self.card
         folder = SeedFolder(self.run, seed)
+        folder.owner = self.owner or folder
         model = prepared.model(seed)
-        folder.require_space((16 + 4 * (settings.average or AVERAGE)) * model.get_parameter_count() + 2**20)
-        steps = folder.steps()
-        if steps:
-            log_position = json.loads((folder.checkpoint(steps[-1]) / "state.json").read_text())["log_position"]
+        folder.require_space((28 + 4 * (settings.average or AVERAGE)) * model.get_parameter_count() + 2**20)
+        step, _ = last_intact(folder)
+        if step is not None:
+            log_position = int(read_state(folder.checkpoint(step))["log_position"])
         log = RunLog(folder.log_file, log_position)
         try:
             nth = seed - settings.seed + 1
@@ -213,19 +224,21 @@ class SeedRuns:
         values = {name: score.value for name, score in self._outcomes[result.seed].scores.items()}
         log.write("seed", result.steps, result.seconds, seed=result.seed, stopped=result.stopped, scores=values)
         result = replace(result, log_position=log.sync())
-        write_json(folder / RESULT, asdict(result))  # last, because it marks the seed as finished
+        write_json(folder / RESULT, asdict(result), sealed=True)  # last, because it marks the seed as finished
         return result
 
     def _finished(self, seed: int) -> SeedResult | None:
         try:
-            content: dict[str, Any] = json.loads((self._seed_folder(seed) / RESULT).read_text(encoding="utf-8"))
-            return SeedResult.from_json(content)
-        except (OSError, ValueError, TypeError):
+            return SeedResult.from_json(read_json(self._seed_folder(seed) / RESULT))
+        except (ValueError, TypeError):  # a damaged result: the seed is finished again from its last checkpoint
             return None
 
     def _measure(self, model: Model) -> Scores:
         _, examples = self.prepared.choosing
-        outputs = score_examples(model, examples)
+        try:
+            outputs = score_examples(model, examples)
+        except NotFinite:
+            return Scores({self.card.metric: Score(None, "the scores of the model are not finite")})
         scores = compute_scores(outputs, examples.truth, self.card)
         scores.loss = choice_loss(outputs, examples.truth, self.card)
         return scores

@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import TrainingError
+from glassbert.files import CHECKSUMS, verify_checksums, write_checksums
 from glassbert.finetuning.averaging import Measured, average_greedily, measured
 from glassbert.finetuning.display import TuningStatus
 from glassbert.finetuning.rates import NUMBERS, layer_rates
@@ -35,7 +37,7 @@ from glassbert.metrics import Metric, Scores
 from glassbert.models.model import Model
 from glassbert.text.buckets import batches_by_length
 from glassbert.training.budget import Allowance, Clock, Interval
-from glassbert.training.checkpointing import prune, read_checkpoint, write_checkpoint
+from glassbert.training.checkpointing import last_intact, prune, read_checkpoint, set_aside_after, write_checkpoint
 from glassbert.training.display import Display, NoDisplay
 from glassbert.training.ema import EMA
 from glassbert.training.log import NoLog, RunLog
@@ -47,6 +49,7 @@ from glassbert.training.step import TrainingStep
 from glassbert.training.step_results import explain_bad_step
 
 WEIGHTS = "weights.safetensors"
+KEPT = 2  # checkpoints; if the last one is damaged, the one before it is used
 AVERAGE = 3  # evaluations whose weights may be averaged
 LOG_LINES = 200  # log lines for the training steps of one seed
 SMOOTHING = 0.97
@@ -125,10 +128,21 @@ class ParameterFile:
         folder.mkdir(parents=True, exist_ok=True)
         to_numpy = self.model.engine.to_numpy
         arrays = {name: np.ascontiguousarray(to_numpy(array)) for name, array in self.model.parameters.items()}
+        (folder / CHECKSUMS).unlink(missing_ok=True)
         save_file(arrays, folder / WEIGHTS)
+        write_checksums(folder, (WEIGHTS,))
+
+    @staticmethod
+    def read(folder: Path) -> dict[str, np.ndarray]:
+        """The saved arrays by name, verified."""
+        verify_checksums(folder, TrainingError, (WEIGHTS,))
+        try:
+            return load_file(folder / WEIGHTS)
+        except (OSError, SafetensorError) as error:
+            raise TrainingError(f"{folder / WEIGHTS} cannot be read: {error}") from error
 
     def load_checkpoint(self, folder: Path) -> None:
-        arrays = load_file(folder / WEIGHTS)
+        arrays = self.read(folder)
         wanted = {name: tuple(array.shape) for name, array in self.model.parameters.items()}
         check_fit("the checkpoint", wanted, arrays)
         for name in wanted:
@@ -227,6 +241,7 @@ class FineTuner:
 
     def one_step(self) -> None:
         """Train on one batch; evaluate, start the next epoch and save a checkpoint if due."""
+        self.folder.require_own(every=1.0)
         state, before = self.state, self.progress
         units = self._batches[state.batch]
         batch: dict[str, Any] = self.examples.inputs(units, self.multiple)
@@ -395,7 +410,7 @@ class FineTuner:
             if self.ema is not None:
                 self.model.parameters = self.ema.parameters
             return ()
-        candidates = [load_file(self._top_folder(int(one["step"])) / WEIGHTS) for one in top]
+        candidates = [ParameterFile.read(self._top_folder(int(one["step"]))) for one in top]
 
         def measure(weights: dict[str, np.ndarray]) -> Measured | None:
             self._set_weights(weights)
@@ -423,17 +438,29 @@ class FineTuner:
         numbers = {"counters": dict(self.optimizer.state_numbers), "dropout_seed": self.model.dropout_seed}
         content = {**dataclasses.asdict(self.state), "machinery": numbers}
         write_checkpoint(self.folder, self.state.step, ParameterFile(self.model), arrays, content)
-        prune(self.folder, 1, None)
+        prune(self.folder, KEPT, None)
 
     def _resume(self) -> None:
         """Load the last checkpoint, if there is one."""
-        steps = self.folder.steps()
-        if steps:
-            saved = self._load(steps[-1])
+        step, problems = last_intact(self.folder)
+        for problem in problems:
+            self.display.say(f"A damaged checkpoint was set aside: {problem}.")
+        set_aside_after(self.folder, step)
+        if step is not None:
+            saved = self._load(step)
             self.state = TuningState.from_dict(saved)
+            self._drop_missing_top()
             self.status.best, self.status.step = self.state.best, self.state.step
-            self.display.say(f"Resuming from step {steps[-1]:,}.")
+            self.display.say(f"Resuming from step {step:,}.")
         self.clock = Clock(self.state.seconds)
+
+    def _drop_missing_top(self) -> None:
+        """Forget evaluations whose weights a later checkpoint, which was damaged, had replaced."""
+        missing = [one for one in self.state.top if not self._top_folder(int(one["step"])).is_dir()]
+        if missing:
+            self.state.top = [one for one in self.state.top if one not in missing]
+            steps = ", ".join(f"{int(one['step']):,}" for one in missing)
+            self.display.say(f"The weights of the evaluation after step {steps} are lost; they cannot be chosen again.")
 
     def _load(self, step: int) -> dict[str, Any]:
         saved = read_checkpoint(self.folder, step, ParameterFile(self.model))

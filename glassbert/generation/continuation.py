@@ -123,6 +123,8 @@ class Continuation:
         unread = ids
         for _ in range(self.tokens):
             scores, memory = next_scores(self.model, unread, pad, memory)
+            if not np.isfinite(scores).all():
+                raise InputError("the model's scores are not finite, so it continues no text: its weights are damaged")
             scores[:, self.never] = -np.inf
             drawn = self.sampling.draw(scores, self.rngs)
             for row, token in enumerate(drawn):

@@ -154,6 +154,8 @@ class Pass(Mapping[str, Any]):
         scheme = self.encoder.positions
         if type(scheme).begin is not Positions.begin and not scheme.packs:
             return False
+        if self.network.head is not None and not mask[:, 0].all():  # cls pooling reads the first token, padding or not
+            return False
         return (config.local_window is None and config.attention == "self") or _contiguous(mask)
 
     def _threads(self) -> Any:

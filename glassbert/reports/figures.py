@@ -62,6 +62,11 @@ class Series:
     colour: int | None = None
 
 
+def _has_logarithm(values: Any) -> bool:
+    array = np.asarray(values, float)
+    return bool((np.isfinite(array) & (array > 0)).any())
+
+
 def lines(
     series: Mapping[str, Series | tuple[Any, Any]],
     *,
@@ -82,6 +87,8 @@ def lines(
     figure, axes = figure_and_axes(axes, width, height)
     ends: list[tuple[float, float, str, str]] = []
     with plot_style():
+        drawn = [one.y if isinstance(one, Series) else one[1] for one in series.values()]
+        log_y = log_y and any(_has_logarithm(y) for y in drawn)  # a curve of NaN has none
         set_scales(axes, log_x, log_y)
         if any(is_dates(line.x if isinstance(line, Series) else line[0]) for line in series.values()):
             set_date_axis(axes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from glassbert.text.corpus.mapping import require_whole
 from glassbert.text.corpus.reader import Split
 from glassbert.text.packing import ADDED_TOKENS, PackingPlan
 
@@ -47,6 +48,7 @@ class TokenStore:
 
     def __init__(self, split: Split):
         self.shards: Sequence[np.ndarray] = [np.asarray(shard.tokens) for shard in split.shards]  # memory-mapped
+        self.files = [shard.files[:1] for shard in split.shards]
         self.starts = np.cumsum([0, *(len(shard) for shard in self.shards)])[:-1]
 
     def shard_of(self, tokens: np.ndarray) -> np.ndarray:
@@ -56,6 +58,7 @@ class TokenStore:
         """index [B, T] -> tokens [B, T] int32, row r from shard shards[r]; an index outside of it gives any token."""
         found = np.empty(index.shape, np.int32)
         for number in np.unique(shards):
+            require_whole(self.files[number])
             here = np.flatnonzero(shards == number) if len(self.shards) > 1 else slice(None)
             found[here] = self.shards[number].take(index[here] - self.starts[number], mode="clip")
         return found
@@ -72,6 +75,7 @@ class RowReader:
     def __call__(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """rows [B] -> ids, segment_ids, position_ids, each [B, T] int32."""
         plan, length = self.plan, self.plan.length
+        require_whole(plan.files)
         ends = plan.row_ends[rows].astype(np.int64)
         firsts = np.where(rows > 0, plan.row_ends[np.maximum(rows, 1) - 1], 0).astype(np.int64)
         # The blocks of row r: its segments, numbered from 1, and a last block of padding, possibly empty.

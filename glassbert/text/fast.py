@@ -18,7 +18,7 @@ import numpy as np
 import tokenizers
 
 from glassbert.errors import TextError
-from glassbert.files import write_json
+from glassbert.files import adding_files, verify_checksums, write_json
 from glassbert.text import wordpiece_files as files
 from glassbert.text.bulk_encoding import ChunkIds
 from glassbert.text.encoding import Encoding
@@ -113,6 +113,7 @@ class FastTokenizer(Tokenizer):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         file = files.find(path)
+        verify_checksums(file.parent, TextError, files.FILES)
         if file.suffix != ".json":
             return cls(files.as_json(files.from_vocabulary(file)), where=str(file))
         content = files.read_json(file)
@@ -124,9 +125,10 @@ class FastTokenizer(Tokenizer):
             return
         folder = Path(folder)
         special = dict(zip(files.TOKEN_KEYS, self.special_names, strict=True))
-        write_json(folder / files.SPECIAL_FILE, special)
-        write_json(folder / files.CONFIG_FILE, {"tokenizer_class": "PreTrainedTokenizerFast", **special})
-        write_json(folder / files.JSON_FILE, self._content)
+        with adding_files(folder, files.FILES):
+            write_json(folder / files.SPECIAL_FILE, special)
+            write_json(folder / files.CONFIG_FILE, {"tokenizer_class": "PreTrainedTokenizerFast", **special})
+            write_json(folder / files.JSON_FILE, self._content)
 
     # ---- text to ids ----
 

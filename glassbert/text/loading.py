@@ -8,6 +8,7 @@ from typing import Any
 from glassbert.checkpoints import load
 from glassbert.checkpoints.locate import open_checkpoint
 from glassbert.errors import InputError
+from glassbert.files import verifying
 from glassbert.models.model import Model
 from glassbert.text.fast import FastTokenizer, load_tokenizer
 
@@ -22,12 +23,25 @@ def load_with_tokenizer(path: str | Path, **options: Any) -> tuple[Model, FastTo
     model = load(path, **options)
     local = Path(path).expanduser()
     tokenizer = find_tokenizer(local if local.is_dir() else open_checkpoint(path).config_path.parent)
-    if tokenizer.vocab_size > model.config.vocab_size and model.config.series is None:
+    check_together(model, tokenizer, path)
+    return model, tokenizer
+
+
+def check_together(model: Model, tokenizer: FastTokenizer, path: str | Path) -> None:
+    """Raise if a tokenizer gives ids that the model does not have, or other padding than it was trained with."""
+    config = model.config
+    if config.series is not None:
+        return
+    if tokenizer.vocab_size > config.vocab_size:
         raise InputError(
             f"the tokenizer of {path} ({tokenizer.kind}) has {tokenizer.vocab_size:,} entries, but the model "
-            f"({model.config.family}) has a vocabulary of {model.config.vocab_size:,}; they belong to different models"
+            f"({config.family}) has a vocabulary of {config.vocab_size:,}; they belong to different models"
         )
-    return model, tokenizer
+    if verifying() and config.pad_token_id is not None and tokenizer.pad_id != config.pad_token_id:
+        raise InputError(
+            f"the tokenizer of {path} pads with the id {tokenizer.pad_id}, but its config.json has pad_token_id "
+            f"{config.pad_token_id}: they belong to different models. --no-verify uses them all the same"
+        )
 
 
 def find_tokenizer(path: str | Path) -> FastTokenizer:

@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from glassbert.errors import ConfigError, TextError
+from glassbert.text.corpus.mapping import MappedFile
 from glassbert.text.corpus.reader import Shard, Split
 from glassbert.text.random_numbers import permutation
 from glassbert.text.segments import Segments, select_documents, sentence_runs, token_slices
@@ -39,6 +40,7 @@ class PackingPlan:
     starts: np.ndarray  # [segments] in the tokens of the split, with its shards concatenated
     lengths: np.ndarray  # [segments]
     row_ends: np.ndarray  # [rows] in the segments; all segments of a row are in one shard
+    files: tuple[MappedFile, ...] = ()  # that the arrays are mapped from
 
     def __len__(self) -> int:
         return len(self.row_ends)

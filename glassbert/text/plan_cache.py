@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import GlassBertError
-from glassbert.files import atomic_write, sha256, write_json
+from glassbert.files import atomic_write, read_json, sha256, write_json
+from glassbert.text.corpus.mapping import MappedFile, map_array
 from glassbert.text.corpus.reader import Corpus
 from glassbert.text.packing import TARGET_FILL, PackingPlan, plan_rows
 
@@ -49,7 +50,7 @@ def cached_plan(
     }
     key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     stem = corpus.folder / FOLDER / f"{split}-{length}-{packing}-{key[:16]}"
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, EOFError, SyntaxError, RecursionError):
         return _read(stem, key, length)
     plan = plan_rows(corpus.split(split), length, packing, continues_word=continues_word, sources=sources)
     if corpus.folder.is_dir():
@@ -63,11 +64,13 @@ def _paths(stem: Path) -> dict[str, Path]:
 
 
 def _read(stem: Path, key: str, length: int) -> PackingPlan:
-    stored: dict[str, Any] = json.loads(stem.with_name(f"{stem.name}.json").read_bytes())
+    stored: dict[str, Any] = read_json(stem.with_name(f"{stem.name}.json"))
     paths = _paths(stem)
     if stored["key"] != key or any(sha256(path) != stored["sha256"][name] for name, path in paths.items()):
         raise ValueError("a different or damaged plan")
-    return PackingPlan(length, *(np.load(paths[name], mmap_mode="r", allow_pickle=False) for name in ARRAYS))
+    mapped = tuple(MappedFile(path, path.stat().st_size) for path in paths.values())
+    starts, lengths, row_ends = (map_array(paths[name]) for name in ARRAYS)
+    return PackingPlan(length, starts, lengths, row_ends, mapped)
 
 
 def _write(plan: PackingPlan, stem: Path, key: str) -> None:
@@ -76,4 +79,4 @@ def _write(plan: PackingPlan, stem: Path, key: str) -> None:
         with atomic_write(path, "wb") as file:
             np.save(file, getattr(plan, name), allow_pickle=False)
     checksums = {name: sha256(path) for name, path in paths.items()}
-    write_json(stem.with_name(f"{stem.name}.json"), {"key": key, "sha256": checksums})
+    write_json(stem.with_name(f"{stem.name}.json"), {"key": key, "sha256": checksums}, sealed=True)

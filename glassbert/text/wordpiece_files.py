@@ -13,8 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from glassbert import files
 from glassbert.errors import TextError
-from glassbert.files import atomic_write, write_json
+from glassbert.files import adding_files, atomic_write, write_json
 from glassbert.text.normalise import Normaliser
 from glassbert.text.tokenizer import SPECIAL_TOKENS
 from glassbert.text.wordpiece import CONTINUATION_PREFIX
@@ -57,7 +58,11 @@ class Description:
 
 def write(folder: str | Path, description: Description) -> None:
     """Write the four FILES."""
-    folder = Path(folder)
+    with adding_files(folder, FILES):
+        _write(Path(folder), description)
+
+
+def _write(folder: Path, description: Description) -> None:
     with atomic_write(folder / VOCABULARY_FILE) as file:
         file.writelines(f"{token}\n" for token in description.tokens)
     special = dict(zip(TOKEN_KEYS, SPECIAL_TOKENS, strict=True))
@@ -144,13 +149,7 @@ def read(path: str | Path) -> Description:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, OSError) as error:
-        raise TextError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise TextError(f"{path} must contain a JSON object, got {type(content).__name__}")
-    return content
+    return files.read_json(path, TextError)
 
 
 def from_vocabulary(path: Path) -> Description:

@@ -3,10 +3,12 @@
     checkpoints/step-00001200/config.json, model.safetensors   the model, as `glassbert.load` opens it
     checkpoints/step-00001200/training.safetensors             optimizer buffers and the moving average
     checkpoints/step-00001200/state.json                       counters, clock, positions in the data and in the log
+    checkpoints/step-00001200/checksums.json                   sizes and checksums of these files
     snapshots/step-00000120/config.json, model.safetensors     the model only; snapshots are never removed
 
 A folder is written under a temporary name (`.writing-...`) and renamed when it is complete. If a process is killed
-while saving, only the temporary folder is left over, and the next save removes it.
+while saving, only the temporary folder is left over, and the next save removes it. If a file of the last checkpoint has
+changed on disk, a resumed run takes the checkpoint before it.
 """
 
 from __future__ import annotations
@@ -26,9 +28,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from glassbert.errors import GlassBertError, TrainingError
-from glassbert.files import explain_write_errors
+from glassbert.files import CHECKSUMS, adding_files, explain_write_errors, read_json, verify_checksums
 from glassbert.models.model import Model
-from glassbert.training.run_folder import STEP_FOLDER, WRITING, RunFolder
+from glassbert.training.run_folder import DAMAGED, STEP_FOLDER, WRITING, RunFolder
 
 STATE = "state.json"
 TRAINING = "training.safetensors"
@@ -94,6 +96,7 @@ def write_checkpoint(
 ) -> Path:
     """Save the state after `step` and return its folder. On failure earlier checkpoints are unchanged."""
     folder = run.checkpoint(step)
+    run.require_own()
     with explain_write_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
         for incomplete in run.checkpoints.glob(WRITING + "*"):
@@ -103,9 +106,11 @@ def write_checkpoint(
         model.save(temporary)
         with explain_write_errors(temporary):
             save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / TRAINING)
-            sizes = {path.name: path.stat().st_size for path in temporary.iterdir() if path.is_file()}
+            sizes = {path.name: path.stat().st_size for path in temporary.iterdir() if path.name != CHECKSUMS}
             content = {"format": FORMAT, "step": step, "files": sizes, **state}
             (temporary / STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            with adding_files(temporary, (TRAINING, STATE)):
+                pass
             for path in (temporary / TRAINING, temporary / STATE, temporary):
                 flush(path)
             if folder.exists():  # a resumed run reaches the same step again, with the same content
@@ -128,6 +133,7 @@ def write_checkpoint(
 def read_checkpoint(run: RunFolder, step: int, model: Weights) -> Saved:
     """Load the weights of a step into `model` and return the rest of the checkpoint."""
     folder = run.checkpoint(step)
+    verify_checksums(folder, TrainingError, (TRAINING, STATE))
     state = read_state(folder)
     model.load_checkpoint(folder)
     try:
@@ -138,12 +144,12 @@ def read_checkpoint(run: RunFolder, step: int, model: Weights) -> Saved:
 
 def read_state(folder: Path) -> dict[str, Any]:
     """The state.json of a checkpoint, after checking that all files have the sizes it lists."""
+    state = read_json(folder / STATE, TrainingError)
     try:
-        state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-        sizes = dict(state["files"])
+        sizes = {str(name): int(size) for name, size in state["files"].items()}
         step = int(state["step"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TrainingError(f"{folder / STATE} cannot be used: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise TrainingError(f"{folder / STATE} is damaged: {error!r} is missing or has a wrong type") from error
     if state.get("format") != FORMAT:
         raise TrainingError(f"{folder} has format {state.get('format')!r}, but this GlassBERT reads format {FORMAT}")
     if folder.name != f"step-{step:08d}":
@@ -156,6 +162,36 @@ def read_state(folder: Path) -> dict[str, Any]:
                 f"earlier checkpoint"
             )
     return state
+
+
+def last_intact(run: RunFolder) -> tuple[int | None, list[str]]:
+    """The last step whose checkpoint is as it was written, and what is wrong with the later ones.
+
+    None if there is no checkpoint; if all are damaged, the first error is raised.
+    """
+    problems: list[str] = []
+    for step in reversed(run.steps()):
+        folder = run.checkpoint(step)
+        try:
+            verify_checksums(folder, TrainingError)
+            read_state(folder)
+            return step, problems
+        except TrainingError as error:
+            problems.append(str(error))
+    if problems:
+        raise TrainingError(f"no checkpoint of {run.path} can be used: {problems[0]}")
+    return None, []
+
+
+def set_aside_after(run: RunFolder, step: int | None) -> None:
+    """Rename the checkpoints after `step`, which are damaged, so that the resumed run writes them again."""
+    for later in run.steps():
+        if step is not None and later > step:
+            folder = run.checkpoint(later)
+            aside = folder.with_name(f"{DAMAGED}{folder.name}")
+            with explain_write_errors(aside):
+                shutil.rmtree(aside, ignore_errors=True)
+                os.replace(folder, aside)
 
 
 def prune(run: RunFolder, keep: int, best: int | None) -> None:
@@ -193,6 +229,7 @@ def snapshot_due(count: int, before: float, after: float) -> bool:
 
 def write_snapshot(run: RunFolder, step: int, model: Model) -> Path:
     """Save the current model under a temporary name, then rename it."""
+    run.require_own()
     folder = run.path / SNAPSHOTS / f"step-{step:08d}"
     temporary = folder.parent / f"{WRITING}{folder.name}"
     with explain_write_errors(folder):

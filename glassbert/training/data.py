@@ -46,6 +46,7 @@ class TrainingData:
     validation_rows: int = HELD_OUT_BATCH
     seconds_to_build: float = 0.0
     validation_by_source: Mapping[str, Source] = field(default_factory=dict)
+    corpora: tuple[Any, ...] = ()  # whose checksums a run compares when it begins
 
     def length_at(self, progress: float) -> int:
         """The row length at this progress: short rows first, where there is a curriculum."""
@@ -108,6 +109,7 @@ def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
         short_share=settings.short_share if settings.short_length is not None else 0.0,
         seconds_to_build=seconds,
         validation_by_source=batches_by_source(corpus, partial(batches_of, settings.length, HELD_OUT_BATCH)),
+        corpora=(corpus,),
     )
 
 
@@ -139,6 +141,7 @@ def open_mixture(settings: TrainingSettings, run: Path, corpus: Any, seconds: fl
             "domain": domain.validation[settings.length],
             "general": general.validation[settings.length],
         },
+        corpora=(*domain.corpora, *general.corpora),
     )
 
 

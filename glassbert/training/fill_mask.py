@@ -77,6 +77,10 @@ def answer(model: Model, tokenizer: Any, question: Question, top: int = 5) -> li
         output = model.run(checked, inference=True).output()
         words = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head has two outputs
         logits = model.engine.to_numpy(words)[0].astype(np.float64)  # [T, V]
+    if not np.isfinite(logits).all():
+        raise InputError(
+            "the model's scores are not finite, so it predicts no word: its weights diverged or are damaged"
+        )
     found = []
     for position in output_rows(question.positions, checked):
         scores = logits[position]

@@ -18,7 +18,7 @@ from glassbert.files import write_json
 from glassbert.reports import figures
 from glassbert.training.adapting import outcome as adaptation
 from glassbert.training.budget import Clock
-from glassbert.training.checkpointing import read_checkpoint
+from glassbert.training.checkpointing import prune, read_checkpoint
 from glassbert.training.history import RESULT
 from glassbert.training.log import read_log
 from glassbert.training.model_card import write_model_card
@@ -96,8 +96,9 @@ def finish(trainer: Trainer) -> Result:
     counts = {"run": str(run.path), "steps": state.step, "tokens": state.tokens, "skipped": state.skipped}
     if trainer.stopped == "interrupted" or not trainer.leads:
         return Result(stopped=trainer.stopped, seconds=trainer.clock.elapsed, **counts)  # type: ignore[arg-type]
-    loss = trainer.evaluate()
-    trainer.save()
+    trainer.save()  # before the evaluation: a run that is killed from here on logs it once all the same
+    loss = trainer.evaluate_once()
+    prune(run, settings.keep, state.best_step)
     weights, weights_step = _choose_weights(trainer, loss)
     costs = trainer.components.costs
     by_source = _evaluate_by_source(trainer)
@@ -125,7 +126,8 @@ def finish(trainer: Trainer) -> Result:
     content = asdict(result)
     adaptation.complete(run, {**by_source, "domain": {"loss": found.loss, "accuracy": found.accuracy}})
     write_report(run, content)
-    write_json(run.path / RESULT, content)  # last: a run with this file is finished
+    run.require_own()
+    write_json(run.path / RESULT, content, sealed=True)  # last: a run with this file is finished
     return result
 
 
@@ -164,11 +166,11 @@ def _choose_weights(trainer: Trainer, loss: float) -> tuple[str, int]:
 def _write_model(trainer: Trainer) -> None:
     """Write model and tokenizer under a temporary name, then rename. A model may have another one beside it."""
     run, head = trainer.run, trainer.model.head
+    run.require_own()
     temporary = run.path / ".model"
     shutil.rmtree(temporary, ignore_errors=True)
     for folder, model in head.finished(trainer.model).items():  # type: ignore[union-attr]
-        model.save(temporary / folder)
-        trainer.data.tokenizer.save(temporary / folder)
+        model.save(temporary / folder, tokenizer=trainer.data.tokenizer)
     if run.model.exists():
         shutil.rmtree(run.model)
     temporary.replace(run.model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.errors import TrainingError
-from glassbert.training.log import read_log
+from glassbert.errors import GlassBertError, TrainingError
+from glassbert.files import numbers, read_json
+from glassbert.training.log import read_run_log
 from glassbert.training.run_folder import PRETRAINING, RunFolder, kind_of_run
 
 RESULT = "result.json"
@@ -38,7 +38,7 @@ class History:
     @classmethod
     def read(cls, run: RunFolder) -> History:
         lines: dict[str, list[dict[str, Any]]] = {}
-        for line in read_log(run.log_file):
+        for line in read_run_log(run.log_file):
             lines.setdefault(line["kind"], []).append(line)
         return cls(run, run.read_settings(), read_result(run), lines)
 
@@ -52,22 +52,23 @@ class History:
 
     def curve(self, kind: str, value: str, over: str = "step") -> tuple[list[float], list[float]]:
         """x and y of a curve. Values that are not finite are strings in the log and are left out."""
-        found = [(line[over], line[value]) for line in self.kind(kind) if isinstance(line.get(value), (int, float))]
+        points = [(line.get(over), line.get(value)) for line in self.kind(kind)]
+        found: list[tuple[Any, Any]] = [(x, y) for x, y in points if _finite(x) and _finite(y)]
         return [x for x, _ in found], [y for _, y in found]
 
     @property
     def state(self) -> str:
         if self.result is not None:
-            return "finished" if self.result["stopped"] == "finished" else "stopped early"
+            return "finished" if self.result.get("stopped") == "finished" else "stopped early"
         return "unfinished"
 
     @property
     def held_out(self) -> tuple[float, float] | None:
         """Held-out loss and accuracy of the finished model, or else of the last evaluation."""
-        if self.result is not None:
-            return self.result["loss"], self.result["accuracy"]
-        last = self.kind("evaluation")
-        return (last[-1]["loss"], last[-1]["accuracy"]) if last else None
+        last = self.result if self.result is not None else (self.kind("evaluation") or [{}])[-1]
+        loss: Any = last.get("loss")
+        accuracy: Any = last.get("accuracy")
+        return (float(loss), float(accuracy)) if _number(loss) and _number(accuracy) else None
 
     @property
     def parts(self) -> dict[str, dict[str, float]]:
@@ -78,16 +79,15 @@ class History:
     @property
     def last(self) -> dict[str, Any]:
         """The last log line that has step and tokens."""
-        return max((self.kind(kind)[-1] for kind in ("train", "evaluation") if self.kind(kind)),
-                   key=lambda line: line["step"], default={"step": 0, "tokens": 0, "seconds": 0.0})  # fmt: skip
+        found = max((self.kind(kind)[-1] for kind in ("train", "evaluation") if self.kind(kind)),
+                    key=lambda line: line["step"], default={"step": 0})  # fmt: skip
+        return {"tokens": 0, "seconds": 0.0, **found}
 
 
 def read_result(run: RunFolder) -> dict[str, Any] | None:
-    """The result of a finished run, or None."""
-    try:
-        return json.loads((run.path / RESULT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    """The result of a finished run, or None; a damaged one raises an error."""
+    path = run.path / RESULT
+    return numbers(read_json(path, TrainingError)) if path.exists() else None
 
 
 def weights_sentence(result: Mapping[str, Any]) -> str:
@@ -102,19 +102,44 @@ def weights_sentence(result: Mapping[str, Any]) -> str:
     }.get(result["weights"], f"The weights are those of the last step, {step:,}.")
 
 
-def find_runs(folder: str | Path) -> Iterator[History]:
-    """The pretraining runs in a folder, oldest first; other entries are ignored."""
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _finite(value: Any) -> bool:
+    return _number(value) and math.isfinite(value)
+
+
+def find_runs(folder: str | Path, problems: list[str] | None = None) -> Iterator[History]:
+    """The pretraining runs in a folder, oldest first; other entries are ignored.
+
+    A run that cannot be read is left out, and `problems` gets a sentence about it.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise TrainingError(f"there is no folder {folder}; `glassbert pretrain` creates its runs in runs/")
     found = []
-    for path in folder.iterdir():
-        if kind_of_run(path) == PRETRAINING:
-            try:
-                found.append(History.read(RunFolder(path)))
-            except (TrainingError, KeyError):
-                continue
+    for path in sorted(folder.iterdir()):
+        try:
+            kind = kind_of_run(path)
+            if kind == PRETRAINING:
+                found.append(_listed(History.read(RunFolder(path))))
+            elif not kind and (path / "settings.json").is_file():
+                read_json(path / "settings.json", TrainingError)
+        except (GlassBertError, OSError) as error:
+            if problems is not None:
+                problems.append(f"{path.name} cannot be listed: {error}")
     yield from sorted(found, key=lambda history: str(history.info.get("begun", "")))
+
+
+def _listed(history: History) -> History:
+    """The history, if it has everything that a list of runs shows."""
+    model, result = history.info.get("model"), history.result or {}
+    if not isinstance(model, dict) or not _number(model.get("parameters")):
+        raise TrainingError(f"{history.run.settings_file} is damaged: it does not describe a model")
+    if not all(_finite(result.get(name, 0)) for name in ("seconds", "steps", "tokens")):
+        raise TrainingError(f"{history.run.path / RESULT} is damaged: its counts are not numbers")
+    return history
 
 
 def moving_mean(values: Sequence[float] | np.ndarray, before: int, after: int = 0) -> np.ndarray:

@@ -16,9 +16,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from glassbert.errors import TrainingError, needs
-from glassbert.files import explain_write_errors
+from glassbert.files import explain_write_errors, numbers
 
 FLUSH_EVERY = 2.0  # seconds
+LONGEST_LINE = 2**24  # bytes; a longer line is damaged
+# The numbers that a line of a pretraining run has, by kind, besides its step.
+NUMBERS = {
+    "train": ("seconds", "tokens", "loss", "gradient_norm", "learning_rate", "tokens_per_second"),
+    "evaluation": ("seconds", "tokens", "progress", "loss", "accuracy"),
+    "sample": ("progress",),
+    "final": ("loss", "accuracy"),
+    "event": ("seconds",),
+}
+NOT_FINITE = ("nan", "inf", "-inf")
 SINK_PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
@@ -87,16 +97,41 @@ class NoLog(RunLog):
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a log; an incomplete last line is left out."""
-    if not path.exists():
-        return
-    with open(path, "rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                try:
-                    yield json.loads(line)
-                except ValueError:
-                    continue
+    """The lines of a log; an incomplete last line and damaged lines are left out."""
+    try:
+        if not path.is_file():
+            return
+        with open(path, "rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                found = _line(line) if line.endswith(b"\n") else None
+                if found is not None:
+                    yield found
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def read_run_log(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of the log of a pretraining run that have all the numbers of their kind."""
+    for line in read_log(path):
+        line = numbers(line) if line["kind"] in ("evaluation", "final") else line
+        wanted = ("step", *NUMBERS.get(line["kind"], ()))
+        whole = all(isinstance(line.get(name), (int, float)) or line.get(name) in NOT_FINITE for name in wanted)
+        whole &= isinstance(line.get("parts", {}), dict) and isinstance(line.get("text", ""), str)
+        if whole and (line["kind"] != "sample" or _answers(line.get("answers"))):
+            yield line
+
+
+def _line(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("kind"), str) else None
+
+
+def _answers(value: Any) -> bool:
+    """Whether a value is a list of words with their probabilities."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, list) and len(one) == 2 for one in value)
 
 
 def _json_value(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from glassbert.errors import InputError
 from glassbert.models.model import Model
 from glassbert.training.budget import Allowance, Clock, Interval
 from glassbert.training.display import Display, Status
@@ -100,7 +101,10 @@ class Monitor:
         if self._question is None:
             return
         with self.filling.spending(self.clock):
-            found = answer(word_model(self.model), self.tokenizer, self._question)[0]
+            try:
+                found = answer(word_model(self.model), self.tokenizer, self._question)[0]
+            except InputError:  # the scores are not finite; the run says so itself
+                return
         self.status.answers = [(one.word, one.chance) for one in found]
         self.status.history.append((self.status.progress, found[0].word))
         self.log.write(

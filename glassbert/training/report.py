@@ -165,7 +165,7 @@ def _curves(page: Page, history: History) -> None:
         )
     by_source = history.kind("final")[-1].get("by_source") if history.kind("final") else None
     if by_source:
-        rows = [(name, f"{v['loss']:.3f}", f"{math.exp(v['loss']):,.2f}", share(v['accuracy'])) for name, v in
+        rows = [(name, f"{v['loss']:.3f}", f"{math.exp(min(v['loss'], 50)):,.2f}", share(v['accuracy'])) for name, v in
                 by_source.items()]  # fmt: skip
         page.table(["held-out text of", "loss", "perplexity", "accuracy"], rows)
     with page.details("All evaluations") as section:

@@ -11,22 +11,22 @@ RUN/report.html                the report
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import re
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from glassbert.engines.machine import inspect_machine
-from glassbert.errors import TrainingError
-from glassbert.files import explain_write_errors, write_json
+from glassbert.errors import GlassBertError, TrainingError
+from glassbert.files import explain_write_errors, read_json, write_json
 from glassbert.locks import try_lock
 from glassbert.training.workers import fingerprint
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 PRETRAINING, FINETUNING, FORECASTING = "pretraining", "finetuning", "forecasting"
+DAMAGED = "damaged-"  # prefix of a checkpoint that a resumed run could not use
 WRITING = ".writing-"  # prefix of a folder that is being written, or was when its process was killed
 PACKAGES = ("glassbert", "numpy", "tokenizers", "safetensors", "numba", "mlx")
 
@@ -50,6 +51,9 @@ class RunFolder:
         self.model = self.path / "model"
         self.report = self.path / "report.html"
         self.lock_file = self.path / ".lock"
+        self.owner = self  # whose lock protects this folder
+        self._held: IO[str] | None = None  # the lock file, while this process has the lock
+        self._checked = 0.0
 
     @property
     def name(self) -> str:
@@ -67,12 +71,9 @@ class RunFolder:
 
     def read_settings(self) -> dict[str, Any]:
         """The content of settings.json: `run_info` and the settings."""
-        try:
-            content = json.loads(self.settings_file.read_text(encoding="utf-8"))
-            if not isinstance(content["settings"], dict):
-                raise TypeError("settings must be an object")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TrainingError(f"{self.settings_file} cannot be used: {error}") from error
+        content = read_json(self.settings_file, TrainingError)
+        if not isinstance(content.get("settings"), dict):
+            raise TrainingError(f"{self.settings_file} cannot be used: its field 'settings' must be an object")
         return content
 
     def begin(self, content: dict[str, Any]) -> None:
@@ -84,7 +85,7 @@ class RunFolder:
             )
         with explain_write_errors(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(self.settings_file, content)
+        write_json(self.settings_file, content, sealed=True)
 
     def undo(self) -> None:
         """Remove the files of a run that failed before its first step, so that the folder can be used again."""
@@ -102,7 +103,7 @@ class RunFolder:
         with file:
             if not try_lock(file):
                 file.seek(0)
-                owner = file.read().strip()
+                owner = file.read(100).strip()
                 raise TrainingError(
                     f"another process{f' ({owner})' if owner else ''} is writing to {self.path}; "
                     f"wait for it, stop it, or choose another folder with --run"
@@ -110,7 +111,32 @@ class RunFolder:
             file.truncate(0)
             file.write(f"process {os.getpid()}\n")
             file.flush()
-            yield
+            self._held = file
+            try:
+                self.require_own()
+                yield
+            finally:
+                self._held = None
+
+    def require_own(self, every: float = 0.0) -> None:
+        """Raise if the folder was removed or replaced since this process locked it; at most once in `every` seconds.
+
+        The lock belongs to a file, not to a path: after `rm -r RUN` another run may have made a folder of that name.
+        """
+        held = self.owner._held
+        if held is None or time.monotonic() - self._checked < every:
+            return
+        self._checked = time.monotonic()
+        try:
+            now, own = os.stat(self.lock_file), os.fstat(held.fileno())
+            same = (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino)
+        except OSError:
+            same = False
+        if not same:
+            raise TrainingError(
+                f"{self.path} is no longer the folder of this run: it was removed or replaced while the run was going "
+                f"on. The run stops and writes nothing more"
+            )
 
     def steps(self) -> list[int]:
         """The steps with a complete checkpoint, in order."""
@@ -136,8 +162,8 @@ class RunFolder:
 def kind_of_run(path: str | Path) -> str:
     """The kind of run in a folder; "" where there is none. Pretraining runs have no "kind" in settings.json."""
     try:
-        return json.loads((Path(path) / "settings.json").read_text(encoding="utf-8")).get("kind", PRETRAINING)
-    except (OSError, ValueError, AttributeError):
+        return str(read_json(Path(path) / "settings.json", verify=False).get("kind", PRETRAINING))
+    except GlassBertError:
         return ""
 
 
@@ -166,6 +192,7 @@ def run_info(trainer: Trainer) -> dict[str, Any]:
             "config": model.config.to_dict(),
         },
         "engine": {"name": engine.name, "precision": engine.dtype_name, "threads": engine.threads},
+        "workers": trainer.workers.size,
         "machine": machine_facts(),
         "versions": versions(),
         "data": trainer.data.description,
@@ -204,8 +231,14 @@ def versions() -> dict[str, str]:
 
 def check_same_run(content: dict[str, Any], trainer: Trainer) -> None:
     """Raise if model config, corpus or tokenizer differ from those in settings.json."""
+    for name in ("model", "engine", "versions"):
+        if not isinstance(content.get(name), dict):
+            raise TrainingError(f"{trainer.run.settings_file} is damaged: its field {name!r} must be an object")
+    saved = content["model"].get("config")
+    if not isinstance(saved, dict) or not isinstance(content.get("fingerprint"), str):
+        raise TrainingError(f"{trainer.run.settings_file} is damaged: it does not describe model and corpus")
     config = trainer.model.config.to_dict()
-    for name, value in content["model"]["config"].items():
+    for name, value in saved.items():
         if config.get(name) != value:
             raise TrainingError(
                 f"{trainer.run.path} trains a model with {name} {value!r}, but its settings now give "
@@ -227,6 +260,9 @@ def changed_since(content: dict[str, Any], trainer: Trainer) -> list[str]:
     """Differences of engine and versions that keep a resumed run from being identical bit by bit."""
     engine = trainer.model.engine
     now = {"name": engine.name, "precision": engine.dtype_name, "threads": engine.threads}
-    differ = [f"{key} was {then} and is {now[key]}" for key, then in content["engine"].items() if now[key] != then]
+    differ = [f"{key} was {then} and is {now[key]}" for key, then in content["engine"].items() if now.get(key) != then]
+    workers = content.get("workers", trainer.workers.size)
+    if workers != trainer.workers.size:
+        differ.append(f"the number of workers was {workers} and is {trainer.workers.size}")
     then = content["versions"]
     return differ + [f"{k} was {then[k]} and is {v}" for k, v in versions().items() if k in then and then[k] != v]

@@ -35,8 +35,10 @@ from glassbert.training.building import TrainingComponents, flops_per_token, req
 from glassbert.training.checkpointing import (
     RunState,
     drop_later_snapshots,
+    last_intact,
     prune,
     read_checkpoint,
+    set_aside_after,
     snapshot_due,
     write_checkpoint,
     write_snapshot,
@@ -47,13 +49,14 @@ from glassbert.training.distributed import find_workers
 from glassbert.training.feed import Feed, Order, threads_for
 from glassbert.training.finishing import Result, evaluate_before_first_step, finish, write_interim_report
 from glassbert.training.history import read_result
-from glassbert.training.log import NoLog, RunLog, Sink, read_log, require_sinks, sinks_for
+from glassbert.training.log import NoLog, RunLog, Sink, read_run_log, require_sinks, sinks_for
 from glassbert.training.monitor import Monitor
 from glassbert.training.planning import receipt
 from glassbert.training.run_folder import RunFolder, changed_since, check_same_run, new_run_folder, run_info
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.settings_base import document
 from glassbert.training.step_results import count_bad_step, stop_if_too_many
+from glassbert.training.verification import CorpusVerification
 from glassbert.training.workers import WorkerLost, Workers, digest_of
 
 READ_DELAY = 2  # steps between submitting a step and reading its loss, on an engine that computes asynchronously
@@ -115,6 +118,7 @@ class Trainer:
         self.reporting = Allowance(0.01)
         self.progress = 0.0
         self._stride = 0.0
+        self._evaluated: tuple[int, float] | None = None  # step and loss of the last evaluation
         self.stopped = ""
         self._resuming = False
         self._planning_since: float | None = None  # seconds on the clock after the first steps
@@ -145,6 +149,8 @@ class Trainer:
             self._read_losses(0)
             if self.stopped == "interrupted":
                 self.save()
+            else:
+                self.verification.finish()
             return finish(self)
 
     @contextmanager
@@ -165,6 +171,7 @@ class Trainer:
             # The step detects, skips and explains an overflow; NumPy's warning would only repeat it.
             warnings.filterwarnings("ignore", category=RuntimeWarning, module="glassbert")
             stack.enter_context(self.display)
+            self.verification = stack.enter_context(CorpusVerification(self.data.corpora if self.leads else ()))
             threads = threads_for(self.model.engine)
             self.feed = stack.enter_context(
                 Feed(self.data.sources, self.state.taken, rows, threads, self.components.prepare)
@@ -188,9 +195,9 @@ class Trainer:
         if not self._resuming and self.leads:
             self.run.begin({"settings": self.settings.to_dict(), **run_info(self)})
             self.data.tokenizer.save(self.run.path / "tokenizer")
-        steps = self.run.steps() if self._resuming else []
-        if steps:
-            saved = read_checkpoint(self.run, steps[-1], self.model)
+        step, problems = last_intact(self.run) if self._resuming else (None, [])
+        if step is not None:
+            saved = read_checkpoint(self.run, step, self.model)
             self.components.load(saved.arrays, saved.state["machinery"])
             self.state = RunState.from_dict(saved.state)
         self.workers.check_same(digest_of(self.settings.to_dict()), "other settings than worker 0")
@@ -203,9 +210,12 @@ class Trainer:
         self.log = RunLog(self.run.log_file, self.state.log_position, self._sinks()) if self.leads else NoLog()
         self.monitor = self._new_monitor()
         if self._resuming and self.leads:
+            set_aside_after(self.run, step)
             drop_later_snapshots(self.run, self.state.step)
-        if steps:
-            self.monitor.event(f"Resumed from step {steps[-1]:,}.")
+        if step is not None:
+            for problem in problems:
+                self.monitor.event(f"A damaged checkpoint was set aside: {problem}.")
+            self.monitor.event(f"Resumed from step {step:,}.")
             for change in changed_since(self.run.read_settings(), self):
                 self.monitor.event(f"The run will not be identical bit by bit to an uninterrupted one: {change}.")
 
@@ -223,7 +233,7 @@ class Trainer:
         monitor = Monitor(
             self.model, self.data.tokenizer, self.clock, self.log, self.display, self.settings.sentence, title
         )
-        monitor.restore(read_log(self.run.log_file))
+        monitor.restore(read_run_log(self.run.log_file))
         monitor.status.step, monitor.status.tokens = self.state.step, self.state.tokens
         teacher = self.components.objectives.teacher
         monitor.flops_per_token = flops_per_token(self.model.config, self.settings, teacher and teacher.model.config)
@@ -233,6 +243,8 @@ class Trainer:
     def one_step(self) -> None:
         """Train on the next batch; then evaluate, save and log whatever is due."""
         state, monitor, components = self.state, self.monitor, self.components
+        self.run.require_own(every=1.0)
+        self.verification.check()
         self._order_batches()
         inputs, prepared = self.feed.take()
         before = self.progress
@@ -353,13 +365,26 @@ class Trainer:
         with costs.measuring("row", rows):
             found = self.components.evaluate(self.data.held_out(rows, length=length))
         self.monitor.evaluation(found, length)
-        if state.best_loss is None or found.comparable < state.best_loss:
+        self._evaluated = (state.step, found.comparable)
+        if not math.isfinite(found.comparable):
+            self.monitor.event(
+                f"The held-out loss after step {state.step:,} is {found.comparable}: the run diverges. Start a new run "
+                f"with a lower --learning-rate, a longer --warmup or a smaller --clip."
+            )
+            state.evaluations_without_gain += 1
+        elif state.best_loss is None or found.comparable < state.best_loss:
             state.best_loss, state.best_step, state.evaluations_without_gain = found.comparable, state.step, 0
             if state.step > 0 and self.progress < 1:
                 self.save()
         else:
             state.evaluations_without_gain += 1
         return found.comparable
+
+    def evaluate_once(self) -> float:
+        """The held-out loss of this step, measured unless it just was."""
+        if self._evaluated is not None and self._evaluated[0] == self.state.step:
+            return self._evaluated[1]
+        return self.evaluate()
 
     def save(self) -> None:
         """Write a checkpoint, unless this step has one or the last step was skipped."""

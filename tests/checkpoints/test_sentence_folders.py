@@ -59,7 +59,8 @@ def test_what_is_written_and_read_again(config: glassbert.EncoderConfig, pooling
     model.save(tmp_path, tokenizer=tokenizer)
     written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert written == {
-        "config.json", "model.safetensors", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json",
+        "checksums.json", "config.json", "model.safetensors", "modules.json", "1_Pooling/config.json",
+        "sentence_bert_config.json",
         "config_sentence_transformers.json", "tokenizer.json", "vocab.txt", "tokenizer_config.json",
         "special_tokens_map.json",
     }  # fmt: skip
@@ -92,7 +93,11 @@ def test_what_is_written_and_read_again(config: glassbert.EncoderConfig, pooling
 def test_unsupported_poolings_are_written_in_our_own_format(tmp_path: Path) -> None:
     for name, model in {"attention": embedder(pooling="attention"), "mini": embedder(CONFIGS["mini"])}.items():
         model.save(tmp_path / name)
-        assert {path.name for path in (tmp_path / name).iterdir()} == {"config.json", "model.safetensors"}
+        assert {path.name for path in (tmp_path / name).iterdir()} == {
+            "checksums.json",
+            "config.json",
+            "model.safetensors",
+        }
         assert_same(model, load(tmp_path / name))
 
 

@@ -61,3 +61,23 @@ def test_reading_examples():
 
 def test_json_serialisable():
     json.dumps(card().as_json())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", -1), ("temperature", 0), ("temperature", "1.5"), ("temperature", float("nan")),
+        ("temperature", float("inf")), ("temperature", True), ("thresholds", [0.5, 2.0]), ("thresholds", [0.5]),
+        ("thresholds", 0.5), ("bias", [float("nan"), 1.0]), ("bias", [1.0]), ("labels", ["a", "a"]),
+        ("labels", ["a", 3]), ("labels", "ab"), ("label_names", [None, "b"]), ("max_length", 0), ("max_length", 8.5),
+        ("max_length", "8"), ("stride", 0), ("stride", 10**6), ("max_windows", -1), ("title", None),
+        ("head", ["binary"]),
+        ("text", 3), ("target", {}), ("reading", []), ("details", None), ("baseline", 1), ("examples", "x"),
+        ("template", {"parts": 3}), ("template", []), ("chosen_on", "luck"), ("metric", {}), ("separator", 0),
+    ],
+)  # fmt: skip
+def test_every_field_is_checked(tmp_path, field, value):
+    """A temperature of -1 would swap the classes without a word."""
+    (tmp_path / TASK).write_text(json.dumps({**card().as_json(), field: value}))
+    with pytest.raises(CheckpointError, match=r"task\.json cannot be used"):
+        TaskCard.load(tmp_path)

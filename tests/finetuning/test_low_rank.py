@@ -209,7 +209,8 @@ def test_round_trip_of_adapters(config, targets, tmp_path):
     for name in model.fully_trained:
         model.parameters[name] = model.parameters[name] + 1
     model.save(tmp_path, base_model="somewhere/bert")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    written = sorted(path.name for path in tmp_path.iterdir())
+    assert written == ["adapter_config.json", "adapter_model.safetensors", "checksums.json"]
     again = LowRank.load(model.base, tmp_path)
     assert again.adapters == model.adapters
     assert again.parameters.flat.tobytes() == model.parameters.flat.tobytes()
@@ -259,6 +260,7 @@ def test_adapters_written_by_peft(tmp_path):
     """Without our header a module is one adapter, the head may be missing, and the scale is that of the config."""
     model = adapted(MODERN, ("query", "value"), head="sequence", dtype="float32")
     model.save(tmp_path)
+    (tmp_path / "checksums.json").unlink()
     tensors = load_file(tmp_path / "adapter_model.safetensors")
     save_file({n: v for n, v in tensors.items() if "lora" in n}, tmp_path / "adapter_model.safetensors")
     again = LowRank.load(model.base, tmp_path)
@@ -327,10 +329,14 @@ def test_folders_without_matching_adapters(tmp_path):
     ):
         model.save(tmp_path)
         broken(tmp_path, **changes)
+        with pytest.raises(CheckpointError, match=r"adapter_config\.json has .* bytes"):
+            LowRank.load(model.base, tmp_path)
+        (tmp_path / "checksums.json").unlink()
         with pytest.raises(CheckpointError, match=message):
             LowRank.load(model.base, tmp_path)
     model.save(tmp_path)
     tensors = load_file(tmp_path / "adapter_model.safetensors")
+    (tmp_path / "checksums.json").unlink()
     save_file({**tensors, "base_model.model.strange": np.zeros(3)}, tmp_path / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match=r"unknown tensors: base_model\.model\.strange"):
         LowRank.load(model.base, tmp_path)

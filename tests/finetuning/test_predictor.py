@@ -228,6 +228,7 @@ def test_hugging_face_folder_without_card(tmp_path):
     fields = json.loads((tmp_path / "config.json").read_text())
     fields |= {"id2label": {"0": "NEGATIVE", "1": "POSITIVE"}, "label2id": {"NEGATIVE": 0, "POSITIVE": 1}}
     (tmp_path / "config.json").write_text(json.dumps(fields))
+    (tmp_path / "checksums.json").unlink()
     predictor = Predictor.load(tmp_path, engine="numpy")
     found = predictor.predict("the bird sings")
     assert found.answers()[0] in ("NEGATIVE", "POSITIVE") and predictor.card.max_length == 24
@@ -270,6 +271,9 @@ def test_error_for_a_card_that_does_not_fit(tmp_path):
     folder = save(tmp_path, "multiclass")
     card = json.loads((folder / TASK).read_text())
     (folder / TASK).write_text(json.dumps({**card, "labels": ["a", "b"], "label_names": ["a", "b"]}))
+    with pytest.raises(CheckpointError, match=r"task\.json has .* bytes, but"):
+        Predictor.load(folder, engine="numpy")
+    (folder / "checksums.json").unlink()
     with pytest.raises(CheckpointError, match="2 labels for a multiclass head, and the model has 3 outputs"):
         Predictor.load(folder, engine="numpy")
     (tmp_path / "settings.json").write_text("{}")

@@ -34,7 +34,7 @@ def test_snapshots_do_not_change_the_run(corpus, tmp_path):
     assert not (tmp_path / "plain" / "snapshots").exists()
     found = find_snapshots(RunFolder(tmp_path / "watched"))
     assert list(found) == [0, 3, 6]
-    assert sorted(path.name for path in found[3].iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in found[3].iterdir()) == ["checksums.json", "config.json", "model.safetensors"]
     assert glassbert.load(found[3]).head.kind == "mlm"
 
 

@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import math
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -11,12 +13,17 @@ from safetensors.numpy import load_file
 import glassbert
 from glassbert.errors import GlassBertError, TrainingError
 from glassbert.training import trainer as trainer_module
+from glassbert.training.checkpointing import write_snapshot
 from glassbert.training.display import NoDisplay
 from glassbert.training.evaluate import Evaluation
+from glassbert.training.finishing import finish
+from glassbert.training.history import find_runs
 from glassbert.training.log import read_log
+from glassbert.training.report import write_report
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.step_results import explain_bad_step
 from glassbert.training.trainer import LargerBERTTrainer, Trainer
+from glassbert.training.verification import accept_changes
 from tests.training.toy import make_trainer
 
 
@@ -227,6 +234,7 @@ def test_another_corpus_or_model_is_refused_on_resume(corpus, tmp_path, monkeypa
         make_trainer(corpus, tmp_path / "run").train()
     path = tmp_path / "run" / "settings.json"
     content = json.loads(path.read_text())
+    del content["checksum"]
     path.write_text(json.dumps({**content, "fingerprint": "other"}))
     with pytest.raises(TrainingError, match="has changed since the run started"):
         Trainer.resume(tmp_path / "run")
@@ -268,7 +276,7 @@ def test_initial_weights_that_are_not_finite_are_refused(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run")
     trainer.model.parameters["final_norm.weight"][:] = np.inf
     trainer.model.save(tmp_path / "bad")
-    with pytest.raises(TrainingError, match=r"final_norm\.weight"):
+    with pytest.raises(GlassBertError, match=r"final_norm\.weight"):
         make_trainer(corpus, tmp_path / "run", start_from=str(tmp_path / "bad"))
 
 
@@ -462,6 +470,7 @@ def test_a_resumed_run_logs_what_has_changed(corpus, tmp_path, monkeypatch):
             make_trainer(corpus, tmp_path / "run").train()
     path = tmp_path / "run" / "settings.json"
     content = json.loads(path.read_text())
+    del content["checksum"]
     content["engine"]["threads"] = 64
     path.write_text(json.dumps(content))
     Trainer.resume(tmp_path / "run", display=NoDisplay()).train()
@@ -475,11 +484,164 @@ def test_a_folder_that_cannot_be_written_raises_a_clear_error(corpus, tmp_path):
         make_trainer(corpus, tmp_path / "file" / "run").train()
 
 
-def test_a_damaged_checkpoint_is_named(corpus, tmp_path, monkeypatch):
-    killed_at(3, monkeypatch)
+def test_a_damaged_last_checkpoint_is_set_aside(corpus, tmp_path, monkeypatch):
+    make_trainer(corpus, tmp_path / "whole", checkpoint_every=2).train()
+    with monkeypatch.context() as patch:
+        killed_at(5, patch)
+        with pytest.raises(Stop):
+            make_trainer(corpus, tmp_path / "run", checkpoint_every=2).train()
+    for name in ("model.safetensors", "training.safetensors", "state.json", "config.json", "checksums.json"):
+        copy = tmp_path / name
+        shutil.copytree(tmp_path / "run", copy)
+        path = copy / "checkpoints" / "step-00000004" / name
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 4
+        path.write_bytes(content)
+        display = Saying()
+        Trainer.resume(copy, display=display).train()
+        assert any("damaged checkpoint was set aside" in text and name in text for text in display.said)
+        assert "Resumed from step 2." in display.said
+        assert (copy / "checkpoints" / "damaged-step-00000004").is_dir()
+        for tensor, values in weights(tmp_path / "whole" / "model").items():
+            np.testing.assert_array_equal(values, weights(copy / "model")[tensor])
+
+
+def test_without_an_intact_checkpoint_the_damaged_file_is_named(corpus, tmp_path, monkeypatch):
+    killed_at(1, monkeypatch)
     with pytest.raises(Stop):
-        make_trainer(corpus, tmp_path / "run", checkpoint_every=2).train()
-    path = tmp_path / "run" / "checkpoints" / "step-00000002" / "training.safetensors"
+        make_trainer(corpus, tmp_path / "run").train()
+    path = tmp_path / "run" / "checkpoints" / "step-00000000" / "training.safetensors"
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(TrainingError, match="is damaged or missing"):
+    with pytest.raises(TrainingError, match=r"no checkpoint of .* can be used: .*training\.safetensors has"):
         Trainer.resume(tmp_path / "run", display=NoDisplay()).train()
+
+
+def test_changed_settings_are_noticed_and_can_be_accepted(corpus, tmp_path, monkeypatch):
+    killed_at(1, monkeypatch)
+    with pytest.raises(Stop):
+        make_trainer(corpus, tmp_path / "run").train()
+    path = tmp_path / "run" / "settings.json"
+    path.write_text(path.read_text().replace('"learning_rate": 0.003', '"learning_rate": 0.004'))
+    with pytest.raises(TrainingError, match=r"settings\.json has changed .*glassbert verify .* --accept"):
+        Trainer.resume(tmp_path / "run")
+    assert accept_changes(tmp_path / "run") == [str(path)]
+    assert Trainer.resume(tmp_path / "run", display=NoDisplay()).settings.learning_rate == 0.004
+
+
+def test_a_changed_shard_stops_the_run(corpus, tmp_path):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    path = tmp_path / "corpus" / "train-00000.tokens.npy"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(TrainingError, match=r"train-00000\.tokens\.npy has changed since it was written"):
+        make_trainer(tmp_path / "corpus", tmp_path / "run").train()
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_truncated_corpus_is_a_sentence(corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("GLASSBERT_VERIFY", "0")
+    shutil.copytree(corpus, tmp_path / "corpus")
+    trainer = make_trainer(tmp_path / "corpus", tmp_path / "run", steps=400)
+    with trainer.prepared():
+        trainer.one_step()
+        os.truncate(tmp_path / "corpus" / "train-00000.tokens.npy", 200)
+        with pytest.raises(GlassBertError, match=r"was truncated while it was in use: it has 200 bytes"):
+            for _ in range(20):
+                trainer.one_step()
+
+
+def test_a_run_stops_when_its_folder_is_replaced(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", steps=400)
+    with trainer.prepared():
+        trainer.one_step()
+        shutil.rmtree(tmp_path / "run")
+        second = make_trainer(corpus, tmp_path / "run", learning_rate=1e-4)
+        with second.prepared():
+            settings = (tmp_path / "run" / "settings.json").read_text()
+            for act in (trainer.save, lambda: finish(trainer), lambda: write_snapshot(trainer.run, 1, trainer.model)):
+                with pytest.raises(TrainingError, match="no longer the folder of this run"):
+                    act()
+            trainer.run._checked = 0.0
+            with pytest.raises(TrainingError, match="removed or replaced"):
+                trainer.one_step()
+        assert (tmp_path / "run" / "settings.json").read_text() == settings
+        assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_run_whose_folder_is_gone_writes_nothing(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", steps=400)
+    with trainer.prepared():
+        trainer.one_step()
+        shutil.rmtree(tmp_path / "run")
+        with pytest.raises(TrainingError, match="no longer the folder of this run"):
+            trainer.save()
+    assert not (tmp_path / "run").exists()
+
+
+class Saying(NoDisplay):
+    """Remembers what a run says."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+
+def test_a_diverged_run_finishes_and_is_listed(corpus, tmp_path):
+    display = Saying()
+    trainer = make_trainer(corpus, tmp_path / "run", steps=8, learning_rate=1e20, evaluate_every=2)
+    trainer.display = display
+    result = trainer.train()
+    assert math.isfinite(result.loss) and result.weights == "best"
+    assert any("The held-out loss after step" in text and "lower --learning-rate" in text for text in display.said)
+    content = json.loads((tmp_path / "run" / "result.json").read_text(), parse_constant=pytest.fail)
+    assert content["stopped"] == "finished"
+    (history,) = find_runs(tmp_path)
+    assert history.state == "finished" and history.held_out == (result.loss, result.accuracy)
+    assert any(math.isnan(line["loss"]) for line in history.kind("evaluation"))
+    write_report(trainer.run)
+    model = glassbert.load(tmp_path / "run", engine="numpy")
+    assert all(np.isfinite(array).all() for array in model.parameters.values())
+
+
+def test_the_last_evaluation_is_logged_once(corpus, tmp_path, monkeypatch):
+    make_trainer(corpus, tmp_path / "early", steps=50, patience=1, evaluate_every=2, learning_rate=10.0).train()
+    with monkeypatch.context() as patch:
+        patch.setattr("glassbert.training.finishing._write_model", lambda trainer: (_ for _ in ()).throw(Stop))
+        with pytest.raises(Stop):
+            make_trainer(corpus, tmp_path / "killed", steps=4, checkpoint_every=4).train()
+    Trainer.resume(tmp_path / "killed", display=NoDisplay()).train()
+    for run in ("early", "killed"):
+        steps = [line["step"] for line in read_log(tmp_path / run / "log.jsonl") if line["kind"] == "evaluation"]
+        assert len(steps) == len(set(steps)) and len(steps) > 1
+
+
+def test_another_number_of_workers_is_said(corpus, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        killed_at(3, patch)
+        with pytest.raises(Stop):
+            make_trainer(corpus, tmp_path / "run", checkpoint_every=2).train()
+    path = tmp_path / "run" / "settings.json"
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    path.write_text(json.dumps({**content, "workers": 4}))
+    display = Saying()
+    Trainer.resume(tmp_path / "run", display=display).train()
+    assert any("not be identical bit by bit" in text and "workers was 4 and is 1" in text for text in display.said)
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '"x"', "null", '{"settings": 3}', "[" * 100_000, '{"a": 1e999}', "\xff"])
+@pytest.mark.parametrize("name", ["settings.json", "result.json"])
+def test_one_damaged_run_does_not_hide_the_others(corpus, tmp_path, name, damage):
+    make_trainer(corpus, tmp_path / "good", steps=1).train()
+    shutil.copytree(tmp_path / "good", tmp_path / "bad")
+    (tmp_path / "bad" / name).write_text(damage, encoding="latin-1")
+    problems = []
+    names = [history.run.name for history in find_runs(tmp_path, problems)]
+    if name == "settings.json":
+        assert names == ["good"] and problems and "bad" in problems[0]
+    assert "good" in names
+    with pytest.raises(GlassBertError):
+        Trainer.resume(tmp_path / "bad")

@@ -32,7 +32,7 @@ from glassbert.checkpoints.locate import read_json
 from glassbert.checkpoints.names import list_names
 from glassbert.checkpoints.stored import StoredTensor, open_safetensors
 from glassbert.errors import CheckpointError
-from glassbert.files import atomic_write, write_json
+from glassbert.files import CHECKSUMS, atomic_write, verify_checksums, write_checksums, write_json
 from glassbert.finetuning.low_rank.adapted import FULLY_TRAINED, MATRICES, LowRank, adapter_of, check_plain
 from glassbert.finetuning.low_rank.gradients import Adapter
 from glassbert.models.model import Model
@@ -119,9 +119,11 @@ def save_adapters(model: LowRank, folder: str | Path, *, base_model: str | None 
         **SUPPORTED,
     }
     adapters = [[int(one.weight.split(".")[1]), one.target, one.rank, one.scale] for one in model.all_adapters]
+    (folder / CHECKSUMS).unlink(missing_ok=True)
     with atomic_write(folder / WEIGHTS, "wb") as file:
         file.write(save(tensors, {"format": "pt", ADAPTERS_KEY: json.dumps(adapters)}))
     write_json(folder / CONFIG, config)
+    write_checksums(folder, (WEIGHTS, CONFIG))
 
 
 def _tensors(model: LowRank, names: Names) -> tuple[dict[str, np.ndarray], dict[str, int], dict[str, float]]:
@@ -186,6 +188,7 @@ def open_adapters(model: Model, folder: str | Path) -> LowRank:
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise CheckpointError(f"there is no {name} in {folder}, so it is not a folder of adapters")
+    verify_checksums(folder, CheckpointError, (CONFIG, WEIGHTS))
     config = read_json(folder / CONFIG)
     _check_kind(config, folder)
     stored = open_safetensors(folder / WEIGHTS)

@@ -98,7 +98,7 @@ def _corpus_of_file(path: Path, tokenizer: Tokenizer) -> Corpus:
 
 def _in_memory(split: Split) -> Split:
     shards = [
-        Shard(shard.name, *(np.array(array) for array in (shard.tokens, shard.sentence_ends, shard._documents)))
+        Shard(shard.name, np.array(shard.tokens), np.array(shard.sentence_ends), np.array(shard._documents))
         for shard in split.shards
     ]
     return replace(split, shards=shards)

@@ -82,7 +82,7 @@ class BuildFolder:
                     path.unlink()
             for name in sorted(new):
                 os.replace(self.ready / name, self.output / name)
-        write_json(self.output / MANIFEST, manifest)
+        write_json(self.output / MANIFEST, manifest, sealed=True)
         self.remove_build_files()
 
     def remove_build_files(self) -> None:

@@ -6,7 +6,6 @@ every file and compares checksums.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassbert.errors import TextError
-from glassbert.files import sha256
+from glassbert.files import read_json, sha256
+from glassbert.text.corpus.mapping import MappedFile, map_array
 from glassbert.text.corpus.storage import (
     ARRAYS,
     BUILDING,
@@ -51,6 +51,7 @@ class Shard:
     tokens: np.ndarray = field(repr=False)  # [tokens] uint16 or uint32
     sentence_ends: np.ndarray = field(repr=False)  # [sentences] uint32, into tokens
     _documents: np.ndarray = field(repr=False)  # [documents, 2] uint32
+    files: tuple[MappedFile, ...] = field(default=(), repr=False)
 
     @property
     def document_ends(self) -> np.ndarray:
@@ -126,25 +127,34 @@ class Corpus:
 
     def verify(self, progress: Callable[[int], None] | None = None) -> None:
         """Read every file and compare its checksum; `progress` is called with the number of bytes of each file."""
-        for name, facts in _files(self.manifest):
-            if sha256(self.folder / name) != facts["sha256"]:
-                raise TextError(
-                    f"{self.folder / name} has changed since it was written: its checksum differs; {REBUILD}"
-                )
+        for name, facts in self.files():
+            changed = self.changed(name, facts)
+            if changed:
+                raise TextError(changed)
             if progress:
                 progress(facts["bytes"])
+
+    def files(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every file of the corpus, with its size and checksum."""
+        return _files(self.manifest)
+
+    def changed(self, name: str, facts: dict[str, Any]) -> str:
+        """What is wrong with a file; "" where it is as it was written."""
+        path = self.folder / name
+        try:
+            same = path.stat().st_size == facts["bytes"] and sha256(path) == facts["sha256"]
+        except OSError as error:
+            return f"{path} cannot be read: {error.strerror or error}; {REBUILD}"
+        return "" if same else f"{path} has changed since it was written: its checksum differs; {REBUILD}"
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The checked manifest.json of a finished corpus; TextError if there is none."""
     path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise TextError(_why_missing(folder)) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise TextError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not path.exists():
+        raise TextError(_why_missing(folder))
+    manifest = read_json(path, TextError)
+    if manifest.get("format") != FORMAT:
         raise TextError(f"{path} is not the manifest of a corpus: its format is not {FORMAT!r}")
     if manifest.get("version") != VERSION:
         raise TextError(
@@ -158,12 +168,19 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         for name, facts in _files(manifest):
             complete &= Path(name).name == name and facts["bytes"] >= 0 and len(facts["sha256"]) == 64
         for split in SPLITS:
-            complete &= all(manifest["splits"][split][count] >= 0 for count in ARRAYS)
+            shards = manifest["splits"][split]["shards"]
+            complete &= all(_is_count(one[count]) for one in (manifest["splits"][split], *shards) for count in ARRAYS)
+        complete &= all(isinstance(source["name"], str) for source in manifest.get("sources", []))
+        complete &= isinstance(manifest.get("settings", {}), dict)
     except (KeyError, TypeError, AttributeError) as error:
         raise TextError(f"{path} is damaged: {error!r} is missing or has a wrong type; {REBUILD}") from None
     if not complete:
         raise TextError(f"{path} is damaged; {REBUILD}")
     return manifest
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**62
 
 
 def _why_missing(folder: Path) -> str:
@@ -201,17 +218,19 @@ def _open_split(folder: Path, name: str, facts: dict[str, Any], kind: np.dtype) 
 
 
 def _open_shard(folder: Path, split: str, number: int, facts: dict[str, Any], kind: np.dtype) -> Shard:
-    arrays = {}
+    arrays, mapped = {}, []
     for array, dtype, columns in ((TOKENS, kind, ()), (SENTENCES, OFFSET_TYPE, ()), (DOCUMENTS, OFFSET_TYPE, (2,))):
         name = array_file(split, number, array)
         if name not in facts["files"]:
             raise TextError(f"{folder / MANIFEST} does not list {name}; {REBUILD}")
-        arrays[array] = _open_array(folder / name, facts["files"][name]["bytes"], dtype, (facts[array], *columns))
+        size = facts["files"][name]["bytes"]
+        arrays[array] = _open_array(folder / name, size, dtype, (facts[array], *columns))
+        mapped.append(MappedFile(folder / name, size))
     tokens, sentences, documents = (arrays[array] for array in ARRAYS)
     for ends, whole, path in ((documents[:, 0], sentences, DOCUMENTS), (sentences, tokens, SENTENCES)):
         if (int(ends[-1]) if len(ends) else 0) != len(whole):
             raise TextError(f"{folder / array_file(split, number, path)} does not end where its shard ends; {REBUILD}")
-    return Shard(array_file(split, number, "")[: -len("..npy")], tokens, sentences, documents)
+    return Shard(array_file(split, number, "")[: -len("..npy")], tokens, sentences, documents, tuple(mapped))
 
 
 def _open_array(path: Path, size: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -223,8 +242,8 @@ def _open_array(path: Path, size: int, dtype: np.dtype, shape: tuple[int, ...]) 
         what = "truncated" if actual < size else "changed"
         raise TextError(f"{path} was {what}: it has {actual:,} bytes, expected {size:,}; {REBUILD}")
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+        array = map_array(path)
+    except (OSError, ValueError, EOFError, SyntaxError, RecursionError, MemoryError) as error:
         raise TextError(f"{path} is not an array: {error}; {REBUILD}") from error
     if array.dtype != dtype or array.shape != shape:
         raise TextError(f"{path} contains {array.dtype} {array.shape}, expected {dtype} {shape}; {REBUILD}")

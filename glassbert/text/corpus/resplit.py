@@ -88,7 +88,7 @@ def resplit(corpus: Corpus, description: Description, folder: Path, splits: Sequ
         facts[split] = writer.facts
     write(folder, description)
     manifest = {**corpus.manifest, "tokenizer": _tokenizer_facts(folder, description), "splits": facts}
-    write_json(folder / MANIFEST, manifest)
+    write_json(folder / MANIFEST, manifest, sealed=True)
     return Corpus.open(folder)
 
 

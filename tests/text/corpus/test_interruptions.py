@@ -105,7 +105,7 @@ def test_a_changed_tokenizer(tmp_path: Path, source: Path, monkeypatch: pytest.M
     assert build([source], tmp_path / "out", overwrite=True).vocab_size == 400
 
 
-def interrupt_at_manifest(path: Path, content: Any) -> None:
+def interrupt_at_manifest(path: Path, content: Any, **options: Any) -> None:
     if path.name == "manifest.json":
         raise KeyboardInterrupt
     path.write_text(json.dumps(content))
