@@ -10,7 +10,7 @@ import glassbert
 PACKAGE = Path(glassbert.__file__).parent
 ORDER = [
     *("ops", "engines", "layers", "models", "checkpoints", "families", "reports", "metrics", "text"),
-    *("generation", "training"),
+    *("generation", "training", "export"),
     *("tasks", "finetuning", "forecasting", "insight", "evaluation", "proof", "learn", "cli"),
 ]
 SHARED = {"arrays", "errors", "files"}  # modules that every package may import

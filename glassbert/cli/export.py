@@ -1,4 +1,4 @@
-"""`glassbert export`: write the model of a run into a folder to publish."""
+"""`glassbert export`: write the model of a run into a folder to publish, or as ONNX."""
 
 from __future__ import annotations
 
@@ -11,29 +11,81 @@ from rich.text import Text
 
 from glassbert.errors import InputError
 
+FORMATS = ("huggingface", "onnx")
+
 
 def run(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished pretraining run.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The new folder.")],
-    dtype: Annotated[str, typer.Option(help="The precision of the weights: float16 or float32.")] = "float16",
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="A finished run; for ONNX also a model folder, a hub id or a packaged model."
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="The new folder. ONNX without it: onnx/ in the model's own."
+        ),
+    ] = None,
+    format: Annotated[str, typer.Option(help=f"{' or '.join(FORMATS)}.")] = FORMATS[0],
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="The precision of the weights, float16 or float32. Without it: float16, ONNX float32."),
+    ] = None,
+    with_gradients: Annotated[
+        bool, typer.Option("--with-gradients", help="ONNX: also loss and gradients, and steps of SGD and AdamW.")
+    ] = False,
+    head: Annotated[str | None, typer.Option(help="ONNX: another head than the saved one; core leaves it out.")] = None,
     name: Annotated[str, typer.Option(help="The name in the model card. Without it: that of the folder.")] = "",
     notes: Annotated[
         Path | None, typer.Option(metavar="FILE.md", help="Markdown to add to the model card, such as licences.")
     ] = None,
 ) -> None:
-    """Write the model of a run with tokenizer, model card, recipe, receipt and checksums.
+    """Write the model of a run with tokenizer, model card, recipe, receipt and checksums, or as ONNX.
 
     glassbert export runs/mine -o mine
+    glassbert export runs/reviews --format onnx -o reviews-onnx
 
     `glassbert.load("mine")` opens the folder, and so does transformers where it has a class for the model.
     """
+    if format not in FORMATS:
+        raise InputError(f"there is no format {format!r}; choose one of {', '.join(FORMATS)}")
+    console = Console(highlight=False)
+    if format == "onnx":
+        if name or notes is not None:
+            raise InputError("--name and --notes belong to the model card, which ONNX has none of; leave them out")
+        _export_onnx(run, output, dtype or "float32", head, with_gradients, console)
+        return
+    for option, given in (("--with-gradients", with_gradients), ("--head", head)):
+        if given:
+            raise InputError(f"{option} belongs to --format onnx; add that, or leave {option} out")
+    if output is None:
+        raise InputError("name the new folder: -o DIR")
     from glassbert.training.release import release
 
     try:
         added = notes.read_text(encoding="utf-8") if notes is not None else ""
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{notes} cannot be read: {error}") from error
-    folder = release(run, output, dtype=dtype, name=name, notes=added)
-    console = Console(highlight=False)
-    for path in sorted(folder.iterdir()):
+    folder = release(run, output, dtype=dtype or "float16", name=name, notes=added)
+    _list_files(sorted(folder.iterdir()), console)
+
+
+def _export_onnx(
+    run: str, output: Path | None, dtype: str, head: str | None, with_gradients: bool, console: Console
+) -> None:
+    from glassbert.export import compare_with_model, export_onnx
+
+    written = export_onnx(run, output, dtype=dtype, head=head, with_gradients=with_gradients)
+    _list_files(written.files, console)
+    graph = next(iter(written.graphs.values()))
+    console.print(f"inputs   {', '.join(graph.inputs)}")
+    console.print(f"outputs  {', '.join(graph.outputs)}")
+    difference = compare_with_model(written, dtype)
+    if difference is not None:
+        console.print(f"ONNX Runtime and NumPy differ by at most {difference:.1e} in the outputs of a small batch")
+
+
+def _list_files(files: list[Path], console: Console) -> None:
+    for path in files:
         console.print(Text(f"{path.stat().st_size:>12,}  {path}"), soft_wrap=True)

@@ -52,7 +52,7 @@ def run(
         str | None, typer.Option("--text", help="The text column, if its name differs from training.")
     ] = None,
     batch_tokens: Annotated[int, typer.Option(min=8, help="Tokens computed at a time.")] = 8192,
-    engine: Annotated[str, typer.Option(help="auto, numpy or mlx.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, numpy or mlx; onnxruntime runs an exported model.")] = "auto",
     extensions: Extensions = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the NumPy engine.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,

@@ -3,7 +3,7 @@
 inputs    input_ids, attention_mask [batch, length]; token_type_ids and segment_ids where the model reads them
           values [batch, window] for a model of series
 outputs   last_hidden_state, and pooler_output           no head
-          last_hidden_state, and sentence_embedding      embedding: pooled, of length one
+          last_hidden_state, sentence_embedding          embedding: pooled, of length one; before that `embedding`
           logits                                         masked words, next word, sequence, token, discriminator
           start_logits, end_logits                       span
           prediction_logits, seq_relationship_logits     pretraining
@@ -49,9 +49,7 @@ class Recording:
     def named_values(self) -> dict[str, Symbol]:
         """The values of the pass by their dotted names."""
         caches = [*(part.cache for part in self.run.parts), self.run.head_cache]
-        return {
-            name: value for cache in caches for name, value in cache.stored.items() if isinstance(value, Symbol)
-        }
+        return {name: value for cache in caches for name, value in cache.stored.items() if isinstance(value, Symbol)}
 
 
 def check_exportable(model: Model) -> None:
@@ -151,7 +149,8 @@ def _span(recording: Recording, output: Symbol) -> dict[str, Symbol]:
 
 
 def _embedding(recording: Recording, output: Symbol) -> dict[str, Symbol]:
-    return {"last_hidden_state": recording.run.hidden, "sentence_embedding": unit_length(output)[0]}
+    unit = unit_length(output)[0]
+    return {"last_hidden_state": recording.run.hidden, "sentence_embedding": unit, "embedding": output}
 
 
 def _forecast(recording: Recording, output: Symbol) -> dict[str, Symbol]:

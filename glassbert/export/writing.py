@@ -99,14 +99,16 @@ def with_transposed_weights(graph: Finished) -> Finished:
         for node in graph.nodes
         if id(node) not in dropped
     ]
-    values = {name: symbol for name, symbol in graph.values.items() if name not in replaced}
-    return Finished(nodes, constants, graph.inputs, graph.outputs, values, graph.overridable)
+    left = {name: symbol for name, symbol in graph.values.items() if name not in replaced}
+    return Finished(nodes, constants, graph.inputs, graph.outputs, left, graph.overridable)
 
 
 def _node(node: Node) -> Any:
     from onnx import helper
 
-    attributes = {name: _type(value) if name == "to" else value for name, value in node.attributes.items()}
+    attributes: dict[str, Any] = {
+        name: _type(value) if name == "to" else value for name, value in node.attributes.items()
+    }
     return helper.make_node(node.operator, node.inputs, node.outputs, name=f"{node.operator}/{node.outputs[0]}",
                             **attributes)  # fmt: skip
 

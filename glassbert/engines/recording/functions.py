@@ -109,7 +109,9 @@ class Functions:
     def common_type(self, *given: Any) -> np.dtype:
         """The type of a result: that of the arrays, or of the numbers where there are no arrays."""
         arrays = [one.dtype for one in given if isinstance(one, Symbol)]
-        others = [INT if isinstance(one, Size) else np.asarray(one).dtype for one in given if not isinstance(one, Symbol)]
+        others = [
+            INT if isinstance(one, Size) else np.asarray(one).dtype for one in given if not isinstance(one, Symbol)
+        ]
         floats = [dtype for dtype in arrays if dtype.kind == "f"]
         if floats:
             return max(floats, key=lambda dtype: dtype.itemsize)
@@ -292,7 +294,9 @@ class Functions:
         total: Any = 0
         for one in symbols:
             total = one.shape[axis] + total
-        return self.graph.add("Concat", symbols, dtype, [*first.shape[:axis], total, *first.shape[axis + 1 :]], axis=axis)
+        return self.graph.add(
+            "Concat", symbols, dtype, [*first.shape[:axis], total, *first.shape[axis + 1 :]], axis=axis
+        )
 
     def stack(self, parts: Sequence[Symbol], axis: int = 0) -> Symbol:
         axis = axis % (parts[0].ndim + 1)

@@ -85,7 +85,9 @@ class Graph:
 
     # ---- nodes -----------------------------------------------------------------------------------------------------
 
-    def add(self, operator: str, inputs: Iterable[Symbol | None], dtype: Any, shape: Sequence[Any], **attributes: Any) -> Symbol:
+    def add(
+        self, operator: str, inputs: Iterable[Symbol | None], dtype: Any, shape: Sequence[Any], **attributes: Any
+    ) -> Symbol:
         """The first output of an operator over these inputs."""
         names = tuple("" if one is None else one.name for one in inputs)
         key = (operator, names, tuple(sorted((k, str(v)) for k, v in attributes.items())))
@@ -136,7 +138,9 @@ class Graph:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def finished(
-        self, outputs: Mapping[str, Symbol], names: Mapping[str, Symbol] | None = None,
+        self,
+        outputs: Mapping[str, Symbol],
+        names: Mapping[str, Symbol] | None = None,
         overridable: Iterable[str] = (),
     ) -> Finished:
         """The graph of these outputs. `names` gives other values of the graph the names that the model has for them."""
