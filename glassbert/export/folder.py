@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def export_onnx(
     own = open_checkpoint(source).config_path.parent
     if head is None and (own / MODULES).exists() and not (own / CARD).exists():
         head = "embedding"  # a folder of sentence-transformers
-    model = load(own, head=head, engine="numpy")
+    model = _load_complete(own, head)
     recorded = {f"{FOLDER}/{GRAPHS.get(dtype, '')}": record_model(model, dtype)}
     if with_gradients:
         recorded[f"{FOLDER}/{GRADIENTS}"] = record_gradients(model)
@@ -81,6 +82,16 @@ def export_onnx(
         target = Path(folder)
         files = _write_new(model, recorded, own, target, largest)
     return Exported(target, {target / name: graph for name, graph in recorded.items()}, files, model)
+
+
+def _load_complete(folder: Path, head: str | None) -> Model:
+    """The model; a head without weights in the folder, which `load` would initialise at random, is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        try:
+            return load(folder, head=head, engine="numpy")
+        except UserWarning as warning:
+            raise CheckpointError(f"a model is exported when it is trained: {warning}") from warning
 
 
 def _own_folder(source: str | Path, own: Path) -> Path:

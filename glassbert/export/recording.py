@@ -99,7 +99,9 @@ def symbolic_batch(network: Network) -> Batch:
         series = config.series
         values = graph.input("values", np.float64, ("batch", series.window))
         windows = ((xp.log(values) if series.logarithm else values) - series.mean) / series.scale
-        return Batch(positions=xp.arange(series.tokens)[None], windows=engine.array(windows))
+        positions = xp.arange(series.tokens)[None]
+        terms = host_terms(positions, network.encoder, engine)
+        return Batch(positions, position_terms=terms, windows=engine.array(windows))
     shape = ("batch", "length")
     checked: dict[str, Any] = dict.fromkeys(KNOWN)
     checked["ids"] = graph.input("input_ids", np.int64, shape)
@@ -166,7 +168,8 @@ OUTPUTS = {"span": _span, "embedding": _embedding, "forecast": _forecast}
 
 
 def _in_precision(name: str, values: np.ndarray, dtype: str) -> np.ndarray:
-    result = np.ascontiguousarray(values, dtype)
+    with np.errstate(over="ignore"):
+        result = np.ascontiguousarray(values, dtype)
     if not np.isfinite(result).all() and np.isfinite(values).all():
         raise ConfigError(f"{name} has values beyond the range of {dtype}; export it in float32")
     return result
