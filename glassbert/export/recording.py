@@ -1,12 +1,15 @@
 """The graph of a model: its inputs as symbols, one pass, its outputs under the names that others expect.
 
 inputs    input_ids, attention_mask [batch, length]; token_type_ids and segment_ids where the model reads them
+          a causal model: position_ids [batch, length], attention_mask [batch, past + length], and the keys and values
+          of earlier tokens, past_key_values.0.key [batch, heads, past, d]; at first there are none, past is 0
           values [batch, window] for a model of series
 outputs   last_hidden_state, and pooler_output           no head
           last_hidden_state, sentence_embedding          embedding: pooled, of length one; before that `embedding`
-          logits                                         masked words, next word, sequence, token, discriminator
+          logits                                         masked words, sequence, token, discriminator
           start_logits, end_logits                       span
           prediction_logits, seq_relationship_logits     pretraining
+          logits, present.0.key, present.0.value, ...    next word: the keys and values for the next pass
           forecast                                       series, in their own units
 
 Every other value has the dotted name that the model has for it, such as `layers.0.attention.output`.
@@ -21,18 +24,19 @@ from typing import Any
 import numpy as np
 
 from glassbert.arrays import Array
-from glassbert.engines.recording import Finished, Graph, RecordingEngine, Symbol
+from glassbert.engines.recording import Finished, Graph, RecordingEngine, Size, Symbol
 from glassbert.errors import ConfigError
 from glassbert.layers.registry import ATTENTIONS, POSITIONS
 from glassbert.layers.scope import NullCache
 from glassbert.models.encoder import Batch, host_terms
-from glassbert.models.heads import pooler
+from glassbert.models.heads import CausalLanguageHead, pooler
 from glassbert.models.inputs import default_positions
 from glassbert.models.model import Model
 from glassbert.models.passes import Network, Pass
 from glassbert.ops import unit_length
 
 PRECISIONS = ("float32", "float16")
+PAST, PRESENT = "past_key_values.{}.{}", "present.{}.{}"
 KNOWN = ("ids", "types", "mask", "segments", "positions")
 
 
@@ -66,7 +70,13 @@ def check_exportable(model: Model) -> None:
         )
 
 
-def begin(model: Model, dtype: str = "float32", kernels: str = "fast") -> Recording:
+def keeps_past(model: Model) -> bool:
+    """Whether the graph takes and gives keys and values: it predicts next words, one after the other."""
+    names = ATTENTIONS[model.config.attention].memory_names
+    return isinstance(model.head, CausalLanguageHead) and names == ("k", "v")
+
+
+def begin(model: Model, dtype: str = "float32", kernels: str = "fast", with_past: bool = False) -> Recording:
     """Parameters and inputs of a model as symbols, and a pass that has not run yet."""
     if dtype not in PRECISIONS:
         raise ConfigError(f"ONNX is written in {' or '.join(PRECISIONS)}, not {dtype!r}")
@@ -74,7 +84,7 @@ def begin(model: Model, dtype: str = "float32", kernels: str = "fast") -> Record
     graph = Graph(dtype)
     engine = RecordingEngine(graph, kernels)
     network = model.network._replace(engine=engine)
-    batch = symbolic_batch(network)
+    batch = symbolic_batch(network, with_past)
     parameters = {
         name: graph.parameter(name, _in_precision(name, model.engine.to_numpy(values), dtype))
         for name, values in model.parameters.items()
@@ -85,12 +95,12 @@ def begin(model: Model, dtype: str = "float32", kernels: str = "fast") -> Record
 
 def record_model(model: Model, dtype: str = "float32") -> Finished:
     """The graph from the inputs of a model to its outputs."""
-    recording = begin(model, dtype)
+    recording = begin(model, dtype, with_past=keeps_past(model))
     outputs = model_outputs(recording)
     return recording.graph.finished(outputs, recording.named_values())
 
 
-def symbolic_batch(network: Network) -> Batch:
+def symbolic_batch(network: Network, with_past: bool = False) -> Batch:
     """Inputs of unknown size, and what `check_inputs` and the position scheme make of them."""
     config, head, engine = network.config, network.head, network.engine
     graph: Graph = engine.graph  # type: ignore[attr-defined]
@@ -105,10 +115,15 @@ def symbolic_batch(network: Network) -> Batch:
     shape = ("batch", "length")
     checked: dict[str, Any] = dict.fromkeys(KNOWN)
     checked["ids"] = graph.input("input_ids", np.int64, shape)
-    checked["mask"] = graph.input("attention_mask", np.int64, shape) != 0
+    past = Size.of("past") if with_past else 0
+    checked["mask"] = graph.input("attention_mask", np.int64, ("batch", past + Size.of("length"))) != 0
     if config.type_vocab_size > 1:
         checked["types"] = graph.input("token_type_ids", np.int64, shape)
-    checked["positions"] = default_positions(config, checked["ids"])
+    if with_past:
+        checked["positions"] = graph.input("position_ids", np.int64, shape)
+        checked["memory"] = _past_of_layers(config, engine)
+    else:
+        checked["positions"] = default_positions(config, checked["ids"])
     if head is not None and head.reads_segments:
         checked["segments"] = graph.input("segment_ids", np.int64, shape)
         if not POSITIONS[config.positions].relative:
@@ -117,6 +132,15 @@ def symbolic_batch(network: Network) -> Batch:
     more = ATTENTIONS[config.attention].more_inputs(config, kind, {}, checked)
     terms = host_terms(checked["positions"], network.encoder, engine)
     return Batch(**checked, position_terms=terms, more=more)
+
+
+def _past_of_layers(config: Any, engine: Any) -> tuple[tuple[Symbol, ...], ...]:
+    """The inputs for keys and values of earlier tokens, float32 in every precision."""
+    shape = ("batch", config.num_attention_heads, "past", config.head_size)
+    return tuple(
+        tuple(engine.array(engine.graph.input(PAST.format(i, part), np.float32, shape)) for part in ("key", "value"))
+        for i in range(config.num_hidden_layers)
+    )
 
 
 def _positions_in_texts(segments: Array, xp: Any) -> Array:
@@ -146,6 +170,13 @@ def _logits(recording: Recording, output: Symbol) -> dict[str, Symbol]:
     return {"logits": output}
 
 
+def _next_word(recording: Recording, output: Symbol) -> dict[str, Symbol]:
+    kept = {} if recording.batch.memory is None else dict(enumerate(recording.run.memory()))
+    present = {PRESENT.format(i, part): array for i, arrays in kept.items() for part, array in zip(
+        ("key", "value"), arrays, strict=True)}  # fmt: skip
+    return {"logits": output, **present}
+
+
 def _span(recording: Recording, output: Symbol) -> dict[str, Symbol]:
     return {"start_logits": output[:, 0], "end_logits": output[:, 1]}
 
@@ -164,7 +195,7 @@ def _forecast(recording: Recording, output: Symbol) -> dict[str, Symbol]:
 
 
 PARTS = {"mlm": "prediction_logits", "pair": "seq_relationship_logits"}
-OUTPUTS = {"span": _span, "embedding": _embedding, "forecast": _forecast}
+OUTPUTS = {"causal": _next_word, "span": _span, "embedding": _embedding, "forecast": _forecast}
 
 
 def _in_precision(name: str, values: np.ndarray, dtype: str) -> np.ndarray:

@@ -41,36 +41,35 @@ class OnnxModel(Model):
         self.input_names = [one.name for one in session.get_inputs()]
         self.output_names = [one.name for one in session.get_outputs()]
 
-    def run_graph(self, input_ids: Any, *inputs: Any, **more: Any) -> dict[str, np.ndarray]:
+    def run_graph(
+        self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None, **more: Any
+    ) -> dict[str, np.ndarray]:
         """All outputs of the graph by name; the arguments are the inputs of `forward`, checked as there."""
-        checked = self.check(input_ids, *inputs, **more)
-        if checked["ids"] is None:
-            given = {"values": np.asarray(input_ids, np.float64)}
-        else:
-            ids = checked["ids"]
-            given = {
-                "input_ids": ids,
-                "attention_mask": np.ones_like(ids) if checked["mask"] is None else checked["mask"],
-                "token_type_ids": np.zeros_like(ids) if checked["types"] is None else checked["types"],
-                "segment_ids": checked["segments"],
-            }
-            self._check_inputs(checked)
-        if given.get("segment_ids", 0) is None and "segment_ids" in self.input_names:
-            raise InputError("this model compares two texts: give segment_ids, 1 in the first text and 2 in the second")
-        wanted = {name: given[name] for name in self.input_names}
-        feeds = {
-            name: np.asarray(array, np.float64 if name == "values" else np.int64) for name, array in wanted.items()
-        }
-        return dict(zip(self.output_names, self.session.run(None, feeds), strict=True))
+        for name, given in more.items():
+            if given is not None and name not in self.input_names:
+                raise InputError(f"the exported graph of this model takes no {name}; load the model itself")
+        checked = self.check(input_ids, attention_mask, token_type_ids, **more)
+        if checked.get("pairs") is not None:
+            raise InputError(
+                "the exported graph takes an attention_mask [B, T], not one of pairs; load the model itself"
+            )
+        found = {"values": np.asarray(input_ids, np.float64)} if checked["ids"] is None else self._tokens(checked)
+        return dict(zip(self.output_names, self.session.run(None, found), strict=True))
 
-    def _check_inputs(self, checked: dict[str, Any]) -> None:
-        """Raise if an input is given that the graph does not read."""
-        unread = {"an attention_mask of pairs": "pairs", "a memory": "memory"}
-        if "segment_ids" not in self.input_names:
-            unread["segment_ids"] = "segments"
-        for what, name in unread.items():
-            if checked.get(name) is not None:
-                raise InputError(f"the exported graph of this model takes no {what}; load the model itself")
+    def _tokens(self, checked: dict[str, Any]) -> dict[str, np.ndarray]:
+        """The inputs of the graph; what was left out has its default, and a causal graph has no past."""
+        ids, mask, types, segments = (checked[name] for name in ("ids", "mask", "types", "segments"))
+        if segments is None and "segment_ids" in self.input_names:
+            raise InputError("this model compares two texts: give segment_ids, 1 in the first text and 2 in the second")
+        given = {
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids) if mask is None else mask,
+            "token_type_ids": np.zeros_like(ids) if types is None else types,
+            "segment_ids": segments,
+            "position_ids": np.broadcast_to(checked["positions"], ids.shape),
+        }
+        nothing = np.zeros((len(ids), self.config.num_attention_heads, 0, self.config.head_size), np.float32)
+        return {name: np.asarray(given[name], np.int64) if name in given else nothing for name in self.input_names}
 
     def predict(self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None, **inputs: Any) -> Any:
         """The output of the model, as `Model.predict` gives it; `skip_padding` has no effect."""

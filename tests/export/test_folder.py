@@ -236,7 +236,9 @@ def test_inputs_that_the_graph_does_not_read(classes):
     model = open_onnx(classes)
     with pytest.raises(InputError, match="takes no segment_ids"):
         model.predict(np.array([[2, 9, 3]]), segment_ids=np.array([[1, 1, 2]]))
-    with pytest.raises(InputError, match="attention_mask of pairs"):
+    with pytest.raises(InputError, match="takes no position_ids"):
+        model.predict(np.array([[2, 9, 3]]), position_ids=np.array([[3, 4, 5]]))
+    with pytest.raises(InputError, match="not one of pairs"):
         model.predict(np.array([[2, 9, 3]]), np.ones((1, 3, 3)))
     with pytest.raises(InputError, match="outside the vocabulary"):
         model.predict(np.array([[2, 90_000, 3]]))

@@ -43,8 +43,19 @@ def expected(model, given):
     return {"logits": output}
 
 
+def nothing_before(model, given):
+    """The inputs of a causal graph whose rows begin here."""
+    if model.head is None or model.head.kind != "causal":
+        return {}
+    config, (rows, length) = model.config, given["input_ids"].shape
+    nothing = np.zeros((rows, config.num_attention_heads, 0, config.head_size), np.float32)
+    parts = [f"past_key_values.{i}.{part}" for i in range(config.num_hidden_layers) for part in ("key", "value")]
+    return {"position_ids": np.tile(np.arange(length), (rows, 1)), **dict.fromkeys(parts, nothing)}
+
+
 def assert_same(model, opened, given, tolerance=1e-5):
-    wanted, found = expected(model, given), run(opened, given)
+    wanted, found = expected(model, given), run(opened, {**given, **nothing_before(model, given)})
+    found = {name: values for name, values in found.items() if not name.startswith("present")}
     assert wanted.keys() == found.keys()
     for name, values in wanted.items():
         assert found[name].dtype == np.float32
@@ -59,6 +70,24 @@ def test_outputs_are_ours(family, head):
     opened = session(record_model(model))
     for lengths in (RAGGED, ONE, [2, 1], LONG, *([[2_048]] if changes and head == "core" else [])):
         assert_same(model, opened, batch(model, lengths))
+
+
+@pytest.mark.parametrize("changes", [{}, {"positions": "rotary"}], ids=["learned", "rotary"])
+def test_words_one_after_the_other(changes):
+    """The keys and values of one pass are the past of the next: the last scores are those of the whole rows."""
+    model = make_model("gpt2", "causal", **changes)
+    opened = session(record_model(model))
+    given = batch(model, [9, 9])
+    whole = model.forward(**given)[0]
+    past = nothing_before(model, given)
+    for start, stop in ((0, 4), (4, 5), (5, 9)):
+        ids, positions = given["input_ids"][:, start:stop], np.tile(np.arange(start, stop), (2, 1))
+        found = run(opened, {**past, "input_ids": ids, "position_ids": positions,
+                             "attention_mask": given["attention_mask"][:, :stop]})  # fmt: skip
+        np.testing.assert_allclose(found["logits"], whole[:, start:stop], rtol=1e-5, atol=1e-5)
+        past = {
+            name.replace("present", "past_key_values"): values for name, values in found.items() if "present" in name
+        }
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "attention", "last"])
