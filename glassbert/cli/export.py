@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -36,6 +36,9 @@ def run(
         bool, typer.Option("--with-gradients", help="ONNX: also loss and gradients, and steps of SGD and AdamW.")
     ] = False,
     head: Annotated[str | None, typer.Option(help="ONNX: another head than the saved one; core leaves it out.")] = None,
+    opset: Annotated[
+        int | None, typer.Option(help="ONNX: the version of its operators, from 20 on. Without it: the newest.")
+    ] = None,
     name: Annotated[str, typer.Option(help="The name in the model card. Without it: that of the folder.")] = "",
     notes: Annotated[
         Path | None, typer.Option(metavar="FILE.md", help="Markdown to add to the model card, such as licences.")
@@ -54,9 +57,12 @@ def run(
     if format == "onnx":
         if name or notes is not None:
             raise InputError("--name and --notes belong to the model card, which ONNX has none of; leave them out")
-        _export_onnx(run, output, dtype or "float32", head, with_gradients, console)
+        options = {} if opset is None else {"opset": opset}
+        _export_onnx(
+            run, output, console, dtype=dtype or "float32", head=head, with_gradients=with_gradients, **options
+        )
         return
-    for option, given in (("--with-gradients", with_gradients), ("--head", head)):
+    for option, given in (("--with-gradients", with_gradients), ("--head", head), ("--opset", opset)):
         if given:
             raise InputError(f"{option} belongs to --format onnx; add that, or leave {option} out")
     if output is None:
@@ -71,12 +77,10 @@ def run(
     _list_files(sorted(folder.iterdir()), console)
 
 
-def _export_onnx(
-    run: str, output: Path | None, dtype: str, head: str | None, with_gradients: bool, console: Console
-) -> None:
+def _export_onnx(run: str, output: Path | None, console: Console, *, dtype: str, **options: Any) -> None:
     from glassbert.export import compare_with_model, export_onnx
 
-    written = export_onnx(run, output, dtype=dtype, head=head, with_gradients=with_gradients)
+    written = export_onnx(run, output, dtype=dtype, **options)
     _list_files(written.files, console)
     graph = next(iter(written.graphs.values()))
     console.print(f"inputs   {', '.join(graph.inputs)}")

@@ -26,7 +26,7 @@ from glassbert.engines.recording import Finished
 from glassbert.errors import CheckpointError
 from glassbert.export.gradients import STEPS, record_gradients, record_step
 from glassbert.export.recording import record_model
-from glassbert.export.writing import LARGEST_FILE, require, write_onnx
+from glassbert.export.writing import LARGEST_FILE, OPSET, check_opset, require, write_onnx
 from glassbert.files import explain_write_errors
 from glassbert.models.model import Model
 from glassbert.text.loading import FILES, find_tokenizer
@@ -56,6 +56,7 @@ def export_onnx(
     dtype: str = "float32",
     head: str | None = None,
     with_gradients: bool = False,
+    opset: int = OPSET,
     largest: int = LARGEST_FILE,
 ) -> Exported:
     """Write the graphs of a run, a model folder, a packaged model or a hub id.
@@ -64,9 +65,11 @@ def export_onnx(
     dtype           "float32" or "float16", of the model; gradients are always float32
     head            another head, as in `glassbert.load`
     with_gradients  also write the graph of loss and gradients, and those of the steps of SGD and AdamW
+    opset           the version of ONNX's operators; older runtimes need an older one
     largest         bytes of weights in one file; more are stored beside it
     """
     require("onnx")
+    check_opset(opset)
     own = open_checkpoint(source).config_path.parent
     if head is None and (own / MODULES).exists() and not (own / CARD).exists():
         head = "embedding"  # a folder of sentence-transformers
@@ -77,10 +80,10 @@ def export_onnx(
         recorded |= {f"{FOLDER}/{name}.onnx": record_step(model, name) for name in STEPS}
     if folder is None:
         target = _own_folder(source, own)
-        files = _write(model, recorded, target, largest)
+        files = _write(model, recorded, target, opset=opset, largest=largest)
     else:
         target = Path(folder)
-        files = _write_new(model, recorded, own, target, largest)
+        files = _write_new(model, recorded, own, target, opset=opset, largest=largest)
     return Exported(target, {target / name: graph for name, graph in recorded.items()}, files, model)
 
 
@@ -103,15 +106,15 @@ def _own_folder(source: str | Path, own: Path) -> Path:
     return own
 
 
-def _write(model: Model, recorded: dict[str, Finished], folder: Path, largest: int) -> list[Path]:
+def _write(model: Model, recorded: dict[str, Finished], folder: Path, **options: int) -> list[Path]:
     files = []
     for name, graph in recorded.items():
         properties = {KIND: Path(name).stem, DESCRIPTION: description_of(model)}
-        files += write_onnx(graph, folder / name, properties, largest)
+        files += write_onnx(graph, folder / name, properties, **options)
     return files
 
 
-def _write_new(model: Model, recorded: dict[str, Finished], own: Path, target: Path, largest: int) -> list[Path]:
+def _write_new(model: Model, recorded: dict[str, Finished], own: Path, target: Path, **options: int) -> list[Path]:
     """Write beside the new folder, and move it into place when it is complete."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CheckpointError(f"{target} exists and is not empty; choose another folder")
@@ -127,7 +130,7 @@ def _write_new(model: Model, recorded: dict[str, Finished], own: Path, target: P
             _save_tokenizer(own, staging)
             if (own / CARD).exists():
                 shutil.copyfile(own / CARD, staging / CARD)
-            files = _write(model, recorded, staging, largest)
+            files = _write(model, recorded, staging, **options)
             staging.chmod(0o755)
             if target.exists():
                 target.rmdir()

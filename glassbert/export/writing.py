@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from glassbert.engines.recording import Finished, Node, Size, Symbol
-from glassbert.errors import EngineError
+from glassbert.errors import ConfigError, EngineError
 from glassbert.files import atomic_write
 
-OPSET = 21
-IR_VERSION = 10  # of opset 21
+OPSET = 26  # the newest that ONNX Runtime 1.31 takes
+OLDEST = 20  # the first with all operators of our graphs
 LARGEST_FILE = 2**31 - 2**20  # a file is one protocol buffer of less than 2 GiB
 SMALL = 1_024  # bytes: smaller constants stay in the file
 PRODUCER = "glassbert"
@@ -28,10 +28,16 @@ def require(*packages: str) -> None:
 
 
 def write_onnx(
-    graph: Finished, path: str | Path, metadata: dict[str, str] | None = None, largest: int = LARGEST_FILE
+    graph: Finished,
+    path: str | Path,
+    metadata: dict[str, str] | None = None,
+    *,
+    opset: int = OPSET,
+    largest: int = LARGEST_FILE,
 ) -> list[Path]:
     """Write the graph, and `path` + "_data" if it has more than `largest` bytes of constants; returns the files."""
     require("onnx")
+    check_opset(opset)
     path = Path(path)
     graph = with_transposed_weights(graph)
     total = sum(values.nbytes for values in graph.constants.values())
@@ -44,7 +50,7 @@ def write_onnx(
                     file.write(b"\0" * (-file.tell() % 64))
                     stored[name] = file.tell(), values.nbytes
                     file.write(_little(values).tobytes())
-    model = as_proto(graph, metadata or {}, stored, external.name if external is not None else "")
+    model = as_proto(graph, metadata or {}, opset, stored, external.name if external is not None else "")
     with atomic_write(path, "wb") as file:
         file.write(model.SerializeToString())
     if external is None:  # of an earlier, larger model
@@ -52,8 +58,17 @@ def write_onnx(
     return [path] if external is None else [path, external]
 
 
+def check_opset(opset: int) -> None:
+    if not OLDEST <= opset <= OPSET:
+        raise ConfigError(f"graphs are written with an opset from {OLDEST} to {OPSET}, not {opset}")
+
+
 def as_proto(
-    graph: Finished, metadata: dict[str, str], stored: dict[str, tuple[int, int]] | None = None, location: str = ""
+    graph: Finished,
+    metadata: dict[str, str],
+    opset: int = OPSET,
+    stored: dict[str, tuple[int, int]] | None = None,
+    location: str = "",
 ) -> Any:
     """The graph as a ModelProto; `stored` has offset and length of the constants that are in another file."""
     from onnx import helper
@@ -71,9 +86,9 @@ def as_proto(
         [_tensor(name, values, (stored or {}).get(name), location) for name, values in graph.constants.items()],
         value_info=[_value_info(name, one) for name, one in graph.values.items() if name not in graph.outputs],
     )
-    model = helper.make_model(
-        proto, producer_name=PRODUCER, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
-    )
+    operators = [helper.make_opsetid("", opset)]
+    version = helper.find_min_ir_version_for(operators)
+    model = helper.make_model(proto, producer_name=PRODUCER, opset_imports=operators, ir_version=version)
     helper.set_model_props(model, metadata)
     return model
 

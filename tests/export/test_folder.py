@@ -81,6 +81,15 @@ def test_the_graph_says_what_it_is(classes):
     assert shapes == {"input_ids": row, "attention_mask": row, "token_type_ids": row, "logits": ["batch", 3]}
 
 
+@pytest.mark.parametrize("opset", [20, 21, 26])
+def test_opsets(classes, opset):
+    (path,) = export_onnx(classes, opset=opset).files
+    assert onnx.load(path).opset_import[0].version == opset
+    ids = np.array([[2, 9, 11, 3]])
+    expected = glassbert.load(classes, engine="numpy").predict(ids)
+    np.testing.assert_allclose(open_onnx(classes).predict(ids), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_weights_beyond_the_limit_are_stored_beside_the_graph(classes, tmp_path):
     written = export_onnx(classes, tmp_path / "new", largest=10_000, with_gradients=True)
     names = {path.name for path in written.files}
@@ -290,6 +299,8 @@ def test_the_command(classes, tmp_path, capsys):
         (("--head", "core", "-o", "x"), "--head belongs to --format onnx"),
         ((), "name the new folder: -o DIR"),
         (("--format", "onnx", "--dtype", "int8"), "ONNX is written in float32 or float16, not 'int8'"),
+        (("--format", "onnx", "--opset", "12"), "an opset from 20 to 26, not 12"),
+        (("--opset", "21", "-o", "x"), "--opset belongs to --format onnx"),
         (("--format", "onnx", "--head", "forecast"), "this encoder reads texts"),
         (("--format", "onnx", "--head", "span"), "has no weights for head.classifier"),
         (("--format", "onnx", "--head", "causal"), "a causal head predicts the next token"),
