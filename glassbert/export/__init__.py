@@ -1,7 +1,7 @@
 """Models as ONNX: the graph of a model, of its gradients and of an optimizer's step; folders; running them."""
 
 from glassbert.export.folder import Exported, export_onnx
-from glassbert.export.gradients import gradient_name, record_gradients, record_step
+from glassbert.export.gradients import gradient_name, record_gradients, record_parameters, record_step
 from glassbert.export.recording import record_model
 from glassbert.export.runtime import OnnxModel, compare_with_model, open_onnx
 from glassbert.export.writing import write_onnx
@@ -15,6 +15,7 @@ __all__ = [
     "open_onnx",
     "record_gradients",
     "record_model",
+    "record_parameters",
     "record_step",
     "write_onnx",
 ]

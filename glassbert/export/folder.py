@@ -3,8 +3,10 @@
 DIR/config.json, tokenizer.json, ...   config and tokenizer, in the layout of transformers where it has one
 DIR/onnx/model.onnx                    the model; model_fp16.onnx in float16
 DIR/onnx/model.onnx_data               its weights, where they are beyond 2 GB
-DIR/onnx/gradients.onnx                loss and gradients, with the parameters as inputs
-DIR/onnx/sgd.onnx, adamw.onnx          one step of an optimizer, without weights
+DIR/onnx/parameters.onnx               for training: the weights as outputs
+DIR/onnx/forward.onnx                  the model, with the weights as inputs
+DIR/onnx/gradients.onnx                loss and gradients, with the weights as inputs
+DIR/onnx/sgd.onnx, adamw.onnx          one step of an optimizer
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from glassbert.checkpoints.locate import INDEX, MODULES, SHARDS, WEIGHTS, open_c
 from glassbert.checkpoints.packaged import which_model
 from glassbert.engines.recording import Finished
 from glassbert.errors import CheckpointError
-from glassbert.export.gradients import STEPS, record_gradients, record_step
+from glassbert.export.gradients import STEPS, record_gradients, record_parameters, record_step
 from glassbert.export.recording import record_model
 from glassbert.export.writing import LARGEST_FILE, OPSET, check_opset, require, write_onnx
 from glassbert.files import explain_write_errors
@@ -33,7 +35,6 @@ from glassbert.text.loading import FILES, find_tokenizer
 
 FOLDER = "onnx"
 GRAPHS = {"float32": "model.onnx", "float16": "model_fp16.onnx"}
-GRADIENTS = "gradients.onnx"
 CARD = "task.json"  # of a fine-tuned model
 DESCRIPTION = "glassbert.config"  # the key of the model's description among the properties of a graph
 KIND = "glassbert.graph"
@@ -64,7 +65,7 @@ def export_onnx(
     folder          a new folder with config and tokenizer; None: `onnx/` in the model's own folder
     dtype           "float32" or "float16", of the model; gradients are always float32
     head            another head, as in `glassbert.load`
-    with_gradients  also write the graph of loss and gradients, and those of the steps of SGD and AdamW
+    with_gradients  also write the graphs of training: loss and gradients, steps of SGD and AdamW
     opset           the version of ONNX's operators; older runtimes need an older one
     largest         bytes of weights in one file; more are stored beside it
     """
@@ -76,8 +77,9 @@ def export_onnx(
     model = _load_complete(own, head)
     recorded = {f"{FOLDER}/{GRAPHS.get(dtype, '')}": record_model(model, dtype)}
     if with_gradients:
-        recorded[f"{FOLDER}/{GRADIENTS}"] = record_gradients(model)
-        recorded |= {f"{FOLDER}/{name}.onnx": record_step(model, name) for name in STEPS}
+        training = {"gradients": record_gradients(model), "parameters": record_parameters(model)}
+        training |= {"forward": record_model(model, given=True), **{name: record_step(model, name) for name in STEPS}}
+        recorded |= {f"{FOLDER}/{name}.onnx": graph for name, graph in training.items()}
     if folder is None:
         target = _own_folder(source, own)
         files = _write(model, recorded, target, opset=opset, largest=largest)

@@ -1,12 +1,14 @@
-"""The graph of a loss with its gradients, and that of an optimizer's step.
+"""The graphs of training: parameters, forward, loss with gradients, and the step of an optimizer.
 
-gradients    inputs    those of the model, `labels` in the shape that `model.loss` takes, and every parameter
+parameters   outputs   every parameter, `layers.0.ffn.up.weight`: the values of the model
+forward      the graph of the model, with the parameters as inputs
+gradients    inputs    those of the model, every parameter, and `labels` in the shape that `model.loss` takes
              outputs   `loss`, and the gradient of every parameter: `layers.0.ffn.up.d_weight`
 step         inputs    parameters, gradients, `learning_rate`, `step` (counted from 1), and buffers: `mean/NAME`
              outputs   `new.NAME`, `new.mean/NAME`, and the norm of the gradient before clipping
 
-Parameters of the first graph have defaults, the values of the model: a loop gives the outputs of a step to the next
-pass. Both graphs are those of the hand-written operations, without dropout.
+Only the first has weights. A loop gives the outputs of a step to the next pass; the buffers begin with zeros. The
+graphs are those of the hand-written operations and optimizers, in float32 and without dropout.
 """
 
 from __future__ import annotations
@@ -48,11 +50,18 @@ def gradient_name(parameter: str) -> str:
     return f"{place}.d_{last}" if place else f"d_{last}"
 
 
+def record_parameters(model: Model) -> Finished:
+    """A graph without inputs: its outputs are the parameters of a model."""
+    graph = Graph()
+    values = {name: model.engine.to_numpy(array).astype(np.float32) for name, array in model.parameters.items()}
+    return graph.finished({name: graph.constant(array) for name, array in values.items()})
+
+
 def record_gradients(model: Model) -> Finished:
-    """The graph from inputs, labels and parameters to the loss and all gradients, in float32."""
+    """The graph from inputs, labels and parameters to the loss and all gradients."""
     if model.head is None:
         raise ConfigError("a model without a head has no loss, so it has no gradients to export; fine-tune it first")
-    recording = begin(model, kernels="plain")
+    recording = begin(model, kernels="plain", given=True)
     targets = {}
     for part in model.head.parts.values():
         made = symbolic_targets(part.head, recording.graph, recording.network.engine.xp)
@@ -62,7 +71,7 @@ def record_gradients(model: Model) -> Finished:
     recording.run.backward(gradients)
     gradients.fill_missing()
     outputs = {"loss": loss, **{gradient_name(name): gradients[name] for name in model.layout.shapes}}
-    return recording.graph.finished(outputs, recording.named_values(), recording.parameters)
+    return recording.graph.finished(outputs, recording.named_values())
 
 
 def record_step(model: Model, optimizer: str, **settings: Any) -> Finished:

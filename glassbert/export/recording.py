@@ -76,8 +76,13 @@ def keeps_past(model: Model) -> bool:
     return isinstance(model.head, CausalLanguageHead) and names == ("k", "v")
 
 
-def begin(model: Model, dtype: str = "float32", kernels: str = "fast", with_past: bool = False) -> Recording:
-    """Parameters and inputs of a model as symbols, and a pass that has not run yet."""
+def begin(
+    model: Model, dtype: str = "float32", kernels: str = "fast", with_past: bool = False, given: bool = False
+) -> Recording:
+    """Parameters and inputs of a model as symbols, and a pass that has not run yet.
+
+    `given`: the parameters are inputs of the graph, in float32, and not constants.
+    """
     if dtype not in PRECISIONS:
         raise ConfigError(f"ONNX is written in {' or '.join(PRECISIONS)}, not {dtype!r}")
     check_exportable(model)
@@ -85,17 +90,20 @@ def begin(model: Model, dtype: str = "float32", kernels: str = "fast", with_past
     engine = RecordingEngine(graph, kernels)
     network = model.network._replace(engine=engine)
     batch = symbolic_batch(network, with_past)
-    parameters = {
-        name: graph.parameter(name, _in_precision(name, model.engine.to_numpy(values), dtype))
-        for name, values in model.parameters.items()
-    }
+    if given:
+        parameters = {name: graph.input(name, np.float32, shape) for name, shape in model.layout.shapes.items()}
+    else:
+        parameters = {
+            name: graph.parameter(name, _in_precision(name, model.engine.to_numpy(values), dtype))
+            for name, values in model.parameters.items()
+        }
     run = Pass(network, batch, parameters, trace=True, kernels=kernels)
     return Recording(graph, network, parameters, batch, run)
 
 
-def record_model(model: Model, dtype: str = "float32") -> Finished:
-    """The graph from the inputs of a model to its outputs."""
-    recording = begin(model, dtype, with_past=keeps_past(model))
+def record_model(model: Model, dtype: str = "float32", given: bool = False) -> Finished:
+    """The graph from the inputs of a model to its outputs; `given`: its parameters are inputs as well."""
+    recording = begin(model, dtype, with_past=keeps_past(model), given=given)
     outputs = model_outputs(recording)
     return recording.graph.finished(outputs, recording.named_values())
 

@@ -73,15 +73,10 @@ def as_proto(
     """The graph as a ModelProto; `stored` has offset and length of the constants that are in another file."""
     from onnx import helper
 
-    inputs = [_value_info(name, symbol) for name, symbol in graph.inputs.items()]
-    inputs += [
-        helper.make_tensor_value_info(name, _type(graph.constants[name].dtype), graph.constants[name].shape)
-        for name in sorted(graph.overridable)
-    ]
     proto = helper.make_graph(
         [_node(node) for node in graph.nodes],
         "glassbert",
-        inputs,
+        [_value_info(name, symbol) for name, symbol in graph.inputs.items()],
         [_value_info(name, symbol) for name, symbol in graph.outputs.items()],
         [_tensor(name, values, (stored or {}).get(name), location) for name, values in graph.constants.items()],
         value_info=[_value_info(name, one) for name, one in graph.values.items() if name not in graph.outputs],
@@ -103,7 +98,7 @@ def with_transposed_weights(graph: Finished) -> Finished:
     for name, values in graph.constants.items():
         users = readers.get(name, [])
         turned = len(users) == 1 and users[0].operator == "Transpose" and values.ndim == 2
-        if not turned or name in graph.overridable:
+        if not turned:
             constants[name] = values
             continue
         constants[f"{name}.T"] = np.ascontiguousarray(values.T)
@@ -115,7 +110,7 @@ def with_transposed_weights(graph: Finished) -> Finished:
         if id(node) not in dropped
     ]
     left = {name: symbol for name, symbol in graph.values.items() if name not in replaced}
-    return Finished(nodes, constants, graph.inputs, graph.outputs, left, graph.overridable)
+    return Finished(nodes, constants, graph.inputs, graph.outputs, left)
 
 
 def _node(node: Node) -> Any:

@@ -49,15 +49,16 @@ def files_in(folder):
 
 def test_a_new_folder_has_config_and_tokenizer_and_no_weights_but_the_graph(classes, tmp_path):
     written = export_onnx(classes, tmp_path / "new", with_gradients=True)
-    graphs = {f"onnx/{name}.onnx" for name in ("model", "gradients", "sgd", "adamw")}
+    graphs = {f"onnx/{name}.onnx" for name in ("model", "parameters", "forward", "gradients", "sgd", "adamw")}
     assert files_in(tmp_path / "new") >= {"config.json", "tokenizer.json", *graphs}
     assert not list((tmp_path / "new").rglob("*.safetensors"))
     assert {path.relative_to(tmp_path / "new").as_posix() for path in written.files} == graphs
     assert json.loads((tmp_path / "new/config.json").read_text())["id2label"] == {"0": "a", "1": "b", "2": "c"}
     for path in written.files:
         onnx.checker.check_model(onnx.load(path), full_check=True)
-    step = onnx.load(tmp_path / "new/onnx/adamw.onnx")
-    assert all(len(tensor.raw_data) < 100 for tensor in step.graph.initializer)  # a step holds no weights
+    for name in ("forward", "gradients", "sgd", "adamw"):  # they hold no weights
+        graph = onnx.load(tmp_path / f"new/onnx/{name}.onnx").graph
+        assert all(len(tensor.raw_data) < 400 for tensor in graph.initializer), name
 
 
 def test_without_a_folder_the_graph_is_written_beside_the_weights(classes):
@@ -93,10 +94,11 @@ def test_opsets(classes, opset):
 def test_weights_beyond_the_limit_are_stored_beside_the_graph(classes, tmp_path):
     written = export_onnx(classes, tmp_path / "new", largest=10_000, with_gradients=True)
     names = {path.name for path in written.files}
-    assert {"model.onnx", "model.onnx_data", "gradients.onnx", "gradients.onnx_data"} <= names
+    assert {"model.onnx", "model.onnx_data", "parameters.onnx_data", "gradients.onnx"} <= names
     assert (tmp_path / "new/onnx/model.onnx").stat().st_size < (
         tmp_path / "new/onnx/model.onnx_data"
     ).stat().st_size * 3
+    assert "gradients.onnx_data" not in names
     onnx.checker.check_model(str(tmp_path / "new/onnx/model.onnx"))
     ids = np.array([[2, 9, 11, 3]])
     expected = glassbert.load(classes, engine="numpy").predict(ids)

@@ -5,7 +5,7 @@ import pytest
 
 from glassbert.engines.recording import Graph, RecordingEngine
 from glassbert.errors import ConfigError, TrainingError
-from glassbert.export import gradient_name, record_gradients, record_step
+from glassbert.export import gradient_name, record_gradients, record_model, record_parameters, record_step
 from glassbert.export import recording as recording_module
 from glassbert.export.gradients import symbolic_targets
 from glassbert.models.heads import Head
@@ -44,7 +44,7 @@ def compare(model, opened, head, lengths, tolerance=1e-4):
     if head == "pretraining":
         given["pair_labels"] = np.arange(len(lengths)) % 2
     loss, cache = model.loss(**given)
-    gradients, found = model.backward(cache), run(opened, given)
+    gradients, found = model.backward(cache), run(opened, {**model.parameters, **given})
     assert found["loss"] == pytest.approx(float(loss), abs=1e-5)
     assert set(found) == {"loss", *map(gradient_name, gradients)}
     for name, values in gradients.items():
@@ -85,7 +85,7 @@ def test_gradients_of_losses(head, loss, options):
     kind = "multilabel" if loss == "binary_cross_entropy" else head
     given["labels"] = np.ones(4, np.float32) if head == "embedding" else labels_for(kind, given)
     loss, cache = model.loss(**given)
-    gradients, found = model.backward(cache), run(session(record_gradients(model)), given)
+    gradients, found = model.backward(cache), run(session(record_gradients(model)), {**model.parameters, **given})
     assert found["loss"] == pytest.approx(float(loss), abs=1e-5)
     for name, values in gradients.items():
         np.testing.assert_allclose(found[gradient_name(name)], values, rtol=1e-4, atol=1e-5, err_msg=name)
@@ -103,10 +103,8 @@ def test_gradients_of_a_forecast():
     rng = np.random.default_rng(0)
     windows, labels = rng.random((4, 12)) + 1.0, rng.random((4, 2)) + 1.0
     loss, cache = model.loss(windows, labels)
-    gradients, found = (
-        model.backward(cache),
-        run(session(record_gradients(model)), {"values": windows, "labels": labels}),
-    )
+    given = {**model.parameters, "values": windows, "labels": labels}
+    gradients, found = model.backward(cache), run(session(record_gradients(model)), given)
     assert found["loss"] == pytest.approx(float(loss), rel=1e-5)
     for name, values in gradients.items():
         np.testing.assert_allclose(found[gradient_name(name)], values, rtol=1e-4, atol=1e-5, err_msg=name)
@@ -117,7 +115,7 @@ def test_no_labelled_token():
     model = make_model("bert", "mlm")
     given = batch(model, RAGGED)
     given["labels"] = np.full_like(given["input_ids"], -100)
-    found = run(session(record_gradients(model)), given)
+    found = run(session(record_gradients(model)), {**model.parameters, **given})
     assert all(not values.any() for values in found.values())
 
 
@@ -146,12 +144,11 @@ def train_in_onnx_runtime(model, optimizer, settings, given, rate, steps):
     gradients, step = session(record_gradients(model)), session(record_step(model, optimizer, **settings))
     inputs = {one.name: one for one in step.get_inputs()}
     state = {name: np.zeros(one.shape, np.float32) for name, one in inputs.items() if "/" in name}
-    parameters: dict = {}  # at first the defaults of the graph
+    parameters = run(session(record_parameters(model)), {})
     losses = []
     for number in range(1, steps + 1):
         found = run(gradients, {**given, **parameters})
         losses.append(float(found.pop("loss")))
-        parameters = parameters or {name: np.asarray(model.parameters[name]) for name in model.layout.shapes}
         scalars = {"step": np.array(number), "learning_rate": np.array(rate, np.float32)}
         moved = run(step, {**parameters, **found, **state, **scalars})
         parameters = {name: moved[f"new.{name}"] for name in parameters}
@@ -189,6 +186,17 @@ def test_twenty_steps_have_our_losses(family, head, optimizer, settings, rate):
     assert wanted[-1] < wanted[0] - 0.01
     for name, values in model.parameters.items():
         np.testing.assert_allclose(parameters[name], values, atol=1e-3, err_msg=name)
+
+
+def test_the_forward_of_given_parameters():
+    """A model that was trained elsewhere computes with its new weights."""
+    model, other = make_model("modernbert", "multiclass", 3), make(toy("modernbert"), "multiclass", 3, seed=9)
+    given = batch(model, RAGGED)
+    weights = {name: np.asarray(values, np.float32) for name, values in other.parameters.items()}
+    graph = record_model(model, given=True)
+    assert not set(graph.constants) & set(model.parameters)
+    found = run(session(graph), {**given, **weights})["logits"]
+    np.testing.assert_allclose(found, other.predict(**given), rtol=1e-5, atol=1e-5)
 
 
 def test_a_step_that_is_not_finite_changes_nothing():

@@ -145,7 +145,8 @@ def test_values_have_our_names():
         *("layers.1.ffn.d_hidden", "layers.0.attention.d_context", "layers.0.attention.qkv.d_weight"),
     }
     assert names <= made
-    assert set(model.parameters) <= set(graph.constants) and set(model.parameters) == graph.overridable
+    assert set(model.parameters) <= set(graph.inputs)
+    assert set(model.parameters) == set(record_model(model).constants) & set(model.parameters)
 
 
 def test_a_named_value_is_that_of_the_model():

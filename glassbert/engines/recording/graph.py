@@ -28,17 +28,13 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class Finished:
-    """A graph to be written: nodes in their order, constants and parameters by name, inputs and outputs.
-
-    `parameters` that are named in `overridable` are inputs as well, with these values as their defaults.
-    """
+    """A graph to be written: nodes in their order, constants by name, inputs, outputs, and all values between."""
 
     nodes: list[Node]
     constants: dict[str, np.ndarray]
     inputs: dict[str, Symbol]
     outputs: dict[str, Symbol]
     values: dict[str, Symbol]
-    overridable: frozenset[str] = frozenset()
 
 
 class Graph:
@@ -137,12 +133,7 @@ class Graph:
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
-    def finished(
-        self,
-        outputs: Mapping[str, Symbol],
-        names: Mapping[str, Symbol] | None = None,
-        overridable: Iterable[str] = (),
-    ) -> Finished:
+    def finished(self, outputs: Mapping[str, Symbol], names: Mapping[str, Symbol] | None = None) -> Finished:
         """The graph of these outputs. `names` gives other values of the graph the names that the model has for them."""
         taken = {**self.inputs, **self.constants}
         renamed: dict[str, str] = {}
@@ -163,13 +154,12 @@ class Graph:
 
         nodes = [Node(n.operator, tuple(map(new, n.inputs)), tuple(map(new, n.outputs)), n.attributes) for n in nodes]
         nodes = _needed(nodes, outputs)
-        read = {name for node in nodes for name in node.inputs} | set(overridable)
+        read = {name for node in nodes for name in node.inputs}
         values = {new(name): symbol for name, symbol in self.values.items()} | dict(outputs)
         made = {name for node in nodes for name in node.outputs}
-        return Finished(
-            nodes, {name: array for name, array in self.constants.items() if name in read}, dict(self.inputs),
-            dict(outputs), {name: symbol for name, symbol in values.items() if name in made}, frozenset(overridable),
-        )  # fmt: skip
+        constants = {name: array for name, array in self.constants.items() if name in read}
+        between = {name: symbol for name, symbol in values.items() if name in made}
+        return Finished(nodes, constants, dict(self.inputs), dict(outputs), between)
 
     def _value(self, name: str, dtype: Any, shape: tuple[Any, ...]) -> Symbol:
         if name in self.values:
