@@ -10,7 +10,7 @@ import glassbert
 PACKAGE = Path(glassbert.__file__).parent
 ORDER = [
     *("ops", "engines", "layers", "models", "checkpoints", "families", "reports", "metrics", "reading", "text"),
-    *("generation", "training"),
+    *("generation", "training", "export"),
     *("tasks", "finetuning", "forecasting", "insight", "evaluation", "proof", "learn", "cli"),
 ]
 SHARED = {"arrays", "errors", "files", "locks"}  # modules that every package may import

@@ -18,10 +18,11 @@ from rich.text import Text
 
 from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.model_argument import model_and_text
-from glassbert.cli.options import Engine, Threads, counted
+from glassbert.cli.options import Threads, chosen, counted
 from glassbert.cli.output import print_json
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
+from glassbert.engines import ENGINES
 from glassbert.errors import InputError
 from glassbert.finetuning.predictions import WRITERS, Predictions
 from glassbert.finetuning.predictor import Predictor
@@ -57,7 +58,7 @@ def _run(
         str | None, typer.Option("--text", help="The text column, if its name differs from training.")
     ] = None,
     batch_tokens: Annotated[int, counted("Tokens computed at a time.", least=8)] = 8192,
-    engine: Engine = "auto",
+    engine: Annotated[str, chosen("onnxruntime runs an exported model.", (*ENGINES, "onnxruntime"))] = "auto",
     extensions: Extensions = None,
     threads: Threads = None,
     as_json: Annotated[

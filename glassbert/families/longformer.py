@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.arrays import Array, namespace
+from glassbert.arrays import Array, is_numpy, namespace
 from glassbert.checkpoints.family import CLASSIFIER, COMMON_KEYS, SHARED_RULES, Family, register_family
 from glassbert.checkpoints.fields import MISSING, Fields, Rule, activation, follows, same
 from glassbert.checkpoints.names import one, stacked
@@ -68,7 +68,9 @@ class WindowAndGlobalAttention(SelfAttention):
         """`global_attention_mask` [B, T]: 1 for global tokens. Padding is never global."""
         ids = checked["ids"]
         if given.get(MASK) is None:
-            chosen = DEFAULTS[head](config, ids) if head in DEFAULTS else np.zeros(ids.shape, np.bool_)
+            if head not in DEFAULTS:
+                return {}
+            chosen = DEFAULTS[head](config, ids)
         else:
             mask = np.asarray(given[MASK])
             if mask.shape != ids.shape:
@@ -78,6 +80,8 @@ class WindowAndGlobalAttention(SelfAttention):
             chosen = mask.astype(np.bool_)
         for real in (checked["mask"], checked["segments"]):
             chosen = chosen if real is None else chosen & (real != 0)
+        if not is_numpy(chosen):
+            return recorded_places(chosen)
         if not chosen.any():
             return {}
         if checked.get("pairs") is not None or checked.get("memory") is not None:
@@ -181,6 +185,15 @@ class WindowAndGlobalAttention(SelfAttention):
         return 2 * config.hidden_size
 
 
+def recorded_places(chosen: Array) -> dict[str, Array]:
+    """Index and slot where the number of global tokens becomes known only when a recorded graph runs."""
+    xp = namespace(chosen)
+    slot = xp.where(chosen, xp.cumsum(chosen, 1) - 1, -1)  # [B, T]
+    places = xp.arange_until(xp.maximum((slot + 1).max(), 1), "global_tokens")  # [G]
+    here = slot[:, None] == places[None, :, None]  # [B, G, T]
+    return {INDEX: xp.where(here.any(-1), here.argmax(-1), -1), SLOT: slot}
+
+
 def local_pattern(batch: Any, window: int | None, xp: Any) -> AttentionPattern:
     """Keys are the global tokens, which are in every window, and then all tokens, of which the global ones are out."""
     index, slot = batch.more[INDEX], batch.more[SLOT]
@@ -230,11 +243,12 @@ def by_token(local: Array, of_global: Array, index: Array, slot: Array) -> Array
 # ---- which tokens are global where none are given --------------------------------------------------------------------
 
 
-def first_token(config: Any, ids: np.ndarray) -> np.ndarray:
-    return np.arange(ids.shape[1])[None] == np.zeros((len(ids), 1))
+def first_token(config: Any, ids: Array) -> Array:
+    xp = namespace(ids)
+    return xp.broadcast_to(xp.arange(ids.shape[1])[None] == 0, ids.shape)
 
 
-def question(config: Any, ids: np.ndarray) -> np.ndarray:
+def question(config: Any, ids: Array) -> Array:
     """The tokens before the first separator. A row without a separator has no question, and no global token."""
     if config.sep_token_id is None:
         raise InputError(f"this model does not know the separator after a question; give {MASK}, or a sep_token_id")

@@ -38,19 +38,29 @@ from glassbert.models.model import Model
 BUCKETS, FARTHEST = 32, 128
 
 
-@lru_cache(maxsize=16)
-def buckets_of(length: int) -> np.ndarray:
-    """[Tq, Tk]: the bucket of the distance from a query to a key. Keys after the query have the second half.
+def bucket(distance: np.ndarray) -> np.ndarray:
+    """The bucket of the distance from a query to a key. Keys after the query have the second half.
 
     bucket(n) = n for n < 8, then 8 + 8 · log(n / 8) / log(128 / 8), at most 15      n = |query - key|
     """
     each, exact = BUCKETS // 2, BUCKETS // 4
-    place = np.arange(length)
-    distance = place[:, None] - place[None]
     far = np.abs(distance)
     ratio = np.log(np.maximum(far, 1).astype(np.float32) / np.float32(exact)) / np.float32(math.log(FARTHEST / exact))
     grown = np.minimum(exact + (ratio * (each - exact)).astype(np.int64), each - 1)
     return np.where(far < exact, far, grown) + each * (distance < 0)
+
+
+@lru_cache(maxsize=16)
+def buckets_of(length: int) -> np.ndarray:
+    """[Tq, Tk]"""
+    place = np.arange(length)
+    return bucket(place[:, None] - place[None])
+
+
+def recorded_buckets(length: Any, xp: Any) -> Array:
+    """The same where the length is unknown: all distances from FARTHEST on have one bucket."""
+    place, table = xp.arange(length), bucket(np.arange(-FARTHEST, FARTHEST + 1))
+    return xp.array(table)[xp.clip(place[:, None] - place[None], -FARTHEST, FARTHEST) + FARTHEST]
 
 
 @POSITIONS.register("buckets")
@@ -61,8 +71,9 @@ class BucketPositions(LearnedPositions):
         return [Parameter("buckets", (BUCKETS, self.config.num_attention_heads), "embedding")]
 
     def begin(self, batch: Any, scope: Scope) -> Array | None:
-        table = scope.parameter("buckets")
-        index = namespace(table).array(buckets_of(batch.positions.shape[1]))  # [T, T]
+        table, length = scope.parameter("buckets"), batch.positions.shape[1]
+        xp = namespace(table)
+        index = xp.array(buckets_of(length)) if isinstance(length, int) else recorded_buckets(length, xp)  # [T, T]
         rows = scope.run("embedding", "buckets", table, index)  # [T, T, heads]
         return scope.record("bias", rows.transpose(2, 0, 1)[None], (2, 3))  # [1, heads, T, T]
 

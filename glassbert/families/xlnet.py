@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.arrays import Array, namespace
+from glassbert.arrays import Array, is_numpy, namespace
 from glassbert.checkpoints.family import COMMON_KEYS, Family, register_family
 from glassbert.checkpoints.fields import activation, follows, same
 from glassbert.checkpoints.names import by_heads, one
@@ -58,10 +58,11 @@ class Distances(Positions):
 
     def on_host(self, positions: np.ndarray, dtype: np.dtype) -> Any:
         """R [1, (M + T) + T, H]; the first position is the length M of the memory."""
-        past, length = int(positions[0, 0]), positions.shape[1]
-        if not (positions == np.arange(past, past + length)).all():
+        xp, length = namespace(positions), positions.shape[1]
+        past = int(positions[0, 0]) if is_numpy(positions) else 0  # a recorded graph has no memory
+        if is_numpy(positions) and not (positions == np.arange(past, past + length)).all():
             raise InputError("this model has distances in place of positions; leave position_ids out")
-        distance = np.arange(past + length, -length, -1.0)  # [R]
+        distance = (past + length - xp.arange(past + 2 * length)).astype(np.float64)  # [R]
         size = self.config.hidden_size
         angles = distance[:, None] / 10_000.0 ** (np.arange(0, size, 2.0) / size)  # [R, H/2]
         return (np.concatenate([np.sin(angles), np.cos(angles)], -1)[None, :, :size].astype(dtype),)

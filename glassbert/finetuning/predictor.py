@@ -27,6 +27,7 @@ from typing import Any, Self
 from glassbert.checkpoints import load
 from glassbert.checkpoints.locate import MODULES, open_checkpoint
 from glassbert.errors import CheckpointError, InputError, TextError
+from glassbert.export.runtime import graph_folder, open_onnx
 from glassbert.finetuning.card import TASK, TaskCard
 from glassbert.finetuning.examples import encode_examples, truth_of
 from glassbert.finetuning.predictions import Predictions
@@ -41,6 +42,7 @@ from glassbert.tasks.table import listed
 from glassbert.text.loading import check_together, find_tokenizer
 from glassbert.text.tokenizer import Tokenizer
 
+ONNX_RUNTIME = "onnxruntime"  # in place of an engine
 ROLES = ("text", "pair", "words")
 HEAD_OF_LOSS = {  # of sequence heads
     "cross_entropy": "multiclass",
@@ -66,7 +68,10 @@ class Predictor:
     def load(
         cls, path: str | Path, *, engine: str = "auto", precision: str = "float32", threads: int | None = None
     ) -> Self:
-        """Open a fine-tuning run, its model folder, or a Hugging Face model with a task head."""
+        """Open a fine-tuning run, its model folder, or a Hugging Face model with a task head.
+
+        engine="onnxruntime" runs the graph that `glassbert export --format onnx` wrote, with the same numbers.
+        """
         return cls(*_load_parts(path, engine=engine, precision=precision, threads=threads))
 
     def predict(
@@ -213,6 +218,12 @@ def _load_parts(
     path: str | Path, *, engine: str = "auto", precision: str = "float32", threads: int | None = None
 ) -> tuple[Model, Tokenizer, TaskCard]:
     """Model, tokenizer and task card of a run, a saved model, or a Hugging Face folder."""
+    if engine == ONNX_RUNTIME:
+        exported = open_onnx(path, precision, threads)
+        folder = graph_folder(path)
+        card = TaskCard.load(folder) if (folder / TASK).exists() else card_of_model(exported, str(path))
+        _check_fit(exported, card, folder)
+        return exported, find_tokenizer(folder), card
     if Path(path).is_dir() and (Path(path) / "settings.json").exists() and not (Path(path) / "model").is_dir():
         raise InputError(f"the fine-tuning in {path} is not finished; run: glassbert resume {path}")
     folder = open_checkpoint(path).config_path.parent

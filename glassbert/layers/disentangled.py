@@ -122,11 +122,19 @@ class DisentangledAttention(SelfAttention):
         if k.shape[2] != length:
             raise InputError("disentangled attention has no memory of earlier tokens")
         table = scope.dropout(context.bias, "position_dropout", config.hidden_dropout, for_all_rows=True)
-        first, last, index = bucket_rows(length, config.position_buckets, config.furthest)
+        first, last, index = self.rows_for(length, namespace(q))
         rows = table[first:last]  # [R, H]
         keys, queries = self.position_vectors(rows, scope)
         scope.save("rows", (first, last, table.shape))
         return scope.run("relative_scores", "relative", q, k, keys, queries, index, self.scale)
+
+    def rows_for(self, length: Any, xp: Any) -> tuple[int, int, Array]:
+        """`bucket_rows` of a length; where it is unknown, those of the longest row, and the part of their index."""
+        buckets, furthest, longest = self.config.position_buckets, self.config.furthest, self.config.max_length
+        if isinstance(length, int):
+            return bucket_rows(length, buckets, furthest)
+        first, last, index = bucket_rows(longest, buckets, furthest)
+        return first, last, xp.array(index)[longest - length : longest + length - 1]
 
     def position_vectors(self, rows: Array, scope: Scope) -> tuple[Array | None, Array | None]:
         """Keys and queries of the distances, [R, heads, d] each; None where their term is left out."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from glassbert.arrays import Array, namespace
 from glassbert.errors import InputError
 from glassbert.layers.registry import ATTENTIONS, POSITIONS
 from glassbert.models.config import EncoderConfig
@@ -114,10 +115,10 @@ def check_inputs(
     return checked | kind.more_inputs(config, head, more, checked)
 
 
-def default_positions(config: EncoderConfig, ids: np.ndarray, past: int = 0) -> np.ndarray:
+def default_positions(config: EncoderConfig, ids: Array, past: int = 0) -> Array:
     """Positions [1, T] from 0. With an offset [B, T]: real tokens count from the offset, padding gets offset - 1."""
     if not config.position_offset:
-        return np.arange(past, past + ids.shape[1])[None]
+        return namespace(ids).arange(past, past + ids.shape[1])[None]
     real = ids != config.pad_token_id
     counted = np.cumsum(real, 1) - 1 + past + config.position_offset
     return np.where(real, counted, config.position_offset - 1)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.arrays import Array, namespace
+from glassbert.arrays import Array, is_numpy, namespace
 from glassbert.ops.registry import operation
 
 
@@ -26,7 +26,7 @@ def rotary_angles(positions: np.ndarray, head_size: int, base: float, dtype: np.
 
     Derivation: docs/derivations/07-rotary.md (7.1)
     """
-    if len(positions) > 1:  # the same few positions in every row
+    if is_numpy(positions) and len(positions) > 1:  # the same few positions in every row
         cos, sin = rotary_angles(np.arange(positions.max() + 1)[None], head_size, base, dtype)
         return cos[0][positions], sin[0][positions]
     exponent = np.arange(0, head_size, 2, dtype=dtype) / dtype.type(head_size)

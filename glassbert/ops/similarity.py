@@ -77,7 +77,7 @@ def contrastive_loss(first: Array, second: Array, targets: Array, temperature: f
     valid = targets != IGNORED  # [N]
     scores = a @ b.T / temperature  # [N, N]
     scores = xp.where(valid[None], scores, xp.array(FORBIDDEN, dtype=scores.dtype))
-    partner = xp.where(valid, xp.arange(len(targets)), IGNORED)
+    partner = xp.where(valid, xp.arange(targets.shape[0]), IGNORED)
     loss, choice = cross_entropy(scores, partner)
     return loss, (choice, a_state, b_state, temperature)
 

@@ -31,6 +31,7 @@ class AlignedHead(SequenceHead):
 
     kind = "aligned"
     pools = False
+    reads_segments = True
 
     def parameters(self) -> list[Parameter]:
         size = self.config.hidden_size

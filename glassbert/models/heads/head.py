@@ -39,6 +39,7 @@ class Head(ABC):
     decodes: ClassVar[bool] = False  # whether it scores the vocabulary, with a decoder that may be tied
     scored_share: ClassVar[float] = 1.0  # of the tokens that a decoder scores in training
     fits: ClassVar[Mapping[str, Any]] = {}  # fields of the config that an encoder under it must have
+    reads_segments: ClassVar[bool] = False  # whether it needs segment_ids
     pairs: ClassVar[bool] = False  # whether the loss treats consecutive rows as pairs
     task: ClassVar[str] = ""  # the kind of prediction of a head of an extension: "multiclass", "regression", ...
     donates_output: ClassVar[bool] = False  # whether the loss may overwrite the output
