@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.cli.with_option import Extensions
+from glassbert.engines.threads import usable_cores
 from glassbert.proof.proof import Proof, choose, prove
 
 KINDS = {"op": "Operations", "layer": "Layers", "model": "Models"}
@@ -25,6 +26,9 @@ def run(
     every_entry: Annotated[
         bool, typer.Option("--every-entry", help="Measure up to 4,096 entries of every tensor; takes minutes.")
     ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes. Default: one a core; one on a GPU and with --with.")
+    ] = None,
     extensions: Extensions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
@@ -52,7 +56,7 @@ def run(
             bar.update(task, description=name, completed=started)
             started += 1
 
-        proof = prove(cases, mutants, every_entry, on_progress)
+        proof = prove(cases, mutants, every_entry, on_progress, workers or usable_cores())
     if as_json:
         typer.echo(json.dumps(proof.as_dict(), indent=2, ensure_ascii=False))
     else:
