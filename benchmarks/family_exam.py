@@ -30,9 +30,9 @@ from glassbert.files import write_json
 from glassbert.tasks.ready import ready_task
 
 FILE = "exam.json"
-ROWS = 4_000  # of held-out text
-PAIRS = 200  # of each phenomenon of Zorro
-WORDS = 50_000  # that train the probe
+ROWS = 2_000  # of held-out text
+PAIRS = 100  # of each phenomenon of Zorro
+WORDS = 20_000  # that train the probe
 
 
 @dataclass(frozen=True)

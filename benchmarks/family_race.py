@@ -34,6 +34,7 @@ class Contestant:
     model: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    title: str = ""  # of the family, if it is empty
 
     def settings(self, corpus: str | Path, minutes: float, **options: Any) -> TrainingSettings:
         return TrainingSettings.from_dict(
@@ -71,8 +72,10 @@ CONTESTANTS: dict[str, Contestant] = {
     "electra": Contestant(
         "electra", "rtd", model={"embedding_size": 192}, note="the discriminator; the generator has 0.1 M more"
     ),
-    "deberta": Contestant("deberta", note="as version 2"),
-    "deberta-rtd": Contestant("deberta", "rtd", note="as version 3: the discriminator; the generator has 2.0 M more"),
+    "deberta": Contestant("deberta", title="DeBERTa v2"),
+    "deberta-rtd": Contestant(
+        "deberta", "rtd", note="the discriminator; the generator has 2.0 M more", title="DeBERTa v3"
+    ),
     "gpt2": Contestant("gpt2", "clm"),
     "xlnet": Contestant("xlnet", "plm", note="two segments in a row"),
     "longformer": Contestant(
@@ -94,8 +97,7 @@ def names_of(text: str | None) -> list[str]:
 
 def title_of(name: str) -> str:
     contestant = CONTESTANTS[name]
-    title = FAMILIES[contestant.family].title
-    return title if contestant.objective == "mlm" or contestant.family == name else f"{title}, {contestant.objective}"
+    return contestant.title or FAMILIES[contestant.family].title
 
 
 def train(

@@ -11,10 +11,13 @@ from benchmarks.common import Table, rounded
 from benchmarks.family_exam import PAPERS, read
 from benchmarks.family_race import CONTESTANTS, title_of
 from glassbert.errors import TrainingError
+from glassbert.evaluation.subject import Subject
 from glassbert.training.history import History, read_result
 from glassbert.training.run_folder import RunFolder
+from glassbert.training.settings import BUDGETS
 
 COLUMNS = ["member", "objective", "parameters", "M tokens", "steps", "words: loss", "right", "Zorro", "pos", "SST-2"]
+COLOURS = 6  # they repeat then; further lines are dashed
 Curve = tuple[list[float], list[float]]  # minutes, values
 
 
@@ -34,7 +37,7 @@ class Entry:
     @property
     def parameters(self) -> int:
         """Of the model that is kept: of a discriminator without its generator."""
-        return int(self.history.info["model"]["parameters"])
+        return Subject.open(self.history.run.path, engine="numpy", threads=1).parameters
 
     def paper(self, name: str, value: str = "right") -> dict[str, float] | None:
         return self.exam.get(name, {}).get(value)
@@ -83,11 +86,15 @@ def table_of(found: Sequence[Entry]) -> Table:
 
 
 def title_for(found: Sequence[Entry]) -> str:
-    budgets = sorted({one.history.settings["minutes"] for one in found})
+    budgets = sorted({_budget(one.history.settings) for one in found})
     threads = {one.history.settings["threads"] for one in found}
     engine = ", ".join(sorted({one.history.settings["engine"] for one in found}))
-    each = f", {threads.pop()} thread(s) each" if len(threads) == 1 and None not in threads else ""
-    return f"The race of the family: {' or '.join(f'{m:g}' for m in budgets)} minutes each, {engine}{each}"
+    each = f", threads: {threads.pop()}" if len(threads) == 1 and None not in threads else ""
+    return f"The race of the family: {' or '.join(budgets)} each; engine {engine}{each}"
+
+
+def _budget(settings: dict[str, Any]) -> str:
+    return next(f"{settings[kind]:g} {kind}" for kind in BUDGETS if settings[kind] is not None)
 
 
 def notes_for(found: Sequence[Entry]) -> list[str]:
@@ -118,15 +125,19 @@ def draw(found: Sequence[Entry], path: Path) -> None:
 
     from glassbert.reports import figures
 
-    masked = {title_of(one.name): one.curve() for one in found if CONTESTANTS[one.name].objective == "mlm"}
-    other = {title_of(one.name): one.curve(relative=True) for one in found if CONTESTANTS[one.name].objective != "mlm"}
+    masked = [one for one in found if CONTESTANTS[one.name].objective == "mlm"]
+    other = [one for one in found if one not in masked]
     panels = [
-        (masked, "Masked words", "held-out loss, nats"),
-        (other, "Other objectives", "held-out loss / loss before training"),
+        (masked, False, "Masked words", "held-out loss, nats"),
+        (other, True, "Other objectives", "held-out loss / loss before training"),
     ]
     panels = [panel for panel in panels if panel[0]]
     figure = Figure(figsize=(5.6 * len(panels), 4.4), layout="constrained")
-    for place, (curves, title, label) in enumerate(panels):
+    for place, (some, relative, title, label) in enumerate(panels):
+        curves = {}
+        for number, one in enumerate(some):
+            minutes, losses = one.curve(relative)
+            curves[title_of(one.name)] = figures.Series(minutes, losses, dashed=number >= COLOURS)
         axes = figure.add_subplot(1, len(panels), place + 1)
         figures.lines(curves, xlabel="minutes", ylabel=label, title=title, axes=axes)
     path.parent.mkdir(parents=True, exist_ok=True)

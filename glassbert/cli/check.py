@@ -13,6 +13,7 @@ from rich.text import Text
 from glassbert.cli.options import AsJson
 from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
+from glassbert.engines.threads import usable_cores
 from glassbert.proof.proof import Proof, choose, prove
 
 KINDS = {"op": "Operations", "layer": "Layers", "model": "Models"}
@@ -27,6 +28,9 @@ def run(
     every_entry: Annotated[
         bool, typer.Option("--every-entry", help="Measure up to 4,096 entries of every tensor; takes minutes.")
     ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes. Default: one a core; one on a GPU and with --with.")
+    ] = None,
     extensions: Extensions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +58,7 @@ def run(
             bar.update(task, description=name, completed=started)
             started += 1
 
-        proof = prove(cases, mutants, every_entry, on_progress)
+        proof = prove(cases, mutants, every_entry, on_progress, workers or usable_cores())
     if as_json:
         print_json(proof.as_dict())
     else:

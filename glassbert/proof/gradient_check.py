@@ -55,6 +55,7 @@ def gradient_check(
     entries: int = 128,
     directions: int = 2,
     tolerance: float = 1e-6,
+    first_fault: bool = False,
 ) -> GradientReport:
     """Compare the gradients of `function` with its numeric derivative. The report says whether they are equal.
 
@@ -72,6 +73,7 @@ def gradient_check(
     entries     tensors with at most so many entries are checked completely, larger ones at so many random entries
     directions  number of random directions that are also checked in a large tensor
     tolerance   the relative error |a - n| / (|a| + |n|) of a tensor up to which its gradient counts as exact
+    first_fault stop after the first tensor whose gradient is not exact
 
     An output that is not a scalar is reduced with random weights, drawn from `seed`.
     """
@@ -93,6 +95,8 @@ def gradient_check(
             tensors.append(TensorCheck(name, values.shape, tolerance, problem=problem or "not compared"))
         else:
             tensors.append(comparison.tensor(name, analytic[name]))
+        if first_fault and not tensors[-1].ok:
+            break
     return GradientReport(
         tuple(tensors), tolerance, method, tuple(checked.problems), tuple(checked.notes), checked.evaluations
     )

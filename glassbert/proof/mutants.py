@@ -132,7 +132,7 @@ def judge(mutant: Mutant) -> Verdict:
                 caught = bool(kernel_fault(fixture, engine))
             else:
                 engine = get_engine("numpy", "float64", fixture.threads, PLAIN).with_operations(mutant.replaced)
-                caught = not differences(fixture, engine=engine).ok
+                caught = not differences(fixture, engine=engine, first_fault=True).ok
         if caught:
             return Verdict(mutant.name, True, case.name, mutant.harmless)
     return Verdict(mutant.name, False, None, mutant.harmless)

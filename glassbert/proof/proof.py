@@ -12,6 +12,7 @@ from typing import Any
 from glassbert.errors import InputError
 from glassbert.proof.cases import Case, all_cases
 from glassbert.proof.mutants import Mutant, Verdict, all_mutants, judge, suspected
+from glassbert.proof.parallel import Task, count_for, run_in_processes
 from glassbert.proof.referee import CaseResult, check_case
 
 
@@ -96,11 +97,23 @@ def prove(
     mutants: list[Mutant],
     every_entry: bool = False,
     progress: Callable[[str], None] = lambda name: None,
+    workers: int = 1,
 ) -> Proof:
-    """Run every case and every mutant; `progress` is called with each name before it runs."""
+    """Run every case and every mutant in at most so many processes; `progress` is called with the name of each."""
     started = time.perf_counter()
     mlx = mlx_in_words()
-    results, verdicts = [], []
+    results: list[CaseResult] = []
+    verdicts: list[Verdict] = []
+    workers = count_for(workers, cases, mutants, "gpu" if mlx and "gpu" in mlx else "cpu")
+    if workers > 1:
+        tasks = [Task(case.name, False, mlx is not None, every_entry) for case in cases]
+        tasks += [Task(mutant.name, True, mlx is not None, every_entry) for mutant in mutants]
+        for found in run_in_processes(tasks, workers, progress):
+            if isinstance(found, Verdict):
+                verdicts.append(found)
+            else:
+                results.append(found)
+        return Proof(results, verdicts, mlx, time.perf_counter() - started)
     for case in cases:
         progress(case.name)
         results.append(check_case(case, mlx is not None, every_entry))

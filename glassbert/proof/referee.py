@@ -137,8 +137,13 @@ def _same_kinds(found: np.ndarray, right: np.ndarray) -> bool:
     return all(np.array_equal(kind(found), kind(right)) for kind in (np.isnan, np.isposinf, np.isneginf))
 
 
-def differences(fixture: Fixture, every_entry: bool = False, engine: Engine | None = None) -> GradientReport:
-    """The case's float64 gradients against finite differences; the caller enters `fixture.around()`."""
+def differences(
+    fixture: Fixture, every_entry: bool = False, engine: Engine | None = None, first_fault: bool = False
+) -> GradientReport:
+    """The case's float64 gradients against finite differences; the caller enters `fixture.around()`.
+
+    With `first_fault` the tensors after the first wrong one are left out.
+    """
     engine = engine or get_engine("numpy", "float64", fixture.threads, PLAIN)
     return gradient_check(
         lambda inputs: fixture.function(engine, inputs),
@@ -147,6 +152,7 @@ def differences(fixture: Fixture, every_entry: bool = False, engine: Engine | No
         entries=EVERY_ENTRY if every_entry else fixture.entries,
         directions=1,
         tolerance=TOLERANCE,
+        first_fault=first_fault,
     )
 
 
