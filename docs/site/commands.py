@@ -31,7 +31,8 @@ def leaves(name: str) -> Iterator[tuple[str, Any]]:
     if getattr(found, "callback", None) is not None and getattr(found, "params", None):
         yield name, found
     for sub, one in sorted(getattr(found, "commands", {}).items()):
-        yield f"{name} {sub}", one
+        if not one.hidden:
+            yield f"{name} {sub}", one
 
 
 def parse(arguments: list[str]) -> dict[str, Any]:
@@ -41,10 +42,18 @@ def parse(arguments: list[str]) -> dict[str, Any]:
     if not arguments or arguments[0] not in COMMANDS:
         raise LookupError(f"there is no command {' '.join(arguments[:1])!r}")
     found, rest = command(arguments[0]), arguments[1:]
-    groups = getattr(found, "commands", {})
-    if rest and rest[0] in groups:
-        found, rest = groups[rest[0]], rest[1:]
-    return found.make_context(" ".join(arguments[:1]), rest, resilient_parsing="--help" in rest).params
+    if getattr(found, "commands", {}):
+        if not rest and not found.invoke_without_command:
+            raise LookupError(f"{arguments[0]} needs one of {', '.join(found.commands)}")
+        if not rest or rest[0] in ("--help", "-h"):
+            return {}
+        _, found, rest = found.resolve_command(found.make_context(arguments[0], [], resilient_parsing=True), rest)
+        if found is None:
+            raise LookupError(f"there is no command {' '.join(arguments[:2])!r}")
+    while "--with" in rest and any("--with" in parameter.opts for parameter in found.params):
+        at = rest.index("--with")  # parsing it would execute the file
+        rest = rest[:at] + rest[at + 2 :]
+    return found.make_context(arguments[0], rest, resilient_parsing="--help" in rest).params
 
 
 def page() -> str:

@@ -1,7 +1,7 @@
 """Docstrings of the package as Markdown: aligned lists of names and meanings become tables.
 
-    head         "mlm", "binary", ...
-    num_labels   classes, labels or ranks
+head         "mlm", "binary", ...
+num_labels   classes, labels or ranks
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import griffe
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from docs.site.commands import escape  # noqa: E402
+from docs.site.commands import escape
 
 ENTRY = re.compile(r"^( *)(\S(?:.*?\S)?) {2,}(\S.*)$")
 FORMULA = re.compile(r"[=·→<>≥≤∈√Σ]")

@@ -56,11 +56,11 @@ class _Displayed(Preprocessor):
 
 
 class _Inline(InlineProcessor):
-    def handleMatch(self, m: re.Match[str], data: str) -> tuple[Any, int, int]:  # noqa: N802 (Markdown's name)
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[Any, int, int]:
         return self.md.htmlStash.store(mathml(m[1], False)), m.start(0), m.end(0)
 
 
 class FormulaExtension(Extension):
-    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802 (Markdown's name)
+    def extendMarkdown(self, md: Markdown) -> None:
         md.preprocessors.register(_Displayed(md), "displayed formulas", 23)
         md.inlinePatterns.register(_Inline(r"\$([^$\n]+)\$", md), "formulas", 185)

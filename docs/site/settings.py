@@ -18,6 +18,7 @@ from glassbert.text.corpus.settings import Settings as CorpusSettings
 from glassbert.training.settings import TrainingSettings
 
 # Heading, class, and where the settings are given.
+INTRODUCTION = "Every setting with its default. A wrong name or value is an error that says which are right."
 CLASSES: list[tuple[str, Any, str]] = [
     (
         "Pretraining",
@@ -31,19 +32,27 @@ CLASSES: list[tuple[str, Any, str]] = [
         "Flags of `glassbert finetune` and arguments of `glassbert.finetune`.",
     ),
     ("Forecasts", ForecastSettings, "Flags of `glassbert forecast` and arguments of `glassbert.forecast`."),
-    ("Building a corpus", CorpusSettings, "Arguments of `glassbert.build_corpus`, and flags of `glassbert corpus build`."),
+    (
+        "Building a corpus",
+        CorpusSettings,
+        "Arguments of `glassbert.build_corpus`, and flags of `glassbert corpus build`.",
+    ),
     (
         "The config of an encoder",
         EncoderConfig,
-        "Fields of `config.json` in our own layout, of `glassbert.EncoderConfig`, and flags of `glassbert pretrain`. Shown "
-        "are the defaults of every encoder; [a preset](../presets.md) and a family have their own.",
+        "Fields of `config.json` in our own layout, of `glassbert.EncoderConfig`, and flags of `glassbert pretrain`. "
+        "Shown are the defaults of every encoder; [a preset](../presets.md) and a family have their own.",
     ),
 ]
 
 
 def page() -> str:
     """The page "Settings"."""
-    lines = ["# Settings", "", "Every setting with its default. A wrong name or value is an error that says which are right."]
+    lines = [
+        "# Settings",
+        "",
+        INTRODUCTION,
+    ]
     for title, settings, where in CLASSES:
         lines += ["", f"## {title}", "", where, ""]
         comments = trailing_comments(settings)
