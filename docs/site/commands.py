@@ -78,7 +78,7 @@ def _description(one: Any) -> list[str]:
         if paragraph.startswith("[bold]glassbert"):
             lines += ["```bash", *(plain(line.strip()) for line in paragraph.split("\n")), "```", ""]
         elif paragraph:
-            lines += [escape(plain(paragraph)), ""]
+            lines += [linked(escape(plain(paragraph))), ""]
     return lines
 
 
@@ -120,7 +120,12 @@ def _help(parameter: Any) -> str:
         text += f" (default: {'yes' if default is True else getattr(default, 'value', default)})"
     if parameter.required:
         text += " Required."
-    return escape(text.strip()) or " "
+    return linked(escape(text.strip())) or " "
+
+
+def linked(text: str) -> str:
+    """Names of pages, such as docs/recipes.md, as links from a page of the reference."""
+    return re.sub(r"`?docs/([\w-]+)\.md`?", r"[\1](../\1.md)", text)
 
 
 def plain(text: str) -> str:

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from docs.site.commands import escape
 
 ENTRY = re.compile(r"^( *)(\S(?:.*?\S)?) {2,}(\S.*)$")
+DERIVATION = re.compile(r"docs/derivations/([\w-]+)\.md((?:,? ?\(\d+\.\d+\))+)")
 FORMULA = re.compile(r"[=·→<>≥≤∈√Σ]")
 
 
@@ -48,7 +49,12 @@ def _paragraph(part: str) -> str:
 
 def _text(part: str) -> str:
     """An indented paragraph is code; any other is text, in which nothing is markup but code in backquotes."""
-    return part if part.startswith("    ") else escape(part)
+    return part if part.startswith("    ") else DERIVATION.sub(_formulas, escape(part))
+
+
+def _formulas(match: re.Match[str]) -> str:
+    """The numbers of formulas as links, from a page of the reference."""
+    return re.sub(r"\((\d+)\.(\d+)\)", rf"[(\1.\2)](../derivations/{match[1]}.md#f-\1-\2)", match[2]).strip()
 
 
 class PlainDocstrings(griffe.Extension):

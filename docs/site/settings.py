@@ -10,7 +10,7 @@ import tokenize
 from io import StringIO
 from typing import Any
 
-from docs.site.commands import escape, plain
+from docs.site.commands import escape, linked, plain
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.forecasting.settings import ForecastSettings
 from glassbert.models.config import EncoderConfig
@@ -56,13 +56,14 @@ def page() -> str:
     for title, settings, where in CLASSES:
         lines += ["", f"## {title}", "", where, ""]
         comments = trailing_comments(settings)
-        panel = ""
+        panels: dict[str, list[str]] = {}
         for field in dataclasses.fields(settings):
-            if field.metadata.get("panel", "") != panel or not lines[-1].startswith("|"):
-                panel = field.metadata.get("panel", "")
-                lines += ["", f"### {title}: {panel}" if panel else "", "", "| setting | default | |", "|---|---|---|"]
             text = plain(field.metadata["help"]) if "help" in field.metadata else comments.get(field.name, "")
-            lines.append(f"| `{field.name}` | {_default(field)} | {escape(text)} |")
+            row = f"| `{field.name}` | {_default(field)} | {linked(escape(text))} |"
+            panels.setdefault(field.metadata.get("panel", ""), []).append(row)
+        for panel, rows in sorted(panels.items(), key=lambda item: not item[0]):  # those without a heading last
+            heading = f"### {title}: {panel}" if panel else f"### {title}: in files and in Python" if lines[-1] else ""
+            lines += ["", heading, "", "| setting | default | |", "|---|---|---|", *rows]
     return "\n".join(lines) + "\n"
 
 

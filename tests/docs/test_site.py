@@ -2,9 +2,11 @@
 
 import json
 import os
+import posixpath
 import re
 import subprocess
 import sys
+from urllib.parse import unquote
 
 import pytest
 
@@ -70,3 +72,19 @@ def test_links_of_the_line_by_line_page_lead_to_pages(site):
     page = html(site)["minibert.html"]
     for target in re.findall(r'href="([^"#]+)', page):
         assert (site / target).exists(), target
+
+
+def test_every_link_leads_to_a_page_and_a_place_in_it(site):
+    pages = html(site)
+    places = {name: set(re.findall(r'\bid="([^"]+)"', page)) for name, page in pages.items()}
+    wrong = set()
+    for name, page in pages.items():
+        for target in re.findall(r'<a\b[^>]*\bhref="([^"]+)"', page):
+            if re.match(r"[a-z]+:", target) or name == "404.html":
+                continue
+            path, _, place = target.partition("#")
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), path)) if path else name
+            path = f"{path}/index.html" if path in (".", "derivations") else path
+            if not (site / path).exists() or (place and path in places and unquote(place) not in places[path]):
+                wrong.add(f"{name} links to {target}")
+    assert not wrong, "\n".join(sorted(wrong)[:30])
