@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 from docs.site import commands, formulas, settings  # noqa: E402
 
 LINK = re.compile(r"(\]\()([^)\s:#]+)(#[^)\s]*)?(\))")
+UNIT = re.compile(r"(?<=\| )([\d.,]+) (?=(?:k|M|G|%|x|ms|s|MB|MiB|GB|GiB) \|)")  # a cell of a number and its unit
 LINE = re.compile(r"#L(\d+)")
 
 SOURCE = HtmlFormatter(cssclass="highlight source", linenos="inline", lineanchors="L", anchorlinenos=True)
@@ -91,7 +92,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     if uri.startswith("derivations/"):
         chapters = {int(f.src_uri.split("/")[1][:2]): posixpath.basename(f.src_uri) for f in files if _is_chapter(f)}
         markdown = formulas.link_references(markdown, chapters)
-    return markdown if uri.startswith("source/") else LINK.sub(lambda match: _mended(match, uri), markdown)
+    if uri.startswith("source/"):
+        return markdown
+    markdown = UNIT.sub("\\1\u00a0", markdown)
+    return LINK.sub(lambda match: _mended(match, uri), markdown)
 
 
 def _is_chapter(file: Any) -> bool:
