@@ -13,6 +13,7 @@ from tests.docs.workshop import NOT_RUN, Workshop, reason_not_to_run
 
 # Blocks that other tests run.
 ELSEWHERE = {"docs/extending.md": "tests/test_extending.py"}
+DATED = ("docs/lab-notes.md",)  # what was run on a day stays as it was
 DERIVATIONS = "docs/derivations/"
 # Pages whose blocks run in some seconds; the others run in `make docs`.
 QUICK = {
@@ -65,7 +66,7 @@ def test_every_command_line_parses(page):
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize("page", [page for page in pages() if page not in DATED])
 def test_every_command_in_the_text_exists_with_its_options(page):
     wrong = []
     for command in spans(page):
@@ -85,7 +86,7 @@ def is_a_bare_group(command: Command) -> bool:
 
 def test_wrong_lines_are_noticed():
     for line in ("pretrain --no-such-option 1", "no-such-command", "pretrain --batch many", "corpus no-such-command"):
-        with pytest.raises(Exception, match=r"[Nn]o such|no command|valid integer"):
+        with pytest.raises(Exception, match=r"[Nn]o such|no command|valid integer|whole number"):
             reference.parse(line.split())
     assert reference.parse(["pretrain", "--batch", "8"])["batch"] == 8
 

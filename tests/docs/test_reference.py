@@ -18,7 +18,7 @@ from tests.docs.blocks import ROOT, pages, read
 
 PROJECT = tomllib.loads(read("pyproject.toml"))["project"]
 FOR_DEVELOPERS = {"bench", "dev", "docs", "parity", "release"}
-IN_THE_PLAIN_INSTALLATION = {"plots", "tasks"}  # extras that bring what most people have
+IN_THE_PLAIN_INSTALLATION = {"fast", "glass", "hub", "plots", "tasks"}  # what most people need
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
 
 
