@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart plain test parity browser check lint format bench clean
+.PHONY: help setup quickstart plain test parity browser check docs release lint format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,16 @@ parity: $(VENV)/.parity ## Tests against PyTorch and transformers
 browser: $(VENV)/.dev ## Tests of lessons and pages in a real browser (Chromium)
 	@sh tests/browser/chromium.sh
 	$(BIN)/python -m pytest -m browser tests/browser
+
+docs: $(VENV)/.dev ## Build the documentation into build/site, and run the code of its pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m pytest -m docs tests/docs
+
+release: $(VENV)/.release ## Build wheel and sdist into dist, and check them
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tests/release/check.py dist
 
 check: setup ## Check every hand-written gradient
 	$(BIN)/glassbert check
@@ -63,8 +73,12 @@ $(VENV)/.runtime: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(PIP) --editable ".[data,dev,learn,mlx]"
+	$(PIP) --editable ".[data,dev,docs,learn,mlx]"
 	@touch $@ $(VENV)/.runtime
+
+$(VENV)/.release: $(VENV)/.dev
+	$(PIP) --editable ".[release]"
+	@touch $@
 
 # torch comes first and by itself, so that nothing else decides which build of it is installed.
 $(VENV)/.parity: $(VENV)/.dev

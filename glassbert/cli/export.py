@@ -58,7 +58,7 @@ def run(
     if format == "onnx":
         if name or notes is not None:
             raise InputError("--name and --notes belong to the model card, which ONNX has none of; leave them out")
-        options = {} if opset is None else {"opset": opset}
+        options: dict[str, Any] = {} if opset is None else {"opset": opset}
         _export_onnx(
             run, output, as_json, dtype=dtype or "float32", head=head, with_gradients=with_gradients, **options
         )
@@ -83,21 +83,15 @@ def _export_onnx(run: str, output: Path | None, as_json: bool, *, dtype: str, **
 
     written = export_onnx(run, output, dtype=dtype, **options)
     graph = next(iter(written.graphs.values()))
-    facts = {
-        "inputs": list(graph.inputs),
-        "outputs": list(graph.outputs),
-        "difference": compare_with_model(written, dtype),
-    }
-    _show(facts, written.files, as_json)
+    inputs, outputs, difference = list(graph.inputs), list(graph.outputs), compare_with_model(written, dtype)
+    _show({"inputs": inputs, "outputs": outputs, "difference": difference}, written.files, as_json)
     if as_json:
         return
     console = Console(highlight=False)
-    console.print(f"inputs   {', '.join(facts['inputs'])}")
-    console.print(f"outputs  {', '.join(facts['outputs'])}")
-    if facts["difference"] is not None:
-        console.print(
-            f"ONNX Runtime and NumPy differ by at most {facts['difference']:.1e} in the outputs of a small batch"
-        )
+    console.print(f"inputs   {', '.join(inputs)}")
+    console.print(f"outputs  {', '.join(outputs)}")
+    if difference is not None:
+        console.print(f"ONNX Runtime and NumPy differ by at most {difference:.1e} in the outputs of a small batch")
 
 
 def _show(facts: dict[str, Any], files: list[Path], as_json: bool) -> None:

@@ -39,7 +39,7 @@ INTRODUCTION = """\
 Every member is one file in `glassbert/families`: a config, the parts that are new in it with forward and backward by
 hand, and the table of Hugging Face's names. All use the same encoder, heads, engines and training.
 
-```
+```bash
 glassbert family                              # this table
 glassbert family albert                       # one member, with its formulas
 glassbert pretrain --family albert --size 3   # train it, with its own objective and tokenizer
@@ -83,7 +83,7 @@ def page(every: list[Member], folder: str = "family") -> str:
         heading = "what it is" if one.name == REFERENCE else "difference from BERT"
         lines += [f"| | {heading} |", "|---|---|"]
         lines += [f"| {aspect} | {text} |" for aspect, text in one.family.differences.items()]
-        lines += ["", "```", one.family.formulas.rstrip(), "```", ""]
+        lines += ["", "```text", one.family.formulas.rstrip(), "```", ""]
         lines += [f"Presets: {', '.join(f'`{name}`' for name in one.family.presets)}."]
     return "\n".join(lines) + "\n"
 

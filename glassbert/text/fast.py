@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import tokenizers
 
+from glassbert.checkpoints.packaged import packaged_folder
 from glassbert.errors import TextError
 from glassbert.files import adding_files, verify_checksums, write_json
 from glassbert.text import wordpiece_files as files
@@ -35,8 +36,12 @@ SPACE_MARKS = {"ByteLevel": "Ġ", "Metaspace": "▁"}
 
 
 def load_tokenizer(path: str | Path) -> FastTokenizer:
-    """Load the tokenizer of a folder (from GlassBERT or Hugging Face), of a tokenizer.json or of a vocab.txt."""
-    return FastTokenizer.load(path)
+    """Load the tokenizer of a folder (from GlassBERT or Hugging Face), of a tokenizer.json or of a vocab.txt.
+
+    "mini" is the tokenizer of the model that ships with the package, unless there is a folder of that name.
+    """
+    packaged = None if Path(path).expanduser().exists() else packaged_folder(str(path))
+    return FastTokenizer.load(packaged or path)
 
 
 class FastTokenizer(Tokenizer):

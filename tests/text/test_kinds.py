@@ -68,3 +68,13 @@ def test_bad_kinds_and_sizes():
         assert train_tokenizer("unigram", ["a b"], 5000).vocab_size < 5000
     with pytest.raises(TextError, match="no kind of tokenizer"):
         build_corpus([], "nowhere", kind="words")
+
+
+def test_the_packaged_tokenizer_opens_by_its_name_unless_a_folder_has_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    packaged = load_tokenizer("mini")
+    assert packaged.vocab_size == 8192 and packaged.vocabulary["door"] > 4
+    train_tokenizer("wordpiece", TEXTS, 90).save(tmp_path / "mini")
+    assert load_tokenizer("mini").vocab_size == 90
+    with pytest.raises(TextError, match="no tokenizer at mnii"):
+        load_tokenizer("mnii")
