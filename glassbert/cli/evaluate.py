@@ -44,7 +44,9 @@ def run(
     ] = None,
     dev: Annotated[
         Path | None,
-        typer.Option(help="Held-out text: a corpus folder or a text file. Default: the corpus of the run."),
+        typer.Option(
+            "--dev", "--text", help="Held-out text: a corpus folder or a text file. Default: the corpus of the run."
+        ),
     ] = None,
     pairs: Annotated[Path | None, typer.Option(help="Minimal pairs: a file or a folder.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the report.")] = None,

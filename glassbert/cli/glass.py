@@ -20,13 +20,19 @@ def run(
     ] = None,
     sentence: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="The text to begin with; with --output it may be given several times."),
+        typer.Option(
+            "--sentence",
+            "--text",
+            metavar="TEXT",
+            help="The text to begin with; with --output it may be given several times.",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
+            "--export",
             metavar="FILE.html",
             help="Write one page with all that is recorded for the texts, and end.",
         ),
