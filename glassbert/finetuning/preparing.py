@@ -50,6 +50,7 @@ OPTIMIZER_FACTORS = {"lion": 0.2, "sophia": 0.3, "muon": 5.0, "sgd": 100.0}  # o
 LOW_RANK_FACTOR = 10.0
 HEAD_ONLY_FACTOR = 10.0
 FROM_SCRATCH_FACTOR = 2.0
+PRE_NORM_FACTOR = 2.0  # deep encoders with the norm before the branches take larger steps
 DEFAULT_MAX_LENGTH = 512  # tokens
 # Up to this many examples: number of epochs, factor on the learning rate.
 BY_EXAMPLES: dict[str, tuple[tuple[float, int, float], ...]] = {
@@ -253,6 +254,8 @@ def default_learning_rate(
         rate *= HEAD_ONLY_FACTOR
     elif from_scratch:
         rate *= FROM_SCRATCH_FACTOR
+    elif config.norm_position == "pre":
+        rate *= PRE_NORM_FACTOR
     return float(f"{rate:.2g}")
 
 

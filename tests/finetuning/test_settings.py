@@ -56,6 +56,7 @@ def test_defaults_by_model_and_data():
 
     assert rate(MINI_BERT_CONFIG) > 5 * rate(BertConfig()) and rate(MINI_BERT_CONFIG) > rate(MINI_BERT_CONFIG, 500)
     assert rate(BertConfig(), low_rank=4) > rate(BertConfig())
+    assert rate(BertConfig(norm_position="pre")) == 2 * rate(BertConfig())
     assert rate(BertConfig(), learning_rate=0.5) == 0.5
     assert default_schedule(card, 500)[0] > default_schedule(card, 100_000)[0]
     pairs = card.replace(pair="b", details={"aligned": True})
