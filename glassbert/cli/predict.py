@@ -79,8 +79,8 @@ def _run(
     with _progress_bar(screen) as progress:
         predict = predictor.judge if score else predictor.predict
         found = predict(given, batch_tokens=batch_tokens, progress=progress, **options)
-    for note in found.notes:
-        screen.print(Text(f"Note: {note}.", style="yellow"))
+    if found.notes:
+        screen.print(Text(f"Note: {'; '.join(found.notes)}.", style="yellow"), soft_wrap=True)
     if output is not None:
         found.save(output)
         screen.print(
