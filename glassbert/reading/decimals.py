@@ -111,7 +111,7 @@ def _notes(changed: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[str]:
             more = f", and so in {others:,} more" if others else ""
             other = POINT if reading == COMMA else COMMA
             notes.append(
-                f"numbers have {what} ({old.strip()} in the column {shown(name)} is {new}{more}); --decimal {other!r} reads "
-                "them otherwise"
+                f"numbers have {what} ({old.strip()} in the column {shown(name)} is {new}{more}); --decimal {other!r} "
+                "reads them otherwise"
             )
     return notes
