@@ -67,7 +67,8 @@ class TaskData:
         separator     between the labels in one cell (multilabel)
         label_prefix  removed from every label, as in "__label__4"
         """
-        named = [name for name in (text, pair, words, target, *options.get("drop", ())) if name]
+        drop = options.get("drop") or ()
+        named = [name for name in (text, pair, words, target, *([drop] if isinstance(drop, str) else drop)) if name]
         fields = FIELD.findall(template) if isinstance(template, str) else []
         as_written = [] if target is None else [target]
         table = read_table(given, format, named=(*named, *fields), as_written=as_written, **options)

@@ -36,6 +36,7 @@ from glassbert.tasks.conll import read_conll, read_conllu
 from glassbert.tasks.table import Table, read_text, split_lines
 
 SEMICOLONS = "columns are separated by semicolons"
+ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 LINES = "lines"  # the format of a file with one text per line
 
 
@@ -78,6 +79,8 @@ def format_of(given: Any, format: str | None = None) -> str:
     if not isinstance(given, str | os.PathLike):
         return OBJECTS
     path = Path(given)
+    if path.suffix.lower() in ARCHIVES:
+        raise TextError(f"{path} is an archive of files; unpack it and give one of them")
     kind = format or ENDINGS.get(_ending(path))
     if kind not in FORMATS:
         problem = f"there is no format {shown(kind)}" if kind else "the file name does not show the format"

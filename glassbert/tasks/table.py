@@ -13,6 +13,7 @@ from glassbert.reading.cells import shown
 from glassbert.reading.encodings import decode
 from glassbert.reading.streams import read_bytes
 
+OTHER_FORMATS = {b"PK\x03\x04": "excel", b"PAR1": "parquet"}  # by the first bytes
 MAX_LISTED = 30  # columns in an error text
 
 
@@ -72,7 +73,11 @@ def listed(names: Iterable[str]) -> str:
 
 def read_text(path: str | Path, encoding: str | None = None) -> tuple[str, tuple[str, ...]]:
     """The text of a file, decompressed if necessary, and a note about its encoding."""
-    text, found = decode(read_bytes(path), str(path), encoding)
+    data = read_bytes(path)
+    for start, format in OTHER_FORMATS.items():
+        if data.startswith(start):
+            raise TextError(f"{path} is no text: its content looks like a file of another kind; set --format {format}")
+    text, found = decode(data, str(path), encoding)
     if not text.strip():
         raise TextError(f"{path} is empty")
     return text, (found.note,) if found.note else ()

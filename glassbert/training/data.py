@@ -291,7 +291,7 @@ def build(settings: TrainingSettings, folder: Path) -> Any:
             progress=on_progress,
             validation=0.01 if settings.corpus else 0.05,  # the built-in corpus is small
         )
-    for note in corpus.manifest["notes"]:
+    for note in corpus.manifest.get("notes", []):
         screen.print(f"Note: {note}.", markup=False, highlight=False, soft_wrap=True)
     return corpus
 

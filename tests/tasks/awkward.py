@@ -172,6 +172,15 @@ TABLES = [
         {"quoting": False},
         {"text": ['"never closed', "x"], "label": ["1", "0"]},
     ),
+    Case(
+        "a first line for Excel",
+        "t.csv",
+        b"sep=;\r\ntext;label\r\ngood film;1\r\nbad film;0\r\n",
+        columns=PLAIN,
+        note="its first line says that the delimiter is ';'",
+    ),
+    Case("Excel under another name", "t.csv", excel([["a"], ["b"]]), error="set --format excel"),
+    Case("an archive", "t.csv.zip", b"PK", error="is an archive of files; unpack it"),
     # ---- headers ----
     Case(
         "years as names, one of them named",
