@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from glassbert.reading.encodings import decode
 from glassbert.reading.streams import read_bytes
 
 OTHER_FORMATS = {b"PK\x03\x04": "excel", b"PAR1": "parquet"}  # by the first bytes
+UNNAMED = re.compile(r"column \d+")
 MAX_LISTED = 30  # columns in an error text
 
 
@@ -40,6 +42,8 @@ class Table:
             return self.columns[name]
         near = difflib.get_close_matches(name, self.columns, 1, 0.5)
         meant = f"; did you mean {shown(near[0])}?" if near else ""
+        if self.columns and all(UNNAMED.fullmatch(one) for one in self.columns):
+            meant = "; if its first row names the columns, set --header, else name them with --columns"
         raise TextError(f"{self.source} has no column {shown(name)}; its columns are {self.names()}{meant}")
 
     def names(self) -> str:

@@ -1,11 +1,15 @@
 """Files people really have, through fine-tuning, prediction and forecasting."""
 
+import datetime
+
 import numpy as np
 import pytest
 
 from glassbert.errors import GlassBertError
 from glassbert.finetuning.predictor import Predictor
+from glassbert.finetuning.run import _with_saved_examples
 from glassbert.tasks import Series
+from glassbert.training.run_folder import RunFolder
 from tests.finetuning.test_predictor import save
 from tests.finetuning.test_reading import read
 from tests.finetuning.toy import sentences
@@ -121,3 +125,17 @@ def test_a_series_with_decimal_commas(tmp_path):
     path.write_text("Monat;Wert\n2020-01;1\n2020-02;viel\n")
     with pytest.raises(GlassBertError, match=r"line 3: 'viel' in the column 'Wert' is no number.*--value"):
         Series.of(path)
+
+
+# ---- data frames -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_training_on_a_frame(name, tmp_path):
+    package = pytest.importorskip(name)
+    rows = sentences(60)
+    columns = {"review": [text for text, _ in rows], "code": ["007" if y == "good" else "01" for _, y in rows]}
+    frame = package.DataFrame({**columns, "when": [datetime.date(2024, 5, 1)] * 60})
+    with _with_saved_examples(RunFolder(tmp_path / "run"), {"train": frame, "target": "code"}) as given:
+        found = read(given["train"], target="code", text="review", drop=["when"])
+    assert found.card.labels == ("01", "007") and "when" not in found.train.table.columns

@@ -499,6 +499,13 @@ TASKS = [
         "binary",
         ("0", "1"),
     ),
+    Task(
+        "a name and no header",
+        "t.csv",
+        b"1,2\n3,4\n",
+        {"target": "label"},
+        error="no column 'label'; its columns are 'column 1', 'column 2'; if its first row .*--header",
+    ),
     Task("a header of numbers", "t.csv", b"2019,text\n1,a\n0,b\n", {"target": "2019"}, "binary", ("0", "1")),
     Task(
         "no target in a row",
