@@ -14,7 +14,6 @@ import argparse
 import gzip
 import json
 import random
-import resource
 import sys
 import tempfile
 import time
@@ -319,7 +318,12 @@ def main() -> None:
         total += found
         counts = " | ".join(f"{found[name]:,}" for name in ("read", "refused", "traceback"))
         print(f"| strings | {found.total():,} | {counts} | 0 | | |")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        peak = float("nan")
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"\nSeed {given.seed}, {time.perf_counter() - start:,.0f} s, peak memory {peak:,.0f} MiB")
     sys.exit(bool(total["traceback"] or total["no sentence"] or total["slow"]))
 

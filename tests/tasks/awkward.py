@@ -506,6 +506,22 @@ TASKS = [
         {"target": "label"},
         error="no column 'label'; its columns are 'column 1', 'column 2'; if its first row .*--header",
     ),
+    Task(
+        "commas in one column, points in the target",
+        "t.csv",
+        b"text;n;y\na b c;1,5;0.75\nd e f;2,5;1.25\ng h i;3,25;2\n",
+        {"target": "y"},
+        "regression",
+        values=[0.75, 1.25, 2],
+    ),
+    Task(
+        "the decimal mark is given",
+        "t.csv",
+        reviews("1,234", "2,345", "3"),
+        {"target": "note", "decimal": "."},
+        "regression",
+        values=[1234, 2345, 3],
+    ),
     Task("a header of numbers", "t.csv", b"2019,text\n1,a\n0,b\n", {"target": "2019"}, "binary", ("0", "1")),
     Task(
         "no target in a row",
