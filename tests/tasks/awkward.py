@@ -26,10 +26,6 @@ class Case:
     note: str = ""
     error: str = ""
 
-    @property
-    def data(self) -> bytes:
-        return self.content if isinstance(self.content, bytes) else self.content()
-
 
 def excel(*sheets: list[list[Any]], names: tuple[str, ...] = ("first", "second", "third")) -> Callable[[], bytes]:
     def made() -> bytes:
