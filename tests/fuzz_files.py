@@ -274,7 +274,7 @@ def strings(count: int, seed: int) -> Iterator[str]:
 
 
 def fuzz_strings(count: int, seed: int) -> Counter[str]:
-    """Every string through cells, labels, cleaning, Markdown, sentences, words and both tokenizers."""
+    """Every string through cells, labels, cleaning, Markdown, sentences, words and the packaged tokenizer."""
     from glassbert.checkpoints.packaged import packaged_folder
     from glassbert.text.loading import find_tokenizer
 
