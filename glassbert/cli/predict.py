@@ -87,8 +87,8 @@ def _run(
     with progress_bar(screen) as progress:
         predict = predictor.judge if score else predictor.predict
         found = predict(given, batch_tokens=batch_tokens, progress=progress, **options)
-    for note in found.notes:
-        screen.print(Text(f"Note: {note}.", style="yellow"))
+    if found.notes:
+        screen.print(Text(f"Note: {'; '.join(found.notes)}.", style="yellow"), soft_wrap=True)
     if output is not None:
         found.save(output)
         written = f"{len(found):,} predictions written to {output} ({found.per_second:,.0f} examples/s)"

@@ -24,6 +24,7 @@ from glassbert.tasks.profile import profile
 from glassbert.tasks.reading import fitting
 from glassbert.tasks.ready import ReadyTask
 from glassbert.tasks.table import Table, listed
+from glassbert.tasks.template import FIELD
 
 COLUMNS = ("text", "pair", "words", "target", "template", "separator", "label_prefix", "drop_missing")
 QUESTION, CONTEXT, ANSWERS = "question", "context", ("answers", "answer")
@@ -58,19 +59,21 @@ def read_examples(settings: FineTuningSettings) -> TaskExamples:
     notes: list[str] = []
     head = kind_of_prediction(settings.head) or (head_of(task.head) if task is not None else None)
     columns = {**_columns(settings, task), **options}
+    table = _read(train_file, columns)
     if head == "span":
-        columns = _span_columns(train_file, columns)
+        columns = _span_columns(table, columns)
     elif task is None:
-        columns = _default_columns(train_file, columns, settings, notes)
+        columns = _default_columns(table, columns, settings, notes)
     columns = _with_target_kind(columns, head)
-    train = TaskData.of(train_file, **columns)
-    if train.notes:
-        notes.append(f"{Path(train.source).name}: {'; '.join(train.notes)}.")
+    train = TaskData.of(table, **columns)
     if train.template is not None:
         train = _with_values(train, settings, head)
         columns["template"] = train.template
     dev = _held_out(dev_file, columns) if dev_file is not None else None
     test = _held_out(settings.test, columns) if settings.test else None
+    for examples in (train, dev, test):
+        if examples is not None and examples.notes:
+            notes.append(f"{Path(examples.source).name}: {'; '.join(examples.notes)}.")
     if head is None:
         assert train.inferred is not None
         head = head_of(train.inferred.kind)
@@ -152,15 +155,21 @@ def _columns(settings: FineTuningSettings, task: ReadyTask | None) -> dict[str, 
     return {**task_columns, **given}
 
 
-def _default_columns(
-    file: Any, columns: dict[str, Any], settings: FineTuningSettings, notes: list[str]
-) -> dict[str, Any]:
-    """Default columns: the words of CoNLL files, a text column, or a template if the table has no text column."""
+def _read(file: Any, columns: dict[str, Any]) -> Table:
+    """The table of the training file, which is read once."""
     reader = {name: value for name, value in columns.items() if name not in COLUMNS}
     named = [columns[name] for name in ("text", "pair", "words", "target") if columns.get(name)]
-    table = read_table(file, named=(*named, *reader.get("drop", ())), **reader)
+    fields = FIELD.findall(columns.get("template") or "")
+    written = [columns["target"]] if columns.get("target") else []
+    return read_table(file, named=(*named, *fields, *reader.get("drop", ())), as_written=written, **reader)
+
+
+def _default_columns(
+    table: Table, columns: dict[str, Any], settings: FineTuningSettings, notes: list[str]
+) -> dict[str, Any]:
+    """Default columns: the words of CoNLL files, a text column, or a template if the table has no text column."""
     if settings.target is None and not (settings.head == "embedding" and settings.pair):
-        raise InputError(f"{file}: name the target column with --target; the columns are {table.names()}")
+        raise InputError(f"{table.source}: name the target column with --target; the columns are {table.names()}")
     for name in ("text", "pair", "words", "target"):
         if columns.get(name):
             table.column(columns[name])
@@ -192,7 +201,8 @@ def _text_or_template(
         )
         return {**columns, "template": "auto"}
     try:
-        notes.append(f"The text is in the column {text_column(table, *others)!r}.")
+        more = "; --template auto uses the other columns as well" if used else ""
+        notes.append(f"The text is in the column {text_column(table, *others)!r}{more}.")
     except InputError:
         what = "Several columns contain text" if long else "No column contains text"
         notes.append(f"{what}, so each row becomes a sentence; --text names a column instead.")
@@ -200,10 +210,8 @@ def _text_or_template(
     return columns
 
 
-def _span_columns(file: Any, columns: dict[str, Any]) -> dict[str, Any]:
+def _span_columns(table: Table, columns: dict[str, Any]) -> dict[str, Any]:
     """Default columns of span tasks: question, context and answers."""
-    reader = {name: value for name, value in columns.items() if name not in COLUMNS}
-    table = read_table(file, **reader)
     answer_column = next((name for name in ANSWERS if name in table.columns), ANSWERS[-1])
     named = {"text": QUESTION, "pair": CONTEXT, "target": answer_column, **columns}
     for name in ("text", "pair", "target"):

@@ -107,10 +107,11 @@ def _notes(changed: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[str]:
     for reading, what in ((COMMA, "decimal commas"), (POINT, "thousands separators")):
         if changed[reading]:
             name, (old, new) = next(iter(changed[reading].items()))
-            more = f" and {len(changed[reading]) - 1:,} more" if len(changed[reading]) > 1 else ""
+            others = len(changed[reading]) - 1
+            more = f", and so in {others:,} more" if others else ""
             other = POINT if reading == COMMA else COMMA
             notes.append(
-                f"numbers have {what} ({old.strip()} in the column {name!r}{more} is {new}); --decimal {other!r} reads "
-                "them otherwise"
+                f"numbers have {what} ({old.strip()} in the column {shown(name)} is {new}{more}); --decimal {other!r} "
+                "reads them otherwise"
             )
     return notes

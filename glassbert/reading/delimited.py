@@ -22,6 +22,7 @@ SAMPLE_ROWS = 200
 MIN_AGREEMENT = 0.5  # share of lines with as many columns as the first line
 MAX_CELL = 1 << 27  # characters
 COLUMN_NAME = re.compile(r"[\w\-./()%#° ]{1,40}")
+SEPARATOR_LINE = re.compile(r"(?i)\"?sep=([^\w\s\"]|\t)\"?")
 DECIMAL_COMMA = re.compile(r"\d,\d")
 RAGGED = ("error", "skip", "cut")
 Row = tuple[int, list[str]]  # the line it begins on, and its cells
@@ -34,6 +35,7 @@ class Dialect:
     delimiter: str | None
     quoting: bool
     notes: tuple[str, ...] = ()
+    skip_first: bool = False  # the first row is no row
 
 
 def check_delimiter(given: str | None) -> str | None:
@@ -47,16 +49,20 @@ def check_delimiter(given: str | None) -> str | None:
 
 
 def find_dialect(lines: Sequence[str], delimiter: str | None = None, quoting: bool | None = None) -> Dialect:
-    """The dialect of a file from its first lines."""
+    """The dialect of a file from its first lines. A first line "sep=;", as Excel knows it, names the delimiter."""
     notes = []
     known = [bare for line in lines if (bare := line.rstrip("\r\n"))]
+    hint = SEPARATOR_LINE.fullmatch(known[0]) if known else None
+    if hint is not None:
+        known, delimiter = known[1:], delimiter or hint[1]
+        notes.append(f"its first line says that the delimiter is {hint[1]!r}")
     if delimiter is None:
         delimiter = guess_delimiter(known)
         single = "there is a single column"
         notes.append(f"columns are separated by {DELIMITERS[delimiter]}" if delimiter else single)
     if quoting is None:
         quoting = guess_quoting(known, delimiter)
-    return Dialect(delimiter, quoting, tuple(notes))
+    return Dialect(delimiter, quoting, tuple(notes), hint is not None)
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
@@ -64,6 +70,10 @@ def find_dialect(lines: Sequence[str], delimiter: str | None = None, quoting: bo
 
 def read_rows(lines: Iterable[str], dialect: Dialect, source: str, longest: int = MAX_CELL) -> Iterator[Row]:
     """The rows of lines that still have their ends; empty lines are left out."""
+    return islice(_all_rows(lines, dialect, source, longest), int(dialect.skip_first), None)
+
+
+def _all_rows(lines: Iterable[str], dialect: Dialect, source: str, longest: int) -> Iterator[Row]:
     if not dialect.quoting:
         for number, line in enumerate(lines, 1):
             if bare := line.removesuffix("\n").removesuffix("\r"):

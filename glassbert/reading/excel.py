@@ -42,6 +42,17 @@ def sheet_rows(path: str | Path, sheet: str | None = None) -> Iterator[tuple[int
         book.close()
 
 
+def sheet_names(path: str | Path) -> list[str]:
+    """The names of the sheets of a file that can be read."""
+    import openpyxl
+
+    book = openpyxl.load_workbook(path, read_only=True)
+    try:
+        return [sheet.title for sheet in book.worksheets]
+    finally:
+        book.close()
+
+
 def _check_archive(path: Path) -> None:
     """Raise if the file is no Excel file of today, or a small archive with an enormous content."""
     if path.is_dir():

@@ -18,7 +18,7 @@ def parse_json(text: str, where: str) -> Any:
         raise TextError(f"{where}: not JSON that can be read: lists and objects are nested too deeply") from None
     except ValueError as error:
         reason = "a number has thousands of digits" if "digits" in str(error) else str(error)[:200]
-        raise TextError(f"{where}: not JSON: {reason}") from None
+        raise TextError(f"{where}: not JSON: {reason}; repair it, or set --format if it is another format") from None
 
 
 def json_records(text: str, source: str, by_line: bool = False) -> Iterator[tuple[int, Any]]:

@@ -7,12 +7,13 @@ data = TaskData.of("titanic.csv", template="auto", target="Survived")
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from glassbert.errors import InputError
 from glassbert.reading.cells import is_missing, shown
+from glassbert.reading.decimals import COMMA, POINT
 from glassbert.tasks.labels import LabelMap
 from glassbert.tasks.reading import read_table
 from glassbert.tasks.table import Table, listed
@@ -67,7 +68,8 @@ class TaskData:
         separator     between the labels in one cell (multilabel)
         label_prefix  removed from every label, as in "__label__4"
         """
-        named = [name for name in (text, pair, words, target, *options.get("drop", ())) if name]
+        drop = options.get("drop") or ()
+        named = [name for name in (text, pair, words, target, *([drop] if isinstance(drop, str) else drop)) if name]
         fields = FIELD.findall(template) if isinstance(template, str) else []
         as_written = [] if target is None else [target]
         table = read_table(given, format, named=(*named, *fields), as_written=as_written, **options)
@@ -81,7 +83,9 @@ class TaskData:
                     f"{table.source}: no row has a target in the column {shown(target)}; set another --target"
                 )
             table = table.select(known)
-        inferred, values = _read_targets(table, target, kind, separator, label_prefix, tokens=words is not None)
+        given_mark = options.get("decimal")
+        marks = [given_mark] if given_mark else list(dict.fromkeys([table.decimal or POINT, POINT, COMMA]))
+        inferred, values = _read_targets(table, target, kind, separator, label_prefix, words is not None, marks)
         if template is not None:
             used = _make_template(table, target, template)
             texts = used.apply(table)
@@ -210,7 +214,13 @@ def _make_template(table: Table, target: str | None, template: str | Template) -
 
 
 def _read_targets(
-    table: Table, target: str | None, kind: Kind | None, separator: str | None, prefix: str, tokens: bool
+    table: Table,
+    target: str | None,
+    kind: Kind | None,
+    separator: str | None,
+    prefix: str,
+    tokens: bool,
+    marks: Sequence[str],
 ) -> tuple[InferredKind | None, list[Any] | None]:
     if target is None:
         return None, None
@@ -219,14 +229,13 @@ def _read_targets(
         values = [value.strip().removeprefix(prefix) if isinstance(value, str) else value for value in values]
     if tokens:
         return InferredKind("tokens", f"{shown(target)} has one tag for every word"), _tags(table, target, values)
-    decimal = table.decimal
-    inferred = InferredKind(kind, "it was given", separator) if kind else infer_kind(values, target, decimal)
+    inferred = InferredKind(kind, "it was given", separator) if kind else infer_kind(values, target, marks)
     _check_labels(table, target, values, inferred.kind)
     separator = separator or inferred.separator
     if inferred.kind == "multilabel":
         values = [split_labels(value, separator or ",") for value in values]
     elif inferred.kind in ("regression", "series"):
-        numbers = column_numbers(values, decimal)
+        numbers = column_numbers(values, marks)
         values = [value if number is None else number for value, number in zip(values, numbers, strict=True)]
     return inferred, values
 

@@ -27,7 +27,7 @@ from glassbert.reading.delimited import (
     read_rows,
     with_sample,
 )
-from glassbert.reading.excel import sheet_rows
+from glassbert.reading.excel import sheet_names, sheet_rows
 from glassbert.reading.options import DEFAULTS, OBJECTS, OPTIONS, ReadingOptions, applicable
 from glassbert.reading.parquet import arrow_columns, parquet_columns, pyarrow_for
 from glassbert.reading.records import json_records
@@ -36,6 +36,7 @@ from glassbert.tasks.conll import read_conll, read_conllu
 from glassbert.tasks.table import Table, read_text, split_lines
 
 SEMICOLONS = "columns are separated by semicolons"
+ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 LINES = "lines"  # the format of a file with one text per line
 
 
@@ -78,6 +79,8 @@ def format_of(given: Any, format: str | None = None) -> str:
     if not isinstance(given, str | os.PathLike):
         return OBJECTS
     path = Path(given)
+    if path.suffix.lower() in ARCHIVES:
+        raise TextError(f"{path} is an archive of files; unpack it and give one of them")
     kind = format or ENDINGS.get(_ending(path))
     if kind not in FORMATS:
         problem = f"there is no format {shown(kind)}" if kind else "the file name does not show the format"
@@ -154,8 +157,11 @@ def read_excel(path: Path, options: ReadingOptions, named: Collection[str] = ())
     rows = list(sheet_rows(path, options.sheet))
     if not rows:
         raise TextError(f"{source}: the sheet has no cells; --sheet names another one")
+    sheets = sheet_names(path) if options.sheet is None else []
     as_text = [["" if cell is None else str(cell) for cell in cells] for _, cells in rows[: SAMPLE_ROWS + 1]]
     header, notes = _header(as_text, options, named)
+    if len(sheets) > 1:
+        notes = (f"the sheet {shown(sheets[0])} of {len(sheets)} is read; --sheet names another one", *notes)
     titles = as_text[0] if header else []
     body = rows[1:] if header else rows
     if not body:

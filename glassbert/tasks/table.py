@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from glassbert.reading.cells import shown
 from glassbert.reading.encodings import decode
 from glassbert.reading.streams import read_bytes
 
+OTHER_FORMATS = {b"PK\x03\x04": "excel", b"PAR1": "parquet"}  # by the first bytes
+UNNAMED = re.compile(r"column \d+")
 MAX_LISTED = 30  # columns in an error text
 
 
@@ -39,6 +42,8 @@ class Table:
             return self.columns[name]
         near = difflib.get_close_matches(name, self.columns, 1, 0.5)
         meant = f"; did you mean {shown(near[0])}?" if near else ""
+        if self.columns and all(UNNAMED.fullmatch(one) for one in self.columns):
+            meant = "; if its first row names the columns, set --header, else name them with --columns"
         raise TextError(f"{self.source} has no column {shown(name)}; its columns are {self.names()}{meant}")
 
     def names(self) -> str:
@@ -72,7 +77,11 @@ def listed(names: Iterable[str]) -> str:
 
 def read_text(path: str | Path, encoding: str | None = None) -> tuple[str, tuple[str, ...]]:
     """The text of a file, decompressed if necessary, and a note about its encoding."""
-    text, found = decode(read_bytes(path), str(path), encoding)
+    data = read_bytes(path)
+    for start, format in OTHER_FORMATS.items():
+        if data.startswith(start):
+            raise TextError(f"{path} is no text: its content looks like a file of another kind; set --format {format}")
+    text, found = decode(data, str(path), encoding)
     if not text.strip():
         raise TextError(f"{path} is empty")
     return text, (found.note,) if found.note else ()

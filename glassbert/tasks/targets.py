@@ -37,10 +37,11 @@ class InferredKind:
     separator: str | None = None
 
 
-def infer_kind(values: Sequence[Any], name: str = "target", decimal: str | None = None) -> InferredKind:
+def infer_kind(values: Sequence[Any], name: str = "target", marks: Sequence[str] = (POINT, COMMA)) -> InferredKind:
     """The kind of the targets in the column `name`. Missing values are ignored here; `encode_targets` rejects them.
 
-    `decimal` is the decimal mark of the table. If nothing shows it, "4,27" is a number only if it is no list of labels.
+    `marks` are the decimal marks that numbers may have, the most probable first. Unless that is the comma, "4,27" is a
+    number only if it is no list of labels.
     """
     known = [value for value in values if not is_missing(value)]
     if not known:
@@ -53,9 +54,9 @@ def infer_kind(values: Sequence[Any], name: str = "target", decimal: str | None 
     if any(isinstance(value, list | tuple | set | frozenset) for value in known):
         return InferredKind("multilabel", f"{shown(name)} holds lists of labels")
     distinct = {label_name(value) for value in known}
-    numbers = column_numbers(known, decimal)
+    numbers = column_numbers(known, marks)
     if None not in numbers:
-        as_labels = None if decimal == COMMA else _several_labels(list(map(str, known)), distinct, name)
+        as_labels = None if marks[0] == COMMA else _several_labels(list(map(str, known)), distinct, name)
         return as_labels or _infer_from_numbers(np.array(numbers, np.float64), distinct, name)
     return _infer_from_words([str(value) for value in known], distinct, name)
 
@@ -67,10 +68,10 @@ def is_nested(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def column_numbers(values: Sequence[Any], decimal: str | None = None) -> list[float | None]:
-    """The numbers of a column, None where there is none. Decimal commas are tried if points do not fit all cells."""
+def column_numbers(values: Sequence[Any], marks: Sequence[str] = (POINT, COMMA)) -> list[float | None]:
+    """The numbers of a column by the first decimal mark that fits all cells; None where there is no number."""
     readings = []
-    for mark in (decimal or POINT, COMMA):
+    for mark in marks:
         cells = [canonical(value, mark) if isinstance(value, str) else value for value in values]
         found = [as_number(cell) for cell in cells]
         if all(n is not None for n, value in zip(found, values, strict=True) if not is_missing(value)):

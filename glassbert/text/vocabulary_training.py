@@ -36,6 +36,7 @@ CHANGED_LETTERS = 0.002
 FIRST_OTHER_SCRIPT = 0x400  # Latin and Greek letters come before it
 MAX_CHUNKS = 1 << 20  # distinct strings between white space, before they are split into words
 MAX_WORDS = 1 << 21  # distinct words
+SMALL_TEXT = "the text is small"
 
 Pair = tuple[int, int]
 
@@ -182,12 +183,12 @@ def character_limit(vocab_size: int) -> int:
     return min(max(MAX_CHARACTERS, vocab_size // 4), (vocab_size - len(SPECIAL_TOKENS)) // 2)
 
 
+def small_vocabulary_note(wanted: int, found: int) -> str:
+    return f"{SMALL_TEXT}: its vocabulary has {found:,} entries instead of {wanted:,}; more text gives a larger one"
+
+
 def warn_of_small_vocabulary(wanted: int, found: int) -> None:
-    """A note for the user: the text has fewer entries than wanted."""
-    warnings.warn(
-        f"the text is small: its vocabulary has {found:,} entries instead of {wanted:,}; more text gives a larger one",
-        stacklevel=3,
-    )
+    warnings.warn(small_vocabulary_note(wanted, found), stacklevel=3)
 
 
 def character_tokens(counts: Counter[str], limit: int, coverage: float) -> list[str]:

@@ -285,7 +285,7 @@ def build(settings: TrainingSettings, folder: Path) -> Any:
                 task, description=f"Building the corpus: {now.stage}", completed=now.done, total=now.total or None
             )
 
-        return build_corpus(
+        corpus = build_corpus(
             list(settings.corpus),
             folder,
             settings.tokenizer or None,
@@ -294,6 +294,9 @@ def build(settings: TrainingSettings, folder: Path) -> Any:
             progress=on_progress,
             validation=0.01 if settings.corpus else 0.05,  # the built-in corpus is small
         )
+    for note in corpus.manifest.get("notes", []):
+        screen.print(f"Note: {note}.", markup=False, highlight=False, soft_wrap=True)
+    return corpus
 
 
 def fingerprint_of(corpus: Any) -> str:

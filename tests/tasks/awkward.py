@@ -26,10 +26,6 @@ class Case:
     note: str = ""
     error: str = ""
 
-    @property
-    def data(self) -> bytes:
-        return self.content if isinstance(self.content, bytes) else self.content()
-
 
 def excel(*sheets: list[list[Any]], names: tuple[str, ...] = ("first", "second", "third")) -> Callable[[], bytes]:
     def made() -> bytes:
@@ -172,6 +168,15 @@ TABLES = [
         {"quoting": False},
         {"text": ['"never closed', "x"], "label": ["1", "0"]},
     ),
+    Case(
+        "a first line for Excel",
+        "t.csv",
+        b"sep=;\r\ntext;label\r\ngood film;1\r\nbad film;0\r\n",
+        columns=PLAIN,
+        note="its first line says that the delimiter is ';'",
+    ),
+    Case("Excel under another name", "t.csv", excel([["a"], ["b"]]), error="set --format excel"),
+    Case("an archive", "t.csv.zip", b"PK", error="is an archive of files; unpack it"),
     # ---- headers ----
     Case(
         "years as names, one of them named",
@@ -489,6 +494,29 @@ TASKS = [
         {"target": "y", "pair": "b"},
         "binary",
         ("0", "1"),
+    ),
+    Task(
+        "a name and no header",
+        "t.csv",
+        b"1,2\n3,4\n",
+        {"target": "label"},
+        error="no column 'label'; its columns are 'column 1', 'column 2'; if its first row .*--header",
+    ),
+    Task(
+        "commas in one column, points in the target",
+        "t.csv",
+        b"text;n;y\na b c;1,5;0.75\nd e f;2,5;1.25\ng h i;3,25;2\n",
+        {"target": "y"},
+        "regression",
+        values=[0.75, 1.25, 2],
+    ),
+    Task(
+        "the decimal mark is given",
+        "t.csv",
+        reviews("1,234", "2,345", "3"),
+        {"target": "note", "decimal": "."},
+        "regression",
+        values=[1234, 2345, 3],
     ),
     Task("a header of numbers", "t.csv", b"2019,text\n1,a\n0,b\n", {"target": "2019"}, "binary", ("0", "1")),
     Task(

@@ -18,6 +18,7 @@ from glassbert.errors import TextError
 from glassbert.files import explain_write_errors, write_json
 from glassbert.locks import try_lock
 from glassbert.text.corpus.reader import read_manifest
+from glassbert.text.corpus.settings import DEFAULTS
 from glassbert.text.corpus.storage import BUILDING, MANIFEST, is_corpus_file
 from glassbert.text.wordpiece_files import FILES as TOKENIZER_FILES
 
@@ -129,7 +130,7 @@ def _difference(earlier: dict[str, Any], now: dict[str, Any]) -> str:
     """The first relevant difference between two plans as a text, or ""."""
     before, after = earlier["settings"], now["settings"]
     for name in after:
-        if before.get(name) != after[name]:
+        if before.get(name, DEFAULTS.get(name)) != after[name]:
             if name == "on_bad_text" and before[name] == "error":
                 continue  # the existing parts contain no bad text
             return f"{name} was {before.get(name)} and is {after[name]}"

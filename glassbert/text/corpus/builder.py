@@ -24,10 +24,11 @@ from glassbert.text.corpus.duplicates import bands_for
 from glassbert.text.corpus.merging import MergeResult, merge_parts
 from glassbert.text.corpus.parts import Part, Unit, gather_units, part_path
 from glassbert.text.corpus.reader import Corpus
-from glassbert.text.corpus.settings import Settings
+from glassbert.text.corpus.settings import DEFAULTS, Settings
 from glassbert.text.corpus.sources import Source
 from glassbert.text.corpus.storage import FORMAT, VERSION, token_type
 from glassbert.text.corpus.workers import Job, make_all
+from glassbert.text.vocabulary_training import SMALL_TEXT, small_vocabulary_note
 
 if TYPE_CHECKING:
     from glassbert.text.tokenizer import Tokenizer
@@ -64,7 +65,6 @@ class CorpusBuilder:
         self.on_progress = on_progress
         self.counters = [ByteCounter() for _ in sources]
         self.units = 0
-        self.notes: list[str] = []
         self.progress = Progress("reading", total=sum(source.size for source in sources))
 
     def run(self, workers: int) -> Corpus:
@@ -116,8 +116,9 @@ class CorpusBuilder:
 
     def _difference(self, manifest: dict[str, Any]) -> str:
         for name, value in self.settings.as_dict().items():
-            if manifest["settings"].get(name) != value:
-                return f"{name} is {manifest['settings'].get(name)} there and {value} here"
+            there = manifest["settings"].get(name, DEFAULTS.get(name))  # an older corpus has fewer settings
+            if there != value:
+                return f"{name} is {there} there and {value} here"
         if self.tokenizer is not None and manifest["tokenizer"]["fingerprint"] != self.tokenizer.fingerprint:
             return "it has a different tokenizer"
         if self.tokenizer is None and manifest["tokenizer"].get("trained") != self._plan()["tokenizer"]:
@@ -160,11 +161,9 @@ class CorpusBuilder:
             self.on_progress(Progress("vocabulary", done))
 
         paragraphs = sample_paragraphs(self.sources, self.settings, on_bytes_read)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            tokenizer = train_tokenizer(self.kind, paragraphs, self.vocab_size, self.lowercase)
-        self.notes += [str(warning.message) for warning in caught]
-        return tokenizer
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=SMALL_TEXT)  # it is in the notes of the manifest
+            return train_tokenizer(self.kind, paragraphs, self.vocab_size, self.lowercase)
 
     # ---- parts ----
 
@@ -249,9 +248,13 @@ class CorpusBuilder:
             "cleaning": merged.cleaning,
             "examples": merged.examples,
             "splits": merged.splits,
-            "notes": [*self._encoding_notes(), *self.notes, *merged.notes],
+            "notes": [*self._notes(tokenizer.vocab_size), *merged.notes],
         }
 
-    def _encoding_notes(self) -> list[str]:
+    def _notes(self, vocab_size: int) -> list[str]:
+        """What the user should know: encodings that were recognised, and a vocabulary that is smaller than wanted."""
         read = zip(self.sources, self.counters, strict=True)
-        return [f"{source.name} was read as {counter.encoding}" for source, counter in read if counter.encoding]
+        notes = [f"{source.name} was read as {counter.encoding}" for source, counter in read if counter.encoding]
+        if self.tokenizer is None and vocab_size < self.vocab_size:
+            notes.append(small_vocabulary_note(self.vocab_size, vocab_size))
+        return notes

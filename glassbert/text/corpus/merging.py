@@ -167,7 +167,7 @@ def split_document(
         np.array([len(only.sentence_tokens) - sentences], np.uint32),
         only.sources,
     )
-    note = f"there is a single document, so the last {held:,} of its {len(sizes):,} {unit} are held out"
+    note = f"there is a single document; held out of it: the last {held:,} of {len(sizes):,} {unit}"
     return first, last, [note]
 
 

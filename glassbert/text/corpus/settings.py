@@ -79,3 +79,6 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+DEFAULTS = Settings().as_dict()

@@ -76,7 +76,9 @@ def find_sources(given: Sequence[str | Path], settings: Settings, standard_input
 def _files(name: str, settings: Settings) -> list[Source]:
     path = Path(name)
     if path.is_dir():
-        found = [Source(str(file), kind, file) for file in _walk(path) if (kind := _kind(file, settings, found=True))]
+        found = [
+            Source(printable(file), kind, file) for file in _walk(path) if (kind := _kind(file, settings, found=True))
+        ]
         if not found:
             endings = " ".join(KINDS)
             raise TextError(
@@ -86,14 +88,19 @@ def _files(name: str, settings: Settings) -> list[Source]:
     if path.exists():
         if path.stat().st_size == 0 and path.is_file():
             raise TextError(f"{name} is empty")
-        return [Source(name, _kind(path, settings), path)]
+        return [Source(printable(path), _kind(path, settings), path)]
     if glob.has_magic(name):
         matches = [Path(match) for match in sorted(glob.glob(name, recursive=True))]
-        found = [Source(str(file), _kind(file, settings), file) for file in matches if file.is_file()]
+        found = [Source(printable(file), _kind(file, settings), file) for file in matches if file.is_file()]
         if not found:
             raise TextError(f"no file matches {name}")
         return [source for source in found if source.size]
-    raise TextError(f"there is no file or folder {name}")
+    raise TextError(f"there is no file or folder {printable(path)}")
+
+
+def printable(path: Path) -> str:
+    """The name of a file as text; bytes that are not UTF-8 are written as \\xe9."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _walk(folder: Path) -> Iterator[Path]:
