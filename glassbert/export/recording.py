@@ -3,6 +3,7 @@
 inputs    input_ids, attention_mask [batch, length]; token_type_ids and segment_ids where the model reads them
           a causal model: position_ids [batch, length], attention_mask [batch, past + length], and the keys and values
           of earlier tokens, past_key_values.0.key [batch, heads, past, d]; at first there are none, past is 0
+          fields and values [batch, length] where the model reads the numbers of a table
           values [batch, window] for a model of series
 outputs   last_hidden_state, and pooler_output           no head
           last_hidden_state, sentence_embedding          embedding: pooled, of length one; before that `embedding`
@@ -32,6 +33,7 @@ from glassbert.models.encoder import Batch, host_terms
 from glassbert.models.heads import CausalLanguageHead, pooler
 from glassbert.models.inputs import default_positions
 from glassbert.models.model import Model
+from glassbert.models.numbers import NumbersConfig
 from glassbert.models.passes import Network, Pass
 from glassbert.ops import unit_length
 
@@ -58,11 +60,6 @@ class Recording:
 
 def check_exportable(model: Model) -> None:
     """Raise `ConfigError` if this model has no graph."""
-    if model.config.numbers is not None:
-        raise ConfigError(
-            "a model that reads the numbers of a table beside its words places them between knots before it computes, "
-            "which ONNX has no input for; export a model of texts"
-        )
     if model.head is not None and model.head.encoders():
         raise ConfigError(
             f"a head of type {model.head.kind} holds a generator that is only used in training; export the finished "
@@ -136,6 +133,10 @@ def symbolic_batch(network: Network, with_past: bool = False) -> Batch:
         checked["segments"] = graph.input("segment_ids", np.int64, shape)
         if not POSITIONS[config.positions].relative:
             checked["positions"] = _positions_in_texts(checked["segments"], xp) + config.position_offset
+    if config.numbers is not None:
+        fields, values = graph.input("fields", np.int64, shape), graph.input("values", np.float64, shape)
+        checked["number_index"], weights = _between_knots(config.numbers, fields, values, xp)
+        checked["number_weights"] = engine.array(weights)
     kind = None if head is None else head.kind
     more = ATTENTIONS[config.attention].more_inputs(config, kind, {}, checked)
     terms = host_terms(checked["positions"], network.encoder, engine)
@@ -149,6 +150,22 @@ def _past_of_layers(config: Any, engine: Any) -> tuple[tuple[Symbol, ...], ...]:
         tuple(engine.array(engine.graph.input(PAST.format(i, part), np.float32, shape)) for part in ("key", "value"))
         for i in range(config.num_hidden_layers)
     )
+
+
+def _between_knots(numbers: NumbersConfig, fields: Symbol, values: Symbol, xp: Any) -> tuple[Symbol, Symbol]:
+    """`NumbersConfig.place`: the row of the knot below every number, and the weights of it and the next one."""
+    missing, rows = xp.isnan(values), numbers.rows
+    index: Any = xp.zeros(fields.shape, np.int64)
+    weights: Any = xp.zeros((*fields.shape, 2), np.float64)
+    for column, knots in enumerate(numbers.knots):
+        edges = xp.array(knots, np.float64)
+        inside = xp.clip(xp.where(missing, knots[0], values), knots[0], knots[-1])
+        below = xp.clip((edges <= inside[..., None]).sum(-1) - 1, 0, len(knots) - 2)
+        share = xp.where(missing, 1.0, (inside - edges[below]) / (edges[below + 1] - edges[below]))
+        here = fields == column + 1
+        index = xp.where(here, column * rows + xp.where(missing, rows - 2, below), index)
+        weights = xp.where(here[..., None], xp.stack([1.0 - share, share], -1), weights)
+    return index, weights
 
 
 def _positions_in_texts(segments: Array, xp: Any) -> Array:
