@@ -115,8 +115,8 @@ def _find_weights(folder: Path) -> Path:
             raise CheckpointError(_how_to_convert(path, folder))
     if any(folder.glob("onnx/*.onnx")):
         raise CheckpointError(
-            f"there is no {WEIGHTS} in {folder}, only an exported graph; Predictor.load(..., engine='onnxruntime') "
-            "runs it"
+            f"there is no {WEIGHTS} in {folder}, only an exported graph; the predictor's engine 'onnxruntime' runs it: "
+            "glassbert predict --engine onnxruntime"
         )
     raise CheckpointError(f"there is no {WEIGHTS} in {folder}")
 

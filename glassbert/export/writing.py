@@ -14,7 +14,7 @@ from glassbert.files import atomic_write
 
 OPSET = 26  # the newest that ONNX Runtime 1.31 takes
 OLDEST = 20  # the first with all operators of our graphs
-LARGEST_FILE = 2**31 - 2**20  # a file is one protocol buffer of less than 2 GiB
+LARGEST_FILE = 2**31 - 2**25  # a file is one protocol buffer of less than 2 GiB, nodes included
 SMALL = 1_024  # bytes: smaller constants stay in the file
 PRODUCER = "glassbert"
 NEEDED = ("onnx", "onnxruntime")
