@@ -44,11 +44,10 @@ KNOWN = ("ids", "types", "mask", "segments", "positions")
 
 @dataclass
 class Recording:
-    """A model on the recording engine: the graph, its parameters and inputs as symbols, and the pass over them."""
+    """A model on the recording engine: the graph, the inputs as symbols, and the pass over them."""
 
     graph: Graph
     network: Network
-    parameters: dict[str, Symbol]
     batch: Batch
     run: Pass
 
@@ -95,7 +94,7 @@ def begin(
             for name, values in model.parameters.items()
         }
     run = Pass(network, batch, parameters, trace=True, kernels=kernels)
-    return Recording(graph, network, parameters, batch, run)
+    return Recording(graph, network, batch, run)
 
 
 def record_model(model: Model, dtype: str = "float32", given: bool = False) -> Finished:
@@ -185,7 +184,7 @@ def model_outputs(recording: Recording) -> dict[str, Symbol]:
             scope = run.head_scope().with_cache(NullCache())
             outputs["pooler_output"] = pooler(output[:, 0], scope, config)
     elif isinstance(output, Mapping):
-        outputs = {PARTS[part]: value for part, value in output.items()}
+        outputs = {PARTS.get(str(part), str(part)): value for part, value in output.items()}
     else:
         outputs = OUTPUTS.get(head.kind, _logits)(recording, output)
     return {name: value.astype(np.float32) for name, value in outputs.items()}
@@ -196,10 +195,11 @@ def _logits(recording: Recording, output: Symbol) -> dict[str, Symbol]:
 
 
 def _next_word(recording: Recording, output: Symbol) -> dict[str, Symbol]:
-    kept = {} if recording.batch.memory is None else dict(enumerate(recording.run.memory()))
-    present = {PRESENT.format(i, part): array for i, arrays in kept.items() for part, array in zip(
-        ("key", "value"), arrays, strict=True)}  # fmt: skip
-    return {"logits": output, **present}
+    outputs = {"logits": output}
+    if recording.batch.memory is not None:
+        for i, (key, value) in enumerate(recording.run.memory()):
+            outputs |= {PRESENT.format(i, "key"): key, PRESENT.format(i, "value"): value}
+    return outputs
 
 
 def _span(recording: Recording, output: Symbol) -> dict[str, Symbol]:

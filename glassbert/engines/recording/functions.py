@@ -82,7 +82,6 @@ class Functions:
     sin, cos, sign, abs, negative = (_elementwise(name) for name in ("Sin", "Cos", "Sign", "Abs", "Neg"))
     absolute = abs
     sum, mean, max = _reduction("ReduceSum"), _reduction("ReduceMean"), _reduction("ReduceMax")
-    prod = _reduction("ReduceProd")
     item = item
 
     def __init__(self, graph: Any):
