@@ -114,6 +114,11 @@ def _find_weights(folder: Path) -> Path:
     for path in sorted(folder.iterdir()):
         if path.suffix in PICKLES + OTHER_WEIGHTS:
             raise CheckpointError(_how_to_convert(path, folder))
+    if any(folder.glob("onnx/*.onnx")):
+        raise CheckpointError(
+            f"there is no {WEIGHTS} in {folder}, only an exported graph; the predictor's engine 'onnxruntime' runs it: "
+            "glassbert predict --engine onnxruntime"
+        )
     raise CheckpointError(f"there is no {WEIGHTS} in {folder}")
 
 

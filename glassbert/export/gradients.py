@@ -82,11 +82,10 @@ def record_step(model: Model, optimizer: str, **settings: Any) -> Finished:
     made = make_optimizer(optimizer, stand_in, **settings)
     parameters = {name: graph.input(name, np.float32, shape) for name, shape in shapes.items()}
     gradients = {name: graph.input(gradient_name(name), np.float32, shape) for name, shape in shapes.items()}
-    state = {
-        buffer: {name: graph.input(f"{buffer}/{name}", np.float32, made.layout_of(buffer).shapes[name])
-                 for name in made.layout_of(buffer).shapes}
-        for buffer in made.buffers
-    }  # fmt: skip
+    state: dict[str, dict[str, Symbol]] = {}
+    for buffer in made.buffers:
+        own = made.layout_of(buffer).shapes
+        state[buffer] = {name: graph.input(f"{buffer}/{name}", np.float32, shape) for name, shape in own.items()}
     step = graph.input("step", np.int64, ()).astype(np.float32)
     rate = graph.input("learning_rate", np.float32, ())
     moved, buffers, norm, _ = made.step_arrays(parameters, gradients, state, step, rate)
@@ -132,8 +131,9 @@ def _sequence(head: Any, graph: Graph, xp: Any) -> dict[str, Symbol]:
     labels = graph.input("labels", np.float32, ("batch", head.num_labels))
     if head.loss_name != "mean_squared_error":
         return {"targets": labels}
-    mean, scale = (np.float32(0 if one is None else one) for one in
-                   (head.loss_options.target_mean, head.loss_options.target_scale or 1))  # fmt: skip
+    options = head.loss_options
+    mean = np.float32(0.0 if options.target_mean is None else options.target_mean)
+    scale = np.float32(1.0 if options.target_scale is None else options.target_scale)
     return {"targets": xp.where(labels == IGNORED, labels, (labels - mean) / scale)}
 
 

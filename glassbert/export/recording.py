@@ -3,6 +3,7 @@
 inputs    input_ids, attention_mask [batch, length]; token_type_ids and segment_ids where the model reads them
           a causal model: position_ids [batch, length], attention_mask [batch, past + length], and the keys and values
           of earlier tokens, past_key_values.0.key [batch, heads, past, d]; at first there are none, past is 0
+          fields and values [batch, length] where the model reads the numbers of a table
           values [batch, window] for a model of series
 outputs   last_hidden_state, and pooler_output           no head
           last_hidden_state, sentence_embedding          embedding: pooled, of length one; before that `embedding`
@@ -32,6 +33,7 @@ from glassbert.models.encoder import Batch, host_terms
 from glassbert.models.heads import CausalLanguageHead, pooler
 from glassbert.models.inputs import default_positions
 from glassbert.models.model import Model
+from glassbert.models.numbers import NumbersConfig
 from glassbert.models.passes import Network, Pass
 from glassbert.ops import unit_length
 
@@ -42,11 +44,10 @@ KNOWN = ("ids", "types", "mask", "segments", "positions")
 
 @dataclass
 class Recording:
-    """A model on the recording engine: the graph, its parameters and inputs as symbols, and the pass over them."""
+    """A model on the recording engine: the graph, the inputs as symbols, and the pass over them."""
 
     graph: Graph
     network: Network
-    parameters: dict[str, Symbol]
     batch: Batch
     run: Pass
 
@@ -58,11 +59,6 @@ class Recording:
 
 def check_exportable(model: Model) -> None:
     """Raise `ConfigError` if this model has no graph."""
-    if model.config.numbers is not None:
-        raise ConfigError(
-            "a model that reads the numbers of a table beside its words places them between knots before it computes, "
-            "which ONNX has no input for; export a model of texts"
-        )
     if model.head is not None and model.head.encoders():
         raise ConfigError(
             f"a head of type {model.head.kind} holds a generator that is only used in training; export the finished "
@@ -98,7 +94,7 @@ def begin(
             for name, values in model.parameters.items()
         }
     run = Pass(network, batch, parameters, trace=True, kernels=kernels)
-    return Recording(graph, network, parameters, batch, run)
+    return Recording(graph, network, batch, run)
 
 
 def record_model(model: Model, dtype: str = "float32", given: bool = False) -> Finished:
@@ -136,6 +132,10 @@ def symbolic_batch(network: Network, with_past: bool = False) -> Batch:
         checked["segments"] = graph.input("segment_ids", np.int64, shape)
         if not POSITIONS[config.positions].relative:
             checked["positions"] = _positions_in_texts(checked["segments"], xp) + config.position_offset
+    if config.numbers is not None:
+        fields, values = graph.input("fields", np.int64, shape), graph.input("values", np.float64, shape)
+        checked["number_index"], weights = _between_knots(config.numbers, fields, values, xp)
+        checked["number_weights"] = engine.array(weights)
     kind = None if head is None else head.kind
     more = ATTENTIONS[config.attention].more_inputs(config, kind, {}, checked)
     terms = host_terms(checked["positions"], network.encoder, engine)
@@ -149,6 +149,22 @@ def _past_of_layers(config: Any, engine: Any) -> tuple[tuple[Symbol, ...], ...]:
         tuple(engine.array(engine.graph.input(PAST.format(i, part), np.float32, shape)) for part in ("key", "value"))
         for i in range(config.num_hidden_layers)
     )
+
+
+def _between_knots(numbers: NumbersConfig, fields: Symbol, values: Symbol, xp: Any) -> tuple[Symbol, Symbol]:
+    """`NumbersConfig.place`: the row of the knot below every number, and the weights of it and the next one."""
+    missing, rows = xp.isnan(values), numbers.rows
+    index: Any = xp.zeros(fields.shape, np.int64)
+    weights: Any = xp.zeros((*fields.shape, 2), np.float64)
+    for column, knots in enumerate(numbers.knots):
+        edges = xp.array(knots, np.float64)
+        inside = xp.clip(xp.where(missing, knots[0], values), knots[0], knots[-1])
+        below = xp.clip((edges <= inside[..., None]).sum(-1) - 1, 0, len(knots) - 2)
+        share = xp.where(missing, 1.0, (inside - edges[below]) / (edges[below + 1] - edges[below]))
+        here = fields == column + 1
+        index = xp.where(here, column * rows + xp.where(missing, rows - 2, below), index)
+        weights = xp.where(here[..., None], xp.stack([1.0 - share, share], -1), weights)
+    return index, weights
 
 
 def _positions_in_texts(segments: Array, xp: Any) -> Array:
@@ -168,7 +184,7 @@ def model_outputs(recording: Recording) -> dict[str, Symbol]:
             scope = run.head_scope().with_cache(NullCache())
             outputs["pooler_output"] = pooler(output[:, 0], scope, config)
     elif isinstance(output, Mapping):
-        outputs = {PARTS[part]: value for part, value in output.items()}
+        outputs = {PARTS.get(str(part), str(part)): value for part, value in output.items()}
     else:
         outputs = OUTPUTS.get(head.kind, _logits)(recording, output)
     return {name: value.astype(np.float32) for name, value in outputs.items()}
@@ -179,10 +195,11 @@ def _logits(recording: Recording, output: Symbol) -> dict[str, Symbol]:
 
 
 def _next_word(recording: Recording, output: Symbol) -> dict[str, Symbol]:
-    kept = {} if recording.batch.memory is None else dict(enumerate(recording.run.memory()))
-    present = {PRESENT.format(i, part): array for i, arrays in kept.items() for part, array in zip(
-        ("key", "value"), arrays, strict=True)}  # fmt: skip
-    return {"logits": output, **present}
+    outputs = {"logits": output}
+    if recording.batch.memory is not None:
+        for i, (key, value) in enumerate(recording.run.memory()):
+            outputs |= {PRESENT.format(i, "key"): key, PRESENT.format(i, "value"): value}
+    return outputs
 
 
 def _span(recording: Recording, output: Symbol) -> dict[str, Symbol]:

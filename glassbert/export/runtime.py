@@ -53,10 +53,10 @@ class OnnxModel(Model):
             raise InputError(
                 "the exported graph takes an attention_mask [B, T], not one of pairs; load the model itself"
             )
-        found = {"values": np.asarray(input_ids, np.float64)} if checked["ids"] is None else self._tokens(checked)
+        found = {"values": np.asarray(input_ids, np.float64)} if checked["ids"] is None else self._tokens(checked, more)
         return dict(zip(self.output_names, self.session.run(None, found), strict=True))
 
-    def _tokens(self, checked: dict[str, Any]) -> dict[str, np.ndarray]:
+    def _tokens(self, checked: dict[str, Any], more: dict[str, Any]) -> dict[str, np.ndarray]:
         """The inputs of the graph; what was left out has its default, and a causal graph has no past."""
         ids, mask, types, segments = (checked[name] for name in ("ids", "mask", "types", "segments"))
         if segments is None and "segment_ids" in self.input_names:
@@ -67,9 +67,15 @@ class OnnxModel(Model):
             "token_type_ids": np.zeros_like(ids) if types is None else types,
             "segment_ids": segments,
             "position_ids": np.broadcast_to(checked["positions"], ids.shape),
+            "fields": np.zeros_like(ids) if more.get("fields") is None else more["fields"],
         }
+        if "values" in self.input_names:
+            values = more.get("values")
+            given["values"] = np.full(ids.shape, np.nan) if values is None else np.asarray(values, np.float64)
         nothing = np.zeros((len(ids), self.config.num_attention_heads, 0, self.config.head_size), np.float32)
-        return {name: np.asarray(given[name], np.int64) if name in given else nothing for name in self.input_names}
+        given |= {name: nothing for name in self.input_names if name not in given}
+        types = {"tensor(int64)": np.int64, "tensor(float)": np.float32, "tensor(double)": np.float64}
+        return {one.name: np.asarray(given[one.name], types[one.type]) for one in self.session.get_inputs()}
 
     def predict(self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None, **inputs: Any) -> Any:
         """The output of the model, as `Model.predict` gives it; `skip_padding` has no effect."""

@@ -14,17 +14,15 @@ from glassbert.files import atomic_write
 
 OPSET = 26  # the newest that ONNX Runtime 1.31 takes
 OLDEST = 20  # the first with all operators of our graphs
-LARGEST_FILE = 2**31 - 2**20  # a file is one protocol buffer of less than 2 GiB
+LARGEST_FILE = 2**31 - 2**25  # a file is one protocol buffer of less than 2 GiB, nodes included
 SMALL = 1_024  # bytes: smaller constants stay in the file
 PRODUCER = "glassbert"
-NEEDED = ("onnx", "onnxruntime")
 
 
-def require(*packages: str) -> None:
-    """Raise `EngineError` if one of these packages of the extra `onnx` is not installed."""
-    missing = [name for name in packages or NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise EngineError(f"ONNX needs the package {' and '.join(missing)}: pip install 'glassbert[onnx]'")
+def require(package: str) -> None:
+    """Raise `EngineError` if this package of the extra `onnx` is not installed."""
+    if importlib.util.find_spec(package) is None:
+        raise EngineError(f"ONNX needs the package {package}: pip install 'glassbert[onnx]'")
 
 
 def write_onnx(

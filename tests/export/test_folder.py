@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -18,6 +20,7 @@ from glassbert.export.writing import OPSET
 from glassbert.families.bert import BertConfig, BertWithHead
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.predictor import Predictor
+from tests.export.test_gradients import train_here
 from tests.finetuning.test_predictor import HEADS, TOKENIZER, save
 
 TEXTS = {
@@ -131,6 +134,22 @@ def test_another_head(classes, tmp_path):
     assert set(found) == {"last_hidden_state", "pooler_output"}
 
 
+def test_the_loop_of_the_page_trains(classes, tmp_path, monkeypatch, capsys):
+    """docs/onnx.md: ONNX Runtime alone, with the losses of our SGD."""
+    page = (Path(__file__).parents[2] / "docs/onnx.md").read_text(encoding="utf-8")
+    (loop,) = (block for block in re.findall(r"```python\n(.*?)```", page, flags=re.S) if "def opened" in block)
+    export_onnx(classes, tmp_path / "reviews-onnx", with_gradients=True)
+    monkeypatch.chdir(tmp_path)
+    model = glassbert.load(classes, engine="numpy", threads=1)
+    ids = np.array([[2, 9, 11, 3], [2, 30, 3, 0]])
+    batch = {"input_ids": ids, "attention_mask": (ids > 0).astype(int), "token_type_ids": np.zeros_like(ids),
+             "labels": np.array([2, 0])}  # fmt: skip
+    exec(compile(loop, "docs/onnx.md", "exec"), {"batch": batch})
+    found = [float(line) for line in capsys.readouterr().out.split()]
+    np.testing.assert_allclose(found, train_here(model, "sgd", {}, batch, 0.02, 20), atol=1e-4)
+    assert len(found) == 20 and found[-1] < found[0]
+
+
 # ---- the predictor ---------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +240,12 @@ def test_folders_without_a_usable_graph(classes, tmp_path):
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), classes / "onnx/model.onnx")
     with pytest.raises(CheckpointError, match="was not written by GlassBERT"):
         open_onnx(classes)
+
+
+def test_an_exported_folder_has_no_weights_to_load(classes, tmp_path):
+    export_onnx(classes, tmp_path / "new")
+    with pytest.raises(CheckpointError, match=r"only an exported graph.* --engine onnxruntime"):
+        glassbert.load(tmp_path / "new")
 
 
 def test_external_data_that_is_missing(classes):

@@ -140,6 +140,17 @@ def test_forecasts(logarithm, pooling):
     np.testing.assert_allclose(found, model.head.decode(model.predict(windows)), rtol=1e-5)
 
 
+def test_numbers_beside_words():
+    """On knots, between them, beyond them, missing, and tokens without a number."""
+    numbers = NumbersConfig(((0.0, 1.0, 4.0), (-2.0, 5.0)))
+    model = make(toy("bert", embeddings="numbers", numbers=numbers), "multiclass", 3, dtype="float32")
+    given = batch(model, RAGGED)
+    rng = np.random.default_rng(0)
+    given["fields"] = rng.integers(0, 3, given["input_ids"].shape)
+    given["values"] = rng.choice([0.0, 0.5, 1.0, 3.9, 4.0, 9.0, -7.0, np.nan], given["input_ids"].shape)
+    assert_same(model, session(record_model(model)), given)
+
+
 def test_float16_is_close():
     """Weights, arithmetic and masks in float16; inputs are integers and outputs float32."""
     model = make(toy("bert"), "multiclass", 3, dtype="float32", spread=False)
@@ -162,9 +173,6 @@ def test_an_unknown_precision():
         record_model(make_model("bert", None), "int8")
 
 
-def test_models_without_a_graph():
+def test_a_head_of_training_alone():
     with pytest.raises(ConfigError, match="holds a generator that is only used in training"):
         record_model(Model(toy("electra"), "rtd", engine="numpy"))
-    numbers = toy("bert", embeddings="numbers", numbers=NumbersConfig(((0.0, 1.0),)))
-    with pytest.raises(ConfigError, match="numbers of a table beside its words"):
-        record_model(Model(numbers, "multiclass", 2, engine="numpy"))

@@ -1,5 +1,10 @@
 """The engine that writes down: unknown sizes, symbols, the graph."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +16,8 @@ from glassbert.errors import EngineError
 from glassbert.export import record_gradients, record_model
 from glassbert.export.recording import begin, model_outputs
 from tests.export.small import batch, make_model, run, session
+from tests.models.small import make
+from tests.models.toy_family import TINY
 
 BATCH, LENGTH = Size.of("batch"), Size.of("length")
 SHAPE = (3, 4, 5)
@@ -41,8 +48,9 @@ def test_sizes_add_and_multiply_like_numbers():
 def test_an_unknown_size_is_no_number_and_larger_than_any():
     assert LENGTH != 1 and BATCH != LENGTH and LENGTH > 100_000 and 2 * LENGTH - 1 > LENGTH
     assert not LENGTH <= 512 and max(0, LENGTH - 64) == LENGTH - 64
-    with pytest.raises(TypeError):
-        range(LENGTH)
+    for use in (range, float, np.arange, lambda size: 1 / size, lambda size: [0] * size):
+        with pytest.raises(EngineError, match="the size length is not known while a graph is recorded"):
+            use(LENGTH)
     with pytest.raises(TypeError, match="is no multiple of"):
         LENGTH // BATCH
 
@@ -115,7 +123,7 @@ def test_what_cannot_be_recorded_says_so():
     x = graph.input("x", np.float32, ("batch", 4))
     with pytest.raises(EngineError, match=r"the value of x decides.*choose with xp.where"):
         bool(x)
-    with pytest.raises(TypeError):
+    with pytest.raises(EngineError, match="the size batch is not known"):
         len(x)
     with pytest.raises(TypeError):
         iter(x)
@@ -195,3 +203,40 @@ def test_which_code_records_an_operation():
     assert [source.kernels for source in which("linear", engine)] == ["plain", "plain"]
     assert [source.kernels for source in which("layer_norm", engine)] == ["fast", "plain"]
     assert which("attention", engine)[0].file == "glassbert/engines/recording/kernels.py"
+
+
+# ---- parts of one's own ----------------------------------------------------------------------------------------------
+
+OWN = """
+import sys
+import numpy as np
+import onnxruntime
+sys.path.insert(0, sys.argv[1])
+import ends, previous, swish
+from tests.export.small import batch, run, session, toy
+from tests.models.small import make
+from glassbert.export import record_model
+config = toy("bert", attention="previous", activation="swish")
+model = make(config, "ends", 3, dtype="float32")
+given = batch(model, [7, 4, 1])
+found = run(session(record_model(model)), given)["logits"]
+print(np.abs(found - model.forward(**given)[0]).max())
+"""
+
+
+def test_the_examples_of_extending_are_exported(tmp_path):
+    """An activation, an attention and a head of one's own, as docs/extending.md has them."""
+    root = Path(__file__).parents[2]
+    page = (root / "docs/extending.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.S):
+        if block.startswith("# "):
+            (tmp_path / block.split("\n", 1)[0].removeprefix("# ")).write_text(block, encoding="utf-8")
+    command = [sys.executable, "-c", OWN, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert float(done.stdout) < 1e-5
+
+
+def test_a_part_that_asks_for_a_length_as_a_number():
+    with pytest.raises(EngineError, match=r"the size length is not known.*namespace\(x\).arange"):
+        record_model(make(TINY, None, dtype="float32"))

@@ -82,7 +82,6 @@ class Functions:
     sin, cos, sign, abs, negative = (_elementwise(name) for name in ("Sin", "Cos", "Sign", "Abs", "Neg"))
     absolute = abs
     sum, mean, max = _reduction("ReduceSum"), _reduction("ReduceMean"), _reduction("ReduceMax")
-    prod = _reduction("ReduceProd")
     item = item
 
     def __init__(self, graph: Any):
@@ -169,9 +168,11 @@ class Functions:
         shape = broadcast(condition.shape, broadcast(a.shape, b.shape))
         return self.graph.add("Where", [condition, a, b], a.dtype, shape)
 
+    def isnan(self, x: Symbol) -> Symbol:
+        return self.graph.add("IsNaN", [x], BOOL, x.shape)
+
     def isfinite(self, x: Symbol) -> Symbol:
-        wrong = [self.graph.add(operator, [x], BOOL, x.shape) for operator in ("IsNaN", "IsInf")]
-        return self.logical_not(self.logical_or(*wrong))
+        return self.logical_not(self.logical_or(self.isnan(x), self.graph.add("IsInf", [x], BOOL, x.shape)))
 
     def matmul(self, a: Symbol, b: Symbol) -> Symbol:
         a, b = self.together(a, b)

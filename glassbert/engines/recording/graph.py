@@ -6,6 +6,7 @@ every layer computes again is one value of the graph. Nodes that no output depen
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -72,7 +73,7 @@ class Graph:
         if dtype == np.float16:
             largest = float(np.finfo(np.float16).max)
             array = np.clip(array, -largest, largest).astype(np.float16)
-        key = (array.dtype.str, array.shape, array.tobytes())
+        key = (array.dtype.str, array.shape, hashlib.sha256(np.ascontiguousarray(array).data).digest())
         if key not in self._known:
             self._known[key] = self._new_name("constant")
             self.constants[self._known[key]] = array

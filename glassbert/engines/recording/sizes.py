@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from glassbert.errors import EngineError
+
 Monomial = tuple[str, ...]  # the unknowns of a product, in alphabetical order
 LARGE = 1_000_003  # what an unknown counts as in a comparison, and up to a thousand more
 
@@ -79,6 +81,21 @@ class Size:
                 rest.remove(unknown)
             terms[tuple(rest)] = own / factor
         return _simplified(terms)
+
+    def __index__(self) -> int:
+        raise EngineError(
+            f"the size {self} is not known while a graph is recorded, and code asks for it as a number; use the "
+            "functions of the array's own namespace, such as namespace(x).arange(length)"
+        )
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __truediv__(self, other: Any) -> float:
+        return float(self)
+
+    def __rtruediv__(self, other: Any) -> float:
+        return float(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Size) and self.terms == other.terms

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassbert.engines.recording.sizes import Size
 from glassbert.errors import EngineError
 
 if TYPE_CHECKING:
@@ -166,7 +165,3 @@ class Places:
 
     def add(self, rows: Symbol) -> Symbol:
         return self.table.functions.add_at(self.table, self.index, rows)
-
-
-def is_unknown(shape: Any) -> bool:
-    return any(isinstance(size, Size) for size in shape)
