@@ -11,7 +11,8 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -70,10 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exit status 2 is an error of the user, and 70 one that no command expects; GLASSBERT_DEBUG=1 shows the traceback.
     """
     prepare_terminal()
-    arguments = _without_verification(list(sys.argv[1:] if arguments is None else arguments))
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = os.environ.get(DEBUG, "0") not in ("", "0")
     try:
-        all_commands()(args=arguments, prog_name="glassbert")
+        with _verification(arguments) as others:
+            all_commands()(args=others, prog_name="glassbert")
     except GlassBertError as error:
         if debug:
             raise
@@ -138,13 +140,20 @@ def _complain(text: str) -> None:
     Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-def _without_verification(arguments: list[str]) -> list[str]:
+@contextmanager
+def _verification(arguments: list[str]) -> Iterator[list[str]]:
     """Take `--no-verify` out, which every command has; the processes that a command starts inherit its effect."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if "--no-verify" not in options:
-        return arguments
-    os.environ[VERIFY] = "0"
-    return [*(one for one in options if one != "--no-verify"), *arguments[len(options) :]]
+    before = os.environ.get(VERIFY)
+    if "--no-verify" in options:
+        os.environ[VERIFY] = "0"
+    try:
+        yield [*(one for one in options if one != "--no-verify"), *arguments[len(options) :]]
+    finally:
+        if before is None:
+            os.environ.pop(VERIFY, None)
+        else:
+            os.environ[VERIFY] = before
 
 
 def _not_imported() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.engines.recording import Finished, Node, Size, Symbol
-from glassbert.errors import ConfigError, EngineError
+from glassbert.errors import ConfigError, EngineError, needs
 from glassbert.files import atomic_write
 
 OPSET = 26  # the newest that ONNX Runtime 1.31 takes
@@ -22,7 +22,7 @@ PRODUCER = "glassbert"
 def require(package: str) -> None:
     """Raise `EngineError` if this package of the extra `onnx` is not installed."""
     if importlib.util.find_spec(package) is None:
-        raise EngineError(f"ONNX needs the package {package}: pip install 'glassbert[onnx]'")
+        raise EngineError(needs("ONNX", package))
 
 
 def write_onnx(

@@ -97,5 +97,5 @@ def test_a_sanity_problem_gives_exit_code_1(run_folder, tmp_path, capsys):
     weights["embeddings.token"] = np.array(weights["embeddings.token"])
     weights["embeddings.token"][9] = np.nan
     save_file(weights, broken / "model" / "model.safetensors")
-    assert run(broken, "--only", "sanity", "--engine", "numpy") == 1
+    assert run(broken, "--only", "sanity", "--engine", "numpy", "--no-verify") == 1
     assert "A weight is not finite." in capsys.readouterr().out

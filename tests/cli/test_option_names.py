@@ -92,7 +92,7 @@ def unknown_options(text: str, known: set[str]) -> set[str]:
 
 @pytest.mark.parametrize("package", sorted({path.relative_to(PACKAGE).parts[0] for path in MODULES}))
 def test_every_option_in_a_text_exists(package):
-    everywhere = {"--version", "--install-completion", "--show-completion"}
+    everywhere = {"--version", "--no-verify", "--install-completion", "--show-completion"}
     known = set().union(*(all_options()[name] for name in CONCERNS.get(package, COMMANDS))) | everywhere
     for path in MODULES:
         if path.relative_to(PACKAGE).parts[0] == package:
