@@ -290,7 +290,12 @@ def group_figure(rows: Mapping[str, Sequence[Measure]], marks: Mapping[str, floa
             low, high = axes.get_xlim()
             axes.set_xlim(max(low, -0.02), min(max(high, low + 0.1), 1.12 if len(rows) == 1 else 1.02))
         axes.margins(x=0.1)
-        axes.xaxis.set_major_formatter(lambda value, _: write(round(value, 10), unit if unit == "share" else ""))
+        is_share = unit == "share"
+        axes.xaxis.set_major_formatter(
+            lambda value, _: (
+                "" if is_share and not -1e-9 <= value <= 1 + 1e-9 else write(round(value, 10), unit * is_share)
+            )
+        )
         axes.set_xlabel(escape_math("" if unit == "share" else unit))
         if len(rows) > 1:
             figure.legend(loc="outside lower center", ncols=min(len(rows), 3))
