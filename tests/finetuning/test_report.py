@@ -267,3 +267,13 @@ def test_seeds_with_equal_scores_are_ordered_by_loss():
     assert SeedRuns.best(error, tied).seed == 2
     unchosen = SimpleNamespace(card=TaskCard(title="t", head="binary", labels=("a", "b"), chosen_on="nothing"))
     assert SeedRuns.best(unchosen, tied).seed == 0
+
+
+def test_thresholds_of_labels_are_those_of_the_scores(tmp_path):
+    """Where other examples chose the thresholds, the table by label counts with them, as the scores do."""
+    given = case("multilabel", 0.8)
+    for chosen_on, sentence in (("other", "examples that chose the epoch"), ("nothing", "tuned on the other half")):
+        card = given.card.replace(chosen_on=chosen_on, thresholds=(0.9, 0.5, 0.5), examples={"choice": 9})
+        one = dataclasses.replace(given, card=card)
+        path = write_report(tmp_path / "report.html", settings={}, outcome=one, outcomes={0: one})
+        assert sentence in path.read_text(encoding="utf-8")
