@@ -18,7 +18,7 @@ from PIL import Image
 from tests.browser.report_pages import PAGES
 
 WIDTHS = (500, 1200, 1600)
-PICTURES = Path(__file__).parent / "pictures"
+PICTURES = Path(__file__).parent / "reference"
 # Mean difference of the grey values of blocks, of 255. Other fonts gave up to 3.4; figures that are blown up 4.7,
 # missing figures 5 to 9, a page without its width 8 to 10, another page 6 to 11.
 TOLERANCE = 4.2
