@@ -74,7 +74,7 @@ def _run(
     glassbert predict runs/titanic -c Sex=female -c Pclass=1 -c Age=38
     glassbert predict runs/reviews --file new.csv --output answers.csv
 
-    Probabilities are calibrated if the fine-tuning run found a temperature.
+    Probabilities are calibrated if that lowered the log loss of held-out examples; the report of the run says so.
     """
     if column is None and file is None and text is None:
         model, only_text = model_and_text(model, text)
@@ -169,7 +169,10 @@ def _show_label(console: Console, found: Predictions) -> None:
     ranked = sorted(probs[0].items(), key=lambda item: -item[1])
     if found.card.head == "ordinal":
         ranked = list(probs[0].items())  # in the order of the ranks
-    _bars(console, ranked[:SHOWN_LABELS], {found.answers()[0]})
+    answer = found.answers()[0]
+    _bars(console, ranked[:SHOWN_LABELS], {answer})
+    if found.card.head == "ordinal" and probs[0][answer] < max(probs[0].values()):
+        console.print(Text(f"{answer} is the median: half of the probability is at or below it.", style="dim"))
 
 
 def _show_labels(console: Console, found: Predictions) -> None:

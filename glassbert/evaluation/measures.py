@@ -43,6 +43,8 @@ class Sample:
         """This value minus the other's, on the same resamples; raises `Undefined` if the units differ."""
         if not self.key or self.key != other.key or len(self) != len(other):
             raise Undefined("the two values are not about the same units, so they cannot be paired")
+        if len(self) < MIN_UNITS:
+            raise Undefined(f"{len(self)} units are too few for an interval")
 
         def statistic(_: Any, columns: np.ndarray, weights: Any = None) -> Any:
             return self.statistic(*columns.T, weights=weights)

@@ -240,6 +240,7 @@ def _provenance(page: Page, evaluation: Evaluation) -> None:
 
 
 MARKERS = "osD^vP"
+MAX_MEASURE = 46  # characters of the name of a measure in a figure
 
 
 def group_figure(rows: Mapping[str, Sequence[Measure]], marks: Mapping[str, float] | None = None) -> Figure:
@@ -282,7 +283,7 @@ def group_figure(rows: Mapping[str, Sequence[Measure]], marks: Mapping[str, floa
             axes.axvline(at, color=LIGHT["muted"], linewidth=1, linestyle=(0, (3, 3)))
             axes.annotate(escape_math(name), (at, 1), xycoords=("data", "axes fraction"), xytext=(3, 3),
                           textcoords="offset points", fontsize=8.5, color=LIGHT["muted"])  # fmt: skip
-        axes.set_yticks(range(len(names)), [label(name) for name in names])
+        axes.set_yticks(range(len(names)), [label(name, MAX_MEASURE) for name in names])
         axes.tick_params(axis="y", labelcolor=LIGHT["ink"])
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.grid(False, axis="y")
@@ -290,7 +291,12 @@ def group_figure(rows: Mapping[str, Sequence[Measure]], marks: Mapping[str, floa
             low, high = axes.get_xlim()
             axes.set_xlim(max(low, -0.02), min(max(high, low + 0.1), 1.12 if len(rows) == 1 else 1.02))
         axes.margins(x=0.1)
-        axes.xaxis.set_major_formatter(lambda value, _: write(round(value, 10), unit if unit == "share" else ""))
+        is_share = unit == "share"
+        axes.xaxis.set_major_formatter(
+            lambda value, _: (
+                "" if is_share and not -1e-9 <= value <= 1 + 1e-9 else write(round(value, 10), unit * is_share)
+            )
+        )
         axes.set_xlabel(escape_math("" if unit == "share" else unit))
         if len(rows) > 1:
             figure.legend(loc="outside lower center", ncols=min(len(rows), 3))

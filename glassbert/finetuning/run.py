@@ -42,7 +42,15 @@ from glassbert.tasks.reading import table_from_object
 from glassbert.training.budget import Interrupts
 from glassbert.training.display import Display, NoDisplay
 from glassbert.training.finishing import Result
-from glassbert.training.run_folder import FINETUNING, RunFolder, kind_of_run, machine_facts, new_run_folder, versions
+from glassbert.training.run_folder import (
+    FINETUNING,
+    FORECASTING,
+    RunFolder,
+    kind_of_run,
+    machine_facts,
+    new_run_folder,
+    versions,
+)
 from glassbert.training.settings_base import document
 from glassbert.training.trainer import Trainer
 
@@ -122,6 +130,8 @@ def resume(run: str | Path, *, display: Display | None = None) -> FineTuned | Re
 
     A forecast is resumed by `glassbert.forecasting.resume_forecast`.
     """
+    if kind_of_run(run) == FORECASTING:
+        raise TrainingError(f"{run} is a forecast; resume it with: glassbert resume {run}")
     if kind_of_run(run) != FINETUNING:
         return Trainer.resume(run, display=display).train()
     return resume_finetuning(run, display=display)

@@ -33,7 +33,7 @@ def write_report(path: Path, result: Forecasted) -> Path:
     page.heading("Next values")
     page.figure(
         lambda: future_figure(result),
-        f"The end of the series and its forecast. The band should contain {COVERAGE:.0%} of the values. "
+        f"The end of the series and its forecast. The band should contain {100 * COVERAGE:g} % of the values. "
         f"Bands made in the same way for the test windows, each from the errors known at its time, contained "
         f"{share(result.bands.coverage)} of the test values.",
     )

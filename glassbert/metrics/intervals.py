@@ -18,7 +18,7 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.metrics.inputs import Undefined
-from glassbert.metrics.shares import COUNTERS, unseen
+from glassbert.metrics.shares import COUNTERS
 
 MAX_WEIGHTS = 1 << 21  # numbers in memory at a time
 
@@ -59,11 +59,8 @@ def bootstrap(
         return Interval(value, *found.interval(level), level, 0)
     values = _values(metric, columns, options, resamples, seed)
     low, high = _bounds(values, level)
-    if low == high:
-        raise Undefined(
-            f"no interval: all resamples of the {len(columns[0]):,} examples have this value; up to "
-            f"{unseen(len(columns[0]), level):.1%} of new examples may differ from all of these"
-        )
+    if np.isclose(low, high, rtol=1e-9, atol=0):
+        raise Undefined(f"no interval: all resamples of the {len(columns[0]):,} examples have this value")
     return Interval(value, low, high, level, resamples, int(np.isnan(values).sum()))
 
 

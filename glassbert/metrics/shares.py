@@ -68,19 +68,13 @@ def exact_interval(hits: float, count: float, level: float = 0.95) -> tuple[floa
     return low, _beta_quantile(hits + 1, count - hits, 1 - tail) if hits < count else 1.0
 
 
-def unseen(count: int, level: float = 0.95) -> float:
-    """The largest share that an event may have if it occurred in none of `count` examples."""
-    return exact_interval(0, count, level)[1]
-
-
 def _beta_quantile(a: float, b: float, p: float) -> float:
     """x with I_x(a, b) = p, by bisection."""
     low, high = 0.0, 1.0
-    while True:
+    while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        if middle in (low, high):
-            return middle
         low, high = (middle, high) if incomplete_beta(a, b, middle) < p else (low, middle)
+    return (low + high) / 2
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:

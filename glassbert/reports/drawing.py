@@ -205,6 +205,19 @@ def set_scales(axes: Axes, log_x: bool, log_y: bool) -> None:
         axis.set_major_formatter(FuncFormatter(lambda value, _: short(round(value, 10))))
 
 
+def fill_log_ticks(axes: Axes) -> None:
+    """More ticks on logarithmic axes that show less than two powers of ten."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() != "log":
+            continue
+        low, high = sorted(axis.get_view_interval())
+        for locator in (LogLocator(subs=(1.0, 2.0, 5.0)), MaxNLocator(4)):
+            if sum(low <= tick <= high for tick in axis.get_majorticklocs()) < 2:
+                axis.set_major_locator(locator)
+
+
 def is_dates(values: Any) -> bool:
     """Whether positions on an axis are dates (`datetime64`)."""
     return np.asarray(values).dtype.kind == "M"
@@ -288,7 +301,7 @@ def to_svg(figure: Figure, alt: str = "", prefix: str = "") -> str:
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {size.group()}'  # type: ignore[union-attr]
     width = figure.get_figwidth()
     # Small figures keep their size on a wide screen; on a narrow one they scroll and stay legible.
-    style = f"max-width: {REM_PER_INCH * width:.4g}rem; min-width: {5 * width:.4g}rem"
+    style = f"max-width: {REM_PER_INCH * width:.4g}rem; min-width: {4 * width:.4g}rem"
     return opening + f' style="{style}" role="img" aria-label="{escape(alt)}"' + svg[svg.index(">") :]
 
 

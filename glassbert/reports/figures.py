@@ -22,6 +22,7 @@ from glassbert.reports.drawing import (
     draw_marks,
     escape_math,
     figure_and_axes,
+    fill_log_ticks,
     grid,
     is_dates,
     label,
@@ -107,6 +108,7 @@ def lines(
             visible = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & ((y > 0) | (not log_y)))
             if visible.size and not name.startswith("_"):
                 ends.append((x[visible[-1]], y[visible[-1]], name, ink))
+        fill_log_ticks(axes)
         set_labels(axes, title, xlabel, ylabel)
         draw_marks(axes, {name: float(axis_numbers(x)) for name, x in (marks or {}).items()})
         if len(series) > 1:
@@ -140,6 +142,7 @@ def histogram(
         axes.stairs(counts, edges, fill=True, color=ink, alpha=0.28, linewidth=0)
         axes.stairs(counts, edges, color=ink, linewidth=1.4)
         axes.grid(False, axis="x")
+        fill_log_ticks(axes)
         set_labels(axes, title, xlabel, ylabel)
         draw_marks(axes, marks)
     return figure
@@ -256,6 +259,7 @@ def scatter(
             axes.scatter(x, y, s=18, marker=marker, color=colour(index), alpha=0.75, linewidths=0, label=label(name))
         for text, position in (labels or {}).items():
             axes.annotate(label(text), position, xytext=(5, 4), textcoords="offset points", fontsize=8.5)
+        fill_log_ticks(axes)
         set_labels(axes, title, xlabel, ylabel)
         if len(groups) > 1:
             legend_above(axes)

@@ -26,7 +26,7 @@ NUMERIC = re.compile(r"[-+−±<>≈~ ]*\d[\d.,]*(e[-+]?\d+)?( ?[±–] ?[\d.,]+
 
 
 UNIT = re.compile(r"(?<=\d) (?=%)")
-LONG = 40  # characters: a cell with more is running text
+LONG = 60  # characters: a cell with more is running text
 
 
 class Html(str):
@@ -76,7 +76,8 @@ class Section:
             if len(row) != len(headers):
                 raise InputError(f"a table with {len(headers)} headers got a row of {len(row)} cells: {row}")
         sides = [' class="number"' if is_numeric([row[i] for row in rows]) else "" for i in range(len(headers))]
-        head = "".join(f'<th scope="col"{side}>{inline(text)}</th>' for text, side in zip(headers, sides, strict=True))
+        columns = zip(headers, sides, strict=True)
+        head = "".join(f'<th scope="col"{_long(text, 24) or side}>{inline(text)}</th>' for text, side in columns)
         body = []
         for row in rows:
             tags = ['th scope="row"', *["td"] * (len(row) - 1)]
@@ -183,9 +184,9 @@ def inline(text: str) -> str:
     return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", UNIT.sub("\u00a0", escape(text)))
 
 
-def _long(value: Any) -> str:
-    """The class of a cell with running text, whose words may be broken if they are long."""
-    return ' class="long"' if isinstance(value, str) and len(value) > LONG else ""
+def _long(value: Any, limit: int = LONG) -> str:
+    """The class of a cell with running text, which may be broken into lines and, if they are long, within words."""
+    return ' class="long"' if isinstance(value, str) and not isinstance(value, Html) and len(value) > limit else ""
 
 
 def cell(value: Any) -> str:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from glassbert.errors import TextError
-from glassbert.evaluation import SUITES, Options
+from glassbert.evaluation import SUITES, Options, Subject
 from glassbert.evaluation.held_out import MASKS_VERSION, held_out, published_masks, target_positions
 from glassbert.evaluation.references import nearest, references
 from glassbert.text import FastTokenizer
 from glassbert.text.corpus import write_corpus
 from tests.evaluation.subjects import subject, tokenizer
-from tests.training.toy import texts
+from tests.training.toy import make_corpus, make_trainer, texts
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +140,13 @@ def test_every_reference_has_a_source():
     for kind in ("language", "zorro", "similarity"):
         assert all(one.source and one.model for one in references(kind))
     assert "Mini" in nearest(subject()).model
+
+
+@pytest.mark.usefixtures("quick_runs")
+def test_it_says_why_the_report_of_the_run_has_other_figures(tmp_path):
+    run = tmp_path / "run"
+    make_trainer(make_corpus(tmp_path / "toy"), run).train()
+    opened = Subject.open(run, engine="numpy", threads=2)
+    found = SUITES["language"](opened, Options(quick=True, resamples=20))
+    loss = opened.history.held_out[0]
+    assert any(f"held-out loss of {loss:.3f}" in note and "other masks" in note for note in found.notes)

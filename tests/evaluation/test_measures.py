@@ -73,3 +73,17 @@ def test_a_rate_of_whole_counts_is_their_ratio(pairs):
     weights = np.stack([np.ones(len(hits)), np.arange(len(hits)) + 1.0])
     expected = [hits.sum() / asked.sum(), (weights[1] @ hits) / (weights[1] @ asked)]
     np.testing.assert_allclose(rate(hits, asked, weights), expected)
+
+
+def test_no_difference_of_few_units():
+    """One document cannot show that a model is better."""
+    one, two = (estimate("loss", mean, [value] * 4, key="text") for value in (4.0, 4.1))
+    with pytest.raises(Undefined, match="4 units are too few for an interval"):
+        two.sample.minus(one.sample)
+
+
+def test_rates_of_single_units_have_exact_intervals():
+    right = estimate("right", rate, np.ones(34), np.ones(34), unit="share")
+    assert right.interval == pytest.approx((0.8972, 1.0), abs=1e-4)
+    by_document = estimate("right", rate, np.full(34, 5.0), np.full(34, 5.0), unit="share")  # words of one text
+    assert by_document.interval is None and "all resamples" in by_document.note

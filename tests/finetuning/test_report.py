@@ -161,7 +161,7 @@ def test_no_p_value_if_the_epoch_was_chosen_on_the_same_examples():
 
 
 def test_verdict():
-    cases = case("binary", 0.3), case("binary", 0.3, seed=5), case("binary", 4.0, seed=6)
+    cases = case("binary", 0.8), case("binary", 0.8, seed=5), case("binary", 4.0, seed=6)
     good, alike, bad = map(apart, cases)
     assert "p =" in verdict(good, bad, "it").evidence
     assert verdict(good, bad, "it").level == "good" and "more than chance" in verdict(good, bad, "it").sentence
@@ -242,3 +242,38 @@ def test_usage_of_a_table_and_of_pairs(tmp_path):
     assert shell_examples(by_table, tmp_path)[0].endswith("-c sex=female -c age=0.5")
     assert "predict(table)" in python_example(by_table, tmp_path)
     assert "--pair 'second 0 of it'" in shell_examples(case("embedding"), tmp_path)[0]
+
+
+def test_verdict_of_two_perfect_models():
+    """No interval of 0 to 0 is shown, and nothing is called significant."""
+    one, other = case("binary", 0.0), case("binary", 0.0, seed=3)
+    found = verdict(dataclasses.replace(one, card=one.card.replace(chosen_on="nothing")), other, "a simple model")
+    assert found.level == "note" and "The same score" in found.sentence and "p =" not in found.evidence
+    assert "0.000 to" not in found.evidence
+
+
+def test_seeds_with_equal_scores_are_ordered_by_loss():
+    from types import SimpleNamespace
+
+    from glassbert.finetuning.seeds import SeedResult, SeedRuns
+
+    def result(seed, score, loss):
+        return SeedResult(seed, score, "finished", 1.0, 1.0, 1, 1, 1.0, loss=loss)
+
+    runs = SimpleNamespace(card=TaskCard(title="t", head="binary", labels=("a", "b"), chosen_on="other"))
+    tied = [result(0, 0.9, 0.5), result(1, 0.9, 0.3), result(2, 0.8, 0.1), result(3, 0.9, None)]
+    assert SeedRuns.best(runs, tied).seed == 1
+    error = SimpleNamespace(card=TaskCard(title="t", head="regression", chosen_on="other"))
+    assert SeedRuns.best(error, tied).seed == 2
+    unchosen = SimpleNamespace(card=TaskCard(title="t", head="binary", labels=("a", "b"), chosen_on="nothing"))
+    assert SeedRuns.best(unchosen, tied).seed == 0
+
+
+def test_thresholds_of_labels_are_those_of_the_scores(tmp_path):
+    """Where other examples chose the thresholds, the table by label counts with them, as the scores do."""
+    given = case("multilabel", 0.8)
+    for chosen_on, sentence in (("other", "examples that chose the epoch"), ("nothing", "tuned on the other half")):
+        card = given.card.replace(chosen_on=chosen_on, thresholds=(0.9, 0.5, 0.5), examples={"choice": 9})
+        one = dataclasses.replace(given, card=card)
+        path = write_report(tmp_path / "report.html", settings={}, outcome=one, outcomes={0: one})
+        assert sentence in path.read_text(encoding="utf-8")

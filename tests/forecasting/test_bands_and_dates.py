@@ -8,6 +8,7 @@ import pytest
 
 from glassbert.cli import main
 from glassbert.errors import TrainingError
+from glassbert.finetuning.run import resume
 from glassbert.forecasting import Forecaster, ForecastSettings, forecast_run, resume_forecast
 from glassbert.forecasting.bands import conformal_bands, conformal_quantile
 from glassbert.forecasting.dates import as_datetime64, date_texts, next_times
@@ -172,6 +173,8 @@ def test_resumed_by_the_command(file, tmp_path, capsys):
     (next((run / "trainings").iterdir())).write_bytes(b"half a file")  # trained again
     with pytest.raises(TrainingError, match=r"already holds a run\. Resume it with: glassbert resume"):
         forecast_run(QUICK.replace(series=file), run)
+    with pytest.raises(TrainingError, match="is a forecast; resume it with"):
+        resume(run)
     with pytest.raises(SystemExit) as ended:
         main(["resume", str(run)])
     assert ended.value.code == 0

@@ -104,3 +104,69 @@ def test_error_without_matplotlib(monkeypatch):
     monkeypatch.setattr(drawing, "available", lambda: False)
     with pytest.raises(GlassBertError, match=r"glassbert\[plots\]"):
         figures.new()
+
+
+def texts_of(svg):
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_texts_of_a_figure_are_not_edited():
+    """Colours, fonts and ids are replaced in tags only, never in what the figure says."""
+    evil = ['#0b5fa5 is a "blue"', "'DejaVu Sans'", "url(#clip) <!-- no --> id=", "href=x > y & z"]
+    svg = figures.to_svg(figures.bars(evil, [1, 2, 3, 4]), prefix="figure-1-")
+    found = [text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").strip() for text in texts_of(svg)]
+    assert [text for text in found if text in evil] == evil
+    assert "fill: #0b5fa5" not in svg
+
+
+def test_long_labels_are_shortened_in_every_chart():
+    long, other = (
+        "a very long name of a label that goes on and on: one",
+        "a very long name of a label that goes on and on: two",
+    )
+    assert len(drawing.shorten(long)) <= drawing.MAX_LABEL and drawing.shorten("short") == "short"
+    assert drawing.shorten(long) != drawing.shorten(other)  # the end is kept
+    drawn = {
+        "lines": figures.lines({long: ([1, 2], [1, 2]), other: ([1, 2], [2, 1])}, marks={long: 1}),
+        "bars": figures.bars([long, other], [1, 2]),
+        "heatmap": figures.heatmap(np.eye(2), rows=[long, other], columns=[long, other]),
+        "scatter": figures.scatter({long: ([1], [1]), other: ([2], [2])}, labels={long: (1, 1)}),
+    }
+    for name, figure in drawn.items():
+        shown = texts_of(figures.to_svg(figure))
+        assert all(len(text) <= drawing.MAX_LABEL for text in shown), name
+        assert any("…" in text for text in shown), name
+
+
+def test_legends_are_outside_the_axes():
+    figure = figures.scatter({"first": ([0, 1], [0, 1]), "second": ([0, 1], [1, 0])}, ylabel="height")
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    legend, box = axes.get_legend().get_window_extent(), axes.get_window_extent()
+    assert legend.y0 >= box.y1 - 1 and legend.y1 <= figure.bbox.y1 + 1
+
+
+def test_dates_on_an_axis():
+    months = np.array([f"{1950 + i // 12}-{i % 12 + 1:02d}-01" for i in range(48)], "datetime64[s]")
+    figure = figures.lines({"a": (months, np.arange(48.0))}, marks={"now": months[30]})
+    shown = texts_of(figures.to_svg(figure))
+    assert {"1950", "1951", "1952", "1953"} <= {text.strip() for text in shown} and "now" in shown
+    hours = np.datetime64("2020-01-01T00:00:00") + np.arange(48).astype("timedelta64[h]")
+    assert any("Jan" in text for text in texts_of(figures.to_svg(figures.lines({"a": (hours, np.arange(48.0))}))))
+
+
+def test_logarithmic_axes_have_ticks_within_a_decade():
+    for low, high in ((114, 155), (20, 80), (1, 5000)):
+        figure = figures.histogram([1, 2], [low, (low + high) / 2, high], log_x=True)
+        figure.draw_without_rendering()
+        axis = figure.axes[0].xaxis
+        left, right = axis.get_view_interval()
+        shown = [text.get_text() for text, tick in zip(axis.get_ticklabels(), axis.get_majorticklocs(), strict=True)
+                 if left <= tick <= right and text.get_text()]  # fmt: skip
+        assert len(shown) >= 2, (low, high)
+
+
+def test_size_on_the_page():
+    """A figure is never larger than it was drawn, and one of 7 inches fills the page."""
+    svg = figures.to_svg(figures.lines({"a": ([1, 2], [1, 2])}, width=3.5))
+    assert "max-width: 27.51rem" in svg and "min-width: 14rem" in svg

@@ -187,3 +187,21 @@ def test_tokens_with_zero_values_and_with_a_given_scale():
     page.tokens(["a"], [0.0])
     page.tokens(["a"], [0.25], largest=0.5)
     assert "rgba(36, 120, 196, 0.000)" in page.body() and "rgba(36, 120, 196, 0.350)" in page.body()
+
+
+def test_page_has_a_policy():
+    """No script may run and nothing may be fetched, also if markup got into a page."""
+    text = full_page().render()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert (
+        "default-src 'none'" in policy
+        and "script-src" not in policy
+        and text.index("Content-Security") < text.index("<title")
+    )
+
+
+def test_percent_signs_stay_beside_their_number():
+    page = Page("a")
+    page.text("12.3 % of 4 k")
+    page.table(["a", "b"], [["x", "45 %"]])
+    assert "12.3\u00a0% of 4 k" in page.render() and "45\u00a0%" in page.render()

@@ -11,6 +11,7 @@ import numpy as np
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.report.sections import short_number
 from glassbert.reports import Html, Section
+from glassbert.reports.drawing import shorten
 
 SHOWN, MORE = 12, 30  # rows shown, and rows in the collapsed table
 MAX_CHARACTERS = 400  # of a text
@@ -59,8 +60,8 @@ def _text(outcome: Outcome, row: int) -> Any:
 
 
 def _no_wrap(label: str) -> Any:
-    """A label without line breaks, unless it is long."""
-    return Html(f'<span style="white-space: nowrap">{escape(label)}</span>') if len(label) <= 20 else label
+    """A short text without line breaks."""
+    return Html(f'<span style="white-space: nowrap">{escape(label)}</span>')
 
 
 def _cut(text: str) -> str:
@@ -78,7 +79,12 @@ def _class_table(outcome: Outcome) -> tuple[list[str], list[Row], int]:
     order = sorted(wrong.tolist(), key=lambda row: (-distance[row], -confidence[row]))[: SHOWN + MORE]
     names = outcome.card.label_names
     rows: list[Row] = [
-        [_no_wrap(names[truth[row]]), _no_wrap(names[chosen[row]]), f"{confidence[row]:.0%}", _text(outcome, row)]
+        [
+            _no_wrap(shorten(names[truth[row]])),
+            _no_wrap(shorten(names[chosen[row]])),
+            f"{confidence[row]:.0%}",
+            _text(outcome, row),
+        ]
         for row in order
     ]
     return ["true", "predicted", "probability", "text"], rows, len(wrong)

@@ -224,16 +224,19 @@ def _label_scores(
 
 def _multilabel(page: Section, outcome: Outcome, baseline: Baseline | None, calibration: Calibration | None) -> None:
     names, truth = outcome.card.label_names, np.asarray(outcome.truth).astype(np.int64)
-    chosen = cross_fitted_labels(truth, outcome.probabilities())
+    apart = outcome.card.chosen_apart and outcome.card.thresholds is not None
+    chosen = outcome.choices() if apart else cross_fitted_labels(truth, outcome.probabilities())
     theirs = None
     if baseline is not None:
         theirs = count_labels(truth, cross_fitted_labels(truth, baseline.probabilities()), range(len(names)))
     _label_scores(page, "label", names, count_labels(truth, chosen, range(len(names))), theirs,
                 outcome.card.thresholds)  # fmt: skip
-    page.text(
-        "Each label has its own threshold. The thresholds in the table are tuned on all held-out examples and are "
-        "used by the model. For the scores, the thresholds of each half of the examples were tuned on the other half."
+    tuned_apart = "They were tuned on the examples that chose the epoch."
+    tuned_here = (
+        "Those in the table are tuned on all held-out examples and are used by the model. For the scores, the "
+        "thresholds of each half of the examples were tuned on the other half."
     )
+    page.text(f"Each label has its own threshold. {tuned_apart if apart else tuned_here}")
     for note in calibration.notes if calibration else ():
         page.message("note", f"{note[0].upper()}{note[1:]}.")
     counts = [

@@ -166,6 +166,14 @@ def verdict(ours: Outcome, theirs: Outcome, name: str, resamples: int = 1000) ->
             "Report on examples that choose nothing: give a --test file, or more training examples.",
             found,
         )
+    if low == high == 0:
+        return Verdict(
+            "note",
+            f"The same score as the baseline: {scores}.",
+            f"Both have it on every resample of the {count}, which does not show that they are equal on others.",
+            "Evaluate on more examples, or on harder ones. If the scores stay equal, use the simpler model.",
+            found,
+        )
     if low > 0:
         return Verdict(
             "good",
