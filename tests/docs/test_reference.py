@@ -139,6 +139,9 @@ def test_every_formula_of_the_pages_can_be_drawn():
 
 
 def test_docstrings_become_markdown():
+    assert as_markdown('Run it.\n\nrun(size="mini").train()\n\nFields:') == (
+        'Run it.\n\n    run(size="mini").train()\n\nFields.'
+    )
     text = "One [B, T] line.\n\nhead    which *one*\nsize    a number\n        that goes on\n\n    y = W x"
     assert as_markdown(text) == (
         "One \\[B, T\\] line.\n\n"
