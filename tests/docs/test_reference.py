@@ -32,6 +32,7 @@ def test_every_command_is_in_the_reference():
                 if parameter.opts[0].startswith("--") and not getattr(parameter, "hidden", False):
                     assert f"`{parameter.opts[0]}`" in page, f"{whole} {parameter.opts[0]}"
         assert f"](#glassbert-{name})" in page
+    assert re.search(r'^(A text: `)?glassbert predict runs/reviews "A film to remember."', page, re.M)
     assert "[bold]" not in page and "[dim]" not in page
 
 
