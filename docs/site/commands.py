@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from itertools import groupby
 from typing import Any
 
 import typer
 from rich.text import Text
 
 from glassbert.cli import COMMANDS
+
+EXAMPLE = re.compile(r": {2,}(glassbert .*)")  # "A text:   glassbert predict ..."
 
 
 @cache
@@ -71,14 +74,15 @@ def page() -> str:
 
 
 def _description(one: Any) -> list[str]:
-    """The docstring of a command: its examples as code, the rest as text."""
+    """The docstring of a command: lines that are command lines as code, the rest as text."""
     lines: list[str] = []
-    for paragraph in re.split(r"\n\s*\n", one.help or one.short_help or ""):
-        paragraph = paragraph.replace("\b", "").strip()
-        if paragraph.startswith("[bold]glassbert"):
-            lines += ["```bash", *(plain(line.strip()) for line in paragraph.split("\n")), "```", ""]
-        elif paragraph:
-            lines += [linked(escape(plain(paragraph))), ""]
+    for paragraph in re.split(r"\n\s*\n", (one.help or one.short_help or "").replace("\b", "")):
+        for is_code, group in groupby(paragraph.strip().split("\n"), lambda line: plain(line).startswith("glassbert ")):
+            if is_code:
+                lines += ["```bash", *map(plain, group), "```", ""]
+            else:
+                text = EXAMPLE.sub(r": `\1`", "\n".join(group))
+                lines += [linked(escape(plain(text))), ""]
     return lines
 
 

@@ -6,6 +6,7 @@ num_labels   classes, labels or ranks
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -24,7 +25,8 @@ FORMULA = re.compile(r"[=·→<>≥≤∈√Σ]")
 
 def as_markdown(text: str) -> str:
     """Paragraphs that are aligned lists as tables, indented ones as code, the rest as it is."""
-    return "\n\n".join(_paragraph(part) for part in re.split(r"\n[ \t]*\n", text.strip("\n")))
+    text = re.sub(r":$", ".", text.strip("\n"))  # a list that is added at run time follows
+    return "\n\n".join(_paragraph(part) for part in re.split(r"\n[ \t]*\n", text))
 
 
 def _paragraph(part: str) -> str:
@@ -48,8 +50,21 @@ def _paragraph(part: str) -> str:
 
 
 def _text(part: str) -> str:
-    """An indented paragraph is code; any other is text, in which nothing is markup but code in backquotes."""
+    """An indented paragraph or a few calls are code; any other is text, with nothing as markup but backquotes."""
+    if _is_code(part):
+        return re.sub("^", "    ", part, flags=re.M)
     return part if part.startswith("    ") else DERIVATION.sub(_formulas, escape(part))
+
+
+def _is_code(part: str) -> bool:
+    """Whether all lines are calls in Python, or calls whose result gets a name."""
+    try:
+        lines = ast.parse(part).body
+    except SyntaxError:
+        return False
+    return bool(lines) and all(
+        isinstance(line, ast.Assign | ast.Expr) and isinstance(line.value, ast.Call) for line in lines
+    )
 
 
 def _formulas(match: re.Match[str]) -> str:

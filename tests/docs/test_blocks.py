@@ -8,7 +8,7 @@ import pytest
 
 from docs.site import commands as reference
 from tests.docs import workshop
-from tests.docs.blocks import LANGUAGES, ROOT, Command, blocks, commands, pages, read, spans, split
+from tests.docs.blocks import FENCE, LANGUAGES, ROOT, Command, blocks, commands, pages, read, spans, split
 from tests.docs.workshop import NOT_RUN, Workshop, reason_not_to_run
 
 # Blocks that other tests run.
@@ -159,3 +159,20 @@ def test_what_is_not_run_has_a_reason():
     command = Command("docs/glass.md", 1, ("glassbert", "glass", "runs/mine"))
     assert "server" in (reason_not_to_run(command) or "")
     assert reason_not_to_run(Command("docs/corpus.md", 1, ("glassbert", "corpus"))) is None
+
+
+# Options in the text that belong to other programs.
+OTHER_PROGRAMS = {"--help": "every program", "--bucket": "tests/training/distributed_losses.py"}
+
+
+def test_every_option_in_the_text_is_one_of_some_command():
+    found = [reference.command(name) for name in reference.COMMANDS]
+    found += [one for group in found for one in getattr(group, "commands", {}).values()]
+    known = {name for one in found for p in one.params for name in (*p.opts, *p.secondary_opts)} | OTHER_PROGRAMS.keys()
+    wrong = []
+    for page in pages():
+        text = FENCE.sub("", read(page)) if page not in DATED else ""
+        wrong += [
+            f"{page}: {name}" for name in re.findall(r"(?<!`)`(--[a-z][\w-]*)[^`\n]*`", text) if name not in known
+        ]
+    assert not wrong, "\n".join(wrong)

@@ -32,6 +32,7 @@ def test_every_command_is_in_the_reference():
                 if parameter.opts[0].startswith("--") and not getattr(parameter, "hidden", False):
                     assert f"`{parameter.opts[0]}`" in page, f"{whole} {parameter.opts[0]}"
         assert f"](#glassbert-{name})" in page
+    assert re.search(r'^(A text: `)?glassbert predict runs/reviews "A film to remember."', page, re.M)
     assert "[bold]" not in page and "[dim]" not in page
 
 
@@ -139,6 +140,9 @@ def test_every_formula_of_the_pages_can_be_drawn():
 
 
 def test_docstrings_become_markdown():
+    assert as_markdown('Run it.\n\nrun(size="mini").train()\n\nFields:') == (
+        'Run it.\n\n    run(size="mini").train()\n\nFields.'
+    )
     text = "One [B, T] line.\n\nhead    which *one*\nsize    a number\n        that goes on\n\n    y = W x"
     assert as_markdown(text) == (
         "One \\[B, T\\] line.\n\n"
