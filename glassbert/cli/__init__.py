@@ -20,6 +20,8 @@ from glassbert.cli.help import Command, Group, new_app
 from glassbert.cli.terminal import prepare_terminal
 from glassbert.errors import GlassBertError
 
+DEBUG = "GLASSBERT_DEBUG"  # if it is set, errors show their traceback
+
 COMMANDS = {
     "quickstart": "Train a Mini-BERT in five minutes on the documentation of your Python installation.",
     "tokenizer": "Train a tokenizer, encode text, inspect a tokenizer.",
@@ -61,24 +63,30 @@ class Commands(Group):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit. An error is printed as one red line without a traceback.
 
-    GLASSBERT_DEBUG=1 shows the traceback of an error that nobody foresaw.
+    Exit status 2 is an error of the user, and 70 one that no command expects; GLASSBERT_DEBUG=1 shows the traceback.
     """
     prepare_terminal()
     try:
         all_commands()(args=list(sys.argv[1:] if arguments is None else arguments), prog_name="glassbert")
     except GlassBertError as error:
-        _complain(str(error))
+        if os.environ.get(DEBUG):
+            raise
+        _print_error(str(error))
         raise SystemExit(2) from None
     except Exception as error:
-        if os.environ.get("GLASSBERT_DEBUG", "0") not in ("", "0"):
+        if os.environ.get(DEBUG):
             raise
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(frame.filename)}, line {frame.lineno}"
-        _complain(
-            f"GlassBERT failed with an error that it should have explained: {type(error).__name__}: {str(error)[:200]} "
-            f"({where}). Please report it; GLASSBERT_DEBUG=1 shows the traceback."
-        )
-        raise SystemExit(1) from None
+        _print_error(unexpected(error))
+        raise SystemExit(70) from None
+
+
+def unexpected(error: Exception) -> str:
+    """One sentence for an exception that no command expects."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"{type(error).__name__}: {str(error)[:200]} ({os.path.basename(frame.filename)}, line {frame.lineno})"
+    return (
+        f"GlassBERT failed in a way that it does not expect, which is a defect: {what}; {DEBUG}=1 shows the traceback."
+    )
 
 
 def all_commands() -> Any:
@@ -110,7 +118,7 @@ def load_command(name: str) -> Any:
     return command
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 

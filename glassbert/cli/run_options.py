@@ -44,13 +44,17 @@ def with_settings(
 
 
 def options_of(
-    settings: type[Any], checks: Mapping[str, Check], default_of: str = "default"
+    settings: type[Any],
+    checks: Mapping[str, Check] | None = None,
+    default_of: str = "default",
+    only: Collection[str] | None = None,
 ) -> Iterator[inspect.Parameter]:
-    """An option for every field that has a help text. `checks` says which fields have names as values."""
-    named = {name: valid.names for name, (_, valid) in checks.items() if isinstance(valid, Names)}
+    """An option for every field that has a help text, or only for some; `checks` says which have names as values."""
+    named = {name: valid.names for name, (_, valid) in (checks or {}).items() if isinstance(valid, Names)}
     choices: dict[str, Collection[str]] = {"preset": PRESETS, **named}
-    for field in dataclasses.fields(settings):
-        if "help" in field.metadata:
+    own = vars(settings).get("__annotations__", {})
+    for field in sorted(dataclasses.fields(settings), key=lambda field: field.name not in own):  # inherited ones last
+        if "help" in field.metadata and (only is None or field.name in only):
             shown = ", ".join(field.default) if isinstance(field.default, tuple) else field.default
             default = "" if shown in (None, "", False) else f" ({default_of}: {shown})"
             text = field.metadata["help"] + default

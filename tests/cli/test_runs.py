@@ -40,7 +40,16 @@ def place(tmp_path_factory):
     few = ("--epochs", 1, "--seeds", 2, "--resamples", 20)
     assert glassbert("finetune", *given, "--run", runs / "reviews", *few, *MACHINE) == 0
     (folder / "wave.csv").write_text(WAVE, encoding="utf-8")
-    small = {"horizon": 4, "window": 12, "patch": 4, "period": 6, "hidden": 8, "layers": 1, "steps": 8, "seeds": 1}
+    small = {
+        "horizon": 4,
+        "window": 12,
+        "patch": 4,
+        "period": 6,
+        "hidden-size": 8,
+        "num-hidden-layers": 1,
+        "steps": 8,
+        "seeds": 1,
+    }
     given = ("--series", folder / "wave.csv", "--frame", "standard", "--shortcut", "learned", "--evaluate-every", 4)
     sizes = [word for name, value in small.items() for word in (f"--{name}", value)]
     assert glassbert("forecast", *given, *sizes, "--run", runs / "wave", *MACHINE) == 0
