@@ -94,7 +94,8 @@ def plan_for(series: Series, settings: ForecastSettings) -> SeriesPlan:
     if len(training) < needed:
         raise InputError(
             f"{series.source} has {len(values):,} values, of which {len(training):,} are left for training; a window "
-            f"of {window} and a horizon of {horizon} need {needed}: reduce --window, --horizon, --validation or --held-out"
+            f"of {window} and a horizon of {horizon} need {needed}: reduce --window, --horizon, --validation or "
+            "--held-out"
         )
     if period > len(training):
         raise InputError(f"a period of {period} is longer than the {len(training):,} training values; reduce --period")
