@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -55,7 +56,7 @@ def run(
 
         def on_progress(name: str) -> None:
             nonlocal started
-            bar.update(task, description=name, completed=started)
+            bar.update(task, description=escape(name), completed=started)
             started += 1
 
         proof = prove(cases, mutants, every_entry, on_progress, workers or usable_cores())

@@ -38,7 +38,9 @@ def run(
         from glassbert.evaluation.family_page import write_page
 
         written = write_page(output)
-        console.print(f"{len(written)} files written: {output} and the pictures beside it", soft_wrap=True)
+        console.print(
+            f"{len(written)} files written: {output} and the pictures beside it", soft_wrap=True, markup=False
+        )
         return
     if name is None:
         every = members()

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -127,7 +128,7 @@ def progress_bar() -> Iterator[ProgressCallback]:
 
         def progress(description: str, step: int, steps: int, best: float | None) -> None:
             error = "" if best is None else f"   error {best:.4g}"
-            bar.update(task, description=f"{description}{error}", completed=step, total=steps)
+            bar.update(task, description=escape(f"{description}{error}"), completed=step, total=steps)
 
         yield progress
 

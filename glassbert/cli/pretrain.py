@@ -21,7 +21,7 @@ from glassbert.training.finishing import Result
 from glassbert.training.history import weights_sentence
 from glassbert.training.planning.receipt import sentences
 from glassbert.training.run_folder import RunFolder
-from glassbert.training.settings import TrainingSettings, read_toml
+from glassbert.training.settings import MASK_SENTENCE, TrainingSettings, read_toml
 from glassbert.training.trainer import Trainer
 
 
@@ -65,11 +65,16 @@ def show_recipe(settings: TrainingSettings) -> None:
 
 
 def train_and_show(trainer: Trainer, as_json: bool = False) -> Result:
-    """Train and print the result (on worker 0 only). An interrupted run ends with the code of its signal."""
+    """Train and print the result (on worker 0 only). An interrupted run ends with the code of its signal.
+
+    Only worker 0 ends so, when it has saved: a launcher ends all workers as soon as one of them fails.
+    """
     result = trainer.train()
-    if trainer.leads and as_json:
+    if not trainer.leads:
+        return result
+    if as_json:
         print_json({**asdict(result), "model": result.model, "report": result.report})
-    elif trainer.leads:
+    else:
         show_result(result)
     if result.stopped == "interrupted":
         exit_interrupted()
@@ -106,10 +111,11 @@ def show_result(result: Result) -> None:
 
 def command_to_try(result: Result) -> str:
     """A command that shows what the model can do: it fills a mask, or continues a text if it predicts the next word."""
-    run = shlex.quote(result.run)
-    if RunFolder(result.run).read_settings()["model"]["config"].get("causal"):
-        return f'glassbert generate {run} "The sun rises"'
-    return f'glassbert fill-mask {run} "The [MASK] rises in the east."'
+    info = RunFolder(result.run).read_settings()
+    sentence = info["settings"].get("sentence") or MASK_SENTENCE  # short enough: the run has read it already
+    if info["model"]["config"].get("causal"):
+        return shlex.join(["glassbert", "generate", result.run, sentence.partition("[MASK]")[0].strip() or "The"])
+    return shlex.join(["glassbert", "fill-mask", result.run, sentence])
 
 
 def show_adaptation(content: dict[str, Any], console: Console) -> None:

@@ -73,7 +73,7 @@ def held_out(subject: Subject, options: Options) -> HeldOut:
         before += len(shard.document_ends)
     if not rows:
         raise DoesNotApply(
-            f"the validation split of {corpus.folder} is empty; name another corpus or a text file by --text"
+            f"the validation split of {corpus.folder} is empty; name another corpus or a text file by --dev"
         )
     if cut:
         notes.append(f"{cut:,} sentences are longer than {length - 2} tokens and were cut between words")
@@ -111,7 +111,7 @@ def _open(subject: Subject, options: Options) -> tuple[Corpus, bool, list[str]]:
     """The corpus, whether all of it is held out (true for a text file), and notes."""
     if options.text is not None:
         if not options.text.exists():
-            raise TextError(f"there is no text {options.text}; name a text file or a corpus folder by --text")
+            raise TextError(f"there is no text {options.text}; name a text file or a corpus folder by --dev")
         if options.text.is_file():
             return (
                 open_corpus(options.text, subject.tokenizer),
@@ -121,7 +121,7 @@ def _open(subject: Subject, options: Options) -> tuple[Corpus, bool, list[str]]:
         return Corpus.open(options.text), False, []
     if subject.corpus is not None:
         return subject.corpus, False, []
-    raise DoesNotApply("there is no held-out text: name a text file or a corpus folder by --text")
+    raise DoesNotApply("there is no held-out text: name a text file or a corpus folder by --dev")
 
 
 def _row(run: np.ndarray, tokenizer: Tokenizer) -> np.ndarray:

@@ -72,8 +72,8 @@ def _comparison_table(evaluation: Evaluation, name: str, details: bool) -> Table
     several = len(evaluation.subjects) > 2
     table = Table(box=None, pad_edge=True, header_style="dim", padding=(0, 2, 0, 0))
     table.add_column("", overflow="fold")
-    table.add_column(evaluation.subjects[0].name, justify="right")
-    table.add_column("other" if several else evaluation.subjects[1].name, justify="right")
+    table.add_column(Text(evaluation.subjects[0].name), justify="right")
+    table.add_column(Text("other" if several else evaluation.subjects[1].name), justify="right")
     if several:
         table.add_column("which")
     table.add_column("difference", justify="right")

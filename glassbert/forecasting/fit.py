@@ -89,7 +89,7 @@ def _steps(
 ) -> Iterator[tuple[int, Callable[[], contextlib.AbstractContextManager[object]]]]:
     """Yield the number of each training step and a context in which the model has its averaged weights."""
     optimizer = AdamW(model, settings.learning_rate, weight_decay=settings.weight_decay)
-    ema = EMA(model, settings.average) if settings.average else None
+    ema = EMA(model, settings.ema) if settings.ema else None
     step = TrainingStep(model, optimizer, ema=ema)
     schedule = make_schedule("cosine", warmup=WARMUP)
 

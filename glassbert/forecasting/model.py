@@ -40,7 +40,7 @@ def new_model(
 ) -> Model:
     """A model for `series` before training; `linear` initialises its shortcut."""
     encoder = pretrained(settings.model, settings) if settings.model else None
-    config = small_encoder(settings.hidden, settings.layers) if encoder is None else encoder.config
+    config = small_encoder(settings.hidden_size, settings.num_hidden_layers) if encoder is None else encoder.config
     options = device_options(settings, config)
     if settings.loss == "huber":
         options["huber_delta"] = settings.huber_delta

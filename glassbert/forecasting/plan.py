@@ -82,7 +82,7 @@ def plan_for(series: Series, settings: ForecastSettings) -> SeriesPlan:
     values, horizon = series.values, settings.horizon
     if not np.isfinite(values).all():
         raise InputError(f"value {int(np.argmax(~np.isfinite(values)))} of {series.name} is not finite; fill the gap")
-    tested_from = len(values) - max(horizon, round(len(values) * settings.test))
+    tested_from = len(values) - max(horizon, round(len(values) * settings.held_out))
     validated_from = tested_from - max(horizon, round(len(values) * settings.validation))
     training = values[: max(validated_from, 0)]
     notes = []
@@ -95,7 +95,8 @@ def plan_for(series: Series, settings: ForecastSettings) -> SeriesPlan:
     if len(training) < needed:
         raise InputError(
             f"{series.source} has {len(values):,} values, of which {len(training):,} are left for training; a window "
-            f"of {window} and a horizon of {horizon} need {needed}: reduce --window, --horizon, --validation or --test"
+            f"of {window} and a horizon of {horizon} need {needed}: reduce --window, --horizon, --validation or "
+            "--held-out"
         )
     if period > len(training):
         raise InputError(f"a period of {period} is longer than the {len(training):,} training values; reduce --period")

@@ -52,7 +52,7 @@ class ForecastSettings(FileSettings):
     time: str | None = about(None, "The time column. Default: the first one.", "Series")
     horizon: int = about(12, "The number of values to forecast.", "Series")
     period: int | None = about(None, "The period in steps. Default: found in the series.", "Series")
-    test: float = about(0.2, "The share at the end for the test, never used in training.", "Series")
+    held_out: float = about(0.2, "The share at the end for the test, never used in training.", "Series")
     validation: float = about(0.15, "The share before it that selects steps, frame and shortcut.", "Series")
 
     model: str = about("", "A pretrained encoder to start from. Default: a small new one.", "Model")
@@ -70,8 +70,8 @@ class ForecastSettings(FileSettings):
     )  # fmt: skip
     logarithm: bool | None = about(None, "Use logarithms of the values. Default: by the series.", "Model")
     pooling: str = about("flatten", "flatten, mean, max, attention or cls.", "Model")
-    hidden: int = about(32, "The hidden size of a new encoder.", "Model")
-    layers: int = about(2, "The number of layers of a new encoder.", "Model")
+    hidden_size: int = about(32, "The hidden size of a new encoder.", "Model")
+    num_hidden_layers: int = about(2, "The number of layers of a new encoder.", "Model")
     dropout: float = about(0.1, "Rate of all dropouts except attention dropout.", "Model")
 
     steps: int = about(600, "The maximum number of steps.", "Learning")
@@ -80,7 +80,7 @@ class ForecastSettings(FileSettings):
     batch: int = about(64, "Windows per batch.", "Learning")
     learning_rate: float = about(5e-4, "The peak learning rate.", "Learning")
     weight_decay: float = about(0.05, "Decoupled weight decay.", "Learning")
-    average: float = about(0.95, "Decay of the moving average of the weights; 0: no average.", "Learning")
+    ema: float = about(0.95, "Decay of the moving average of the weights; 0: no average.", "Learning")
     loss: str = about("mean_squared_error", "mean_squared_error or huber.", "Learning")
     huber_delta: float = about(1.0, "The error from which the Huber loss is linear.", "Learning")
     seeds: int = about(3, "The number of seeds to train.", "Learning")
@@ -96,21 +96,21 @@ class ForecastSettings(FileSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_fields(self, CHECKS, OPTIONAL)
-        if self.test + self.validation >= 0.9:
+        if self.held_out + self.validation >= 0.9:
             raise TrainingError(
-                f"--test {self.test:g} and --validation {self.validation:g} leave less than a tenth for training"
+                f"--held-out {self.held_out:g} and --validation {self.validation:g} leave less than a tenth to train"
             )
 
 
-COUNTS = ("horizon", "period", "window", "patch", "stride", "hidden", "layers", "steps", "evaluate_every", "batch",
-          "seeds", "threads")  # fmt: skip
+COUNTS = ("horizon", "period", "window", "patch", "stride", "hidden_size", "num_hidden_layers", "steps",
+          "evaluate_every", "batch", "seeds", "threads")  # fmt: skip
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(("series", "value", "time", "model"), (is_text, "text")),
     **dict.fromkeys(("refit", "logarithm"), (is_flag, "true or false")),
     **dict.fromkeys(COUNTS, (is_integer(1), "a whole number of at least 1")),
     **dict.fromkeys(("seed", "patience"), (is_integer(0), "a whole number of at least 0")),
-    **dict.fromkeys(("test", "validation"), (is_between(0, 1), "a share of the series, between 0 and 1")),
-    **dict.fromkeys(("dropout", "average"), (lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)")),
+    **dict.fromkeys(("held_out", "validation"), (is_between(0, 1), "a share of the series, between 0 and 1")),
+    **dict.fromkeys(("dropout", "ema"), (lambda v: is_number(v) and 0 <= v < 1, "in [0, 1)")),
     **dict.fromkeys(("learning_rate", "huber_delta"), (is_between(0, math.inf), "a number above 0")),
     "weight_decay": (lambda v: is_number(v) and v >= 0, "at least 0"),
     "frame": one_of(*FRAMES),

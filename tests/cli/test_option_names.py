@@ -32,6 +32,7 @@ FOREIGN = {flag for flags in OF_OTHERS.values() for flag in flags}
 
 # The commands that texts of a package are about; texts of the other packages may be about any.
 CONCERNS = {
+    "evaluation": ("evaluate", "probe", "scale", "family", "pretrain"),
     "finetuning": ("finetune", "predict", "embed"),
     "forecasting": ("forecast",),
     "generation": ("generate",),

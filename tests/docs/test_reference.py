@@ -18,7 +18,6 @@ from tests.docs.blocks import ROOT, pages, read
 
 PROJECT = tomllib.loads(read("pyproject.toml"))["project"]
 FOR_DEVELOPERS = {"bench", "dev", "docs", "parity", "release"}
-IN_THE_PLAIN_INSTALLATION = {"fast", "glass", "hub", "plots", "tasks"}  # what most people need
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
 
 
@@ -87,7 +86,7 @@ def test_every_environment_variable_is_in_the_page_of_file_formats():
 
 def test_the_readme_lists_every_extra():
     named = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`[^|]*) \|", read("README.md"), re.M))))
-    extras = set(PROJECT["optional-dependencies"]) - FOR_DEVELOPERS - IN_THE_PLAIN_INSTALLATION
+    extras = set(PROJECT["optional-dependencies"]) - FOR_DEVELOPERS
     assert extras - named == set()
     page = read("docs/install.md")
     assert all(f"`{name}`" in page for name in extras)

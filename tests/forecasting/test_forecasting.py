@@ -23,8 +23,9 @@ from glassbert.forecasting.plan import grows_with_level, plan_for
 from glassbert.forecasting.settings import FRAMES
 from glassbert.tasks import Series, forecast_windows
 
-QUICK = ForecastSettings(horizon=4, window=12, patch=4, period=6, hidden=8, layers=1, steps=12, evaluate_every=4,
-                         seeds=2, engine="numpy", frame="standard", shortcut="learned")  # fmt: skip
+QUICK = ForecastSettings(horizon=4, window=12, patch=4, period=6, hidden_size=8, num_hidden_layers=1,
+                         steps=12, evaluate_every=4, seeds=2, engine="numpy", frame="standard",
+                         shortcut="learned")  # fmt: skip
 
 
 def wave(count=120, noise=0.1, trend=0.02):
@@ -59,7 +60,7 @@ def test_test_part_is_not_used_in_training(result):
 
 
 def test_validation_part_is_not_used_without_refit():
-    settings = QUICK.replace(refit=False, seeds=1, patience=0, average=0.0, steps=4)
+    settings = QUICK.replace(refit=False, seeds=1, patience=0, ema=0.0, steps=4)
     other = wave()
     other.values[78:96] += 5.0
     first, again = forecast(wave(), settings), forecast(other, settings)
@@ -83,7 +84,7 @@ def test_engines_agree():
 
 
 def test_model_beats_naive_forecasts():
-    settings = QUICK.replace(steps=150, hidden=16, seeds=1, frame="mean", shortcut="line")
+    settings = QUICK.replace(steps=150, hidden_size=16, seeds=1, frame="mean", shortcut="line")
     scores = forecast(wave(200, noise=1.0, trend=0.05), settings).scores()
     assert scores["this model"].mase < 0.9 * scores["seasonal naive"].mase
     assert scores["this model"].mase < 0.9 * scores["naive"].mase
@@ -242,8 +243,8 @@ def test_invalid_series(series, changes, error, message):
     [
         ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
         ({"frame": "median"}, "frame must be one of standard"),
-        ({"test": 1.5}, "test must be a share of the series"),
-        ({"test": 0.5, "validation": 0.45}, "leave less than a tenth"),
+        ({"held_out": 1.5}, "held_out must be a share of the series"),
+        ({"held_out": 0.5, "validation": 0.45}, "leave less than a tenth"),
         ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
         ({"horizn": 3}, "did you mean 'horizon'"),
     ],
@@ -256,13 +257,14 @@ def test_invalid_settings(changes, message):
 def test_error_for_divergence():
     series = wave()
     with pytest.raises(TrainingError, match="no step gave a finite error"):
-        forecast(series, QUICK.replace(learning_rate=1e30, steps=8, average=0.0, seeds=1))
+        forecast(series, QUICK.replace(learning_rate=1e30, steps=8, ema=0.0, seeds=1))
 
 
 def test_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(COMMANDS, "forecast", "Forecast a series.")
     file = write(tmp_path / "wave.csv", wave())
-    flags = ["--series", file, "--horizon", "4", "--window", "12", "--patch", "4", "--hidden", "8", "--layers", "1",
+    flags = ["--series", file, "--horizon", "4", "--window", "12", "--patch", "4",
+             "--hidden-size", "8", "--num-hidden-layers", "1",
              "--steps", "4", "--seeds", "1", "--frame", "none", "--shortcut", "line", "--engine", "numpy"]  # fmt: skip
     with pytest.raises(SystemExit) as left:
         main(["forecast", *flags, "--run", str(tmp_path / "run"), "--json"])

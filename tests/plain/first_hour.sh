@@ -60,7 +60,7 @@ with open("reviews.csv", "w", newline="", encoding="utf-8") as file:
         table.writerow([f"A {words[0]} film with a {words[1]} end, number {number}.", "yes" if number % 2 else "no"])
 END
 glassbert finetune --train reviews.csv --target liked --epochs 2 --run runs/reviews | tee finetune.log
-grep -q "logistic regression\|simple model" finetune.log
+grep -q "logistic" finetune.log  # the simple model beside it
 sh -ec "$(sed -n 's/^Try *//p' finetune.log)"  # the line as it would be pasted
 glassbert predict runs/reviews --file reviews.csv -o answers.csv
 glassbert embed reviews.csv --text review -o vectors.npy

@@ -26,7 +26,7 @@ def data(corpus, tmp_path_factory):
 def test_points_share_everything_but_size_seed_and_rate():
     plan = StudyPlan(sizes=(3, 6, 12), tokens=(10**6,))
     settings = [plan.settings_of(Point(size, 10**6, 0)) for size in plan.sizes]
-    assert {(one.length, one.batch, one.vocabulary) for one in settings} == {(64, 64, 8192)}  # Mini's, for all
+    assert {(one.length, one.batch, one.vocab_size) for one in settings} == {(64, 64, 8192)}  # Mini's, for all
     assert [one.learning_rate for one in settings] == [3e-3, 3e-3, 2e-3]  # by the rule of every run
     chosen = plan.replace(settings={"learning_rate": 1e-3, "batch": 8})
     assert {(chosen.settings_of(Point(s, 1, 0)).learning_rate, chosen.settings_of(Point(s, 1, 0)).batch)
