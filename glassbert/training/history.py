@@ -91,7 +91,7 @@ def read_result(run: RunFolder) -> dict[str, Any] | None:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62)
 
 
 def _finite(value: Any) -> bool:
