@@ -49,11 +49,11 @@ def library_errors(where: str) -> Iterator[None]:
     except GlassBertError:
         raise
     except Exception as error:  # the library raises plain Exception
-        raise TextError(f"{where} cannot be used as a tokenizer: {type(error).__name__}: {error}") from error
+        raise TextError(f"{where} cannot be loaded: {error}") from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
             raise
-        raise TextError(f"{where} cannot be used as a tokenizer: the library stopped: {error}") from error
+        raise TextError(f"{where} cannot be used: the tokenizers library stopped: {error}") from error
 
 
 class FastTokenizer(Tokenizer):
