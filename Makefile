@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart plain test parity browser check docs release lint format bench clean
+.PHONY: help setup quickstart plain test parity browser check docs release lint format torture bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ lint: $(VENV)/.dev ## ruff and mypy, changing nothing
 format: $(VENV)/.dev ## Let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+torture: $(VENV)/.dev ## Try to break files and processes: bit flips, kills, fuzzing (about twenty minutes)
+	$(BIN)/python -m tests.torture $(OPTIONS)
 
 bench: $(VENV)/.bench ## Training step and inference beside PyTorch and ONNX Runtime
 	$(BIN)/python -m benchmarks.train_step

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import stat
 import tempfile
 import time
@@ -31,6 +32,8 @@ REASONS = {
     errno.EROFS: "the file system is read-only",
 }
 PART = ".part"  # suffix of a file that is being written, or was when its process was killed
+PART_NAME = re.compile(r"\..+\.[a-z0-9_]{8}\.part")  # as `tempfile.mkstemp` makes them
+_CLEANED: set[str] = set()  # the folders in which this process has looked for them
 JSON_LIMIT = 256 * 2**20  # bytes; the largest tokenizer.json in use has 33 million
 CHECKSUMS = "checksums.json"
 SEAL = "checksum"  # the field of a sealed JSON file
@@ -47,9 +50,8 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
     path = Path(path)
     with explain_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        prefix = f".{path.name[:100]}."
-        remove_parts(path.parent, prefix)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=PART)
+        remove_parts(path.parent)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=PART)
     try:
         with explain_write_errors(path):
             with os.fdopen(descriptor, mode, encoding=None if "b" in mode else "utf-8") as file:
@@ -68,13 +70,17 @@ def atomic_write(path: str | Path, mode: str = "w") -> Iterator[IO[Any]]:
         raise
 
 
-def remove_parts(folder: Path, prefix: str = ".") -> None:
-    """Remove the temporary files of writers that were killed. A running writer holds a lock on its file."""
+def remove_parts(folder: Path) -> None:
+    """Remove the temporary files of writers that were killed, once in a process. A running writer holds a lock."""
+    key = os.path.abspath(folder)
+    if key in _CLEANED:
+        return
+    _CLEANED.add(key)
     with suppress(OSError, ImportError):
         import fcntl
 
         for entry in os.scandir(folder):
-            if not (entry.name.startswith(prefix) and entry.name.endswith(PART) and entry.is_file()):
+            if not (PART_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)):
                 continue
             with suppress(OSError), open(entry.path, "rb") as file:
                 # A writer locks its file just after creating it; an empty new file may belong to one.

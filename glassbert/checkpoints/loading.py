@@ -267,3 +267,5 @@ def _path_in_errors(path: Path) -> Iterator[None]:
         yield
     except (CheckpointError, ConfigError) as error:
         raise CheckpointError(f"{path}: {error}") from error
+    except (OverflowError, RecursionError) as error:
+        raise CheckpointError(f"{path}: a number in it is too large, or it is nested too deeply: {error}") from error

@@ -76,8 +76,14 @@ def _in_run(path: Path) -> Path:
 def _first_module(path: Path) -> Path:
     """The folder of the encoder: a subfolder in old folders of sentence-transformers."""
     first = (read_list(path / MODULES) or [None])[0] if (path / MODULES).exists() else None
-    inside = path / str(first["path"]) if isinstance(first, dict) and first.get("path") else path
-    return inside if inside.parent == path and (inside / CONFIG).exists() else path
+    inside = inside_folder(path, first["path"]) if isinstance(first, dict) and first.get("path") else path
+    return inside if inside is not None and (inside / CONFIG).exists() else path
+
+
+def inside_folder(folder: Path, name: Any) -> Path | None:
+    """The subfolder of a module; None where the name is not that of a direct subfolder."""
+    plain = isinstance(name, str) and Path(name).name == name and name not in ("", ".", "..")
+    return folder / name if plain and "\0" not in name else None
 
 
 def model_files(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glassbert.checkpoints.locate import MODULES, read_json, read_list
+from glassbert.checkpoints.locate import MODULES, inside_folder, read_json, read_list
 from glassbert.errors import CheckpointError
 from glassbert.files import write_json
 from glassbert.models.config import EncoderConfig
@@ -61,7 +61,12 @@ def pooling_in(folder: Path) -> str | None:
         )
     if "Pooling" not in kinds:
         return "mean"  # the default of sentence-transformers
-    path = folder / Path(str(kinds["Pooling"].get("path"))).name / "config.json"
+    inside = inside_folder(folder, kinds["Pooling"].get("path"))
+    if inside is None:
+        raise CheckpointError(
+            f"{folder / MODULES} must name a subfolder for Pooling, got {kinds['Pooling'].get('path')!r}"
+        )
+    path = inside / "config.json"
     modes = _modes(read_json(path))
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise CheckpointError(f"{path} pools by {' and '.join(map(str, modes))}; GlassBERT has {', '.join(POOLINGS)}")

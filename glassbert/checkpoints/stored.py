@@ -8,6 +8,7 @@ bfloat16.
 from __future__ import annotations
 
 import json
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,10 @@ def open_safetensors(path: Path) -> dict[str, StoredTensor]:
 def _header(path: Path) -> tuple[dict[str, Any], int]:
     """The header and the offset of the values. Its errors are more specific than those of the package."""
     try:
-        size = path.stat().st_size
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise CheckpointError(f"{path} is not a file")
+        size = found.st_size
         with path.open("rb") as file:
             first = file.read(8)
             length = int.from_bytes(first, "little")

@@ -146,7 +146,7 @@ def resume_finetuning(run: str | Path, *, display: Display | None = None) -> Fin
     if (folder.path / RESULT).exists():
         raise TrainingError(f"the run {folder.path} is finished; its model is in {folder.model}")
     display = display or tuning_display()
-    settings = FineTuningSettings.from_dict(content["settings"])
+    settings = folder.settings_of(FineTuningSettings)
     if settings.folds is not None and settings.fold is None:
         from glassbert.finetuning.cross_validation import cross_validate
 
@@ -168,8 +168,7 @@ def reopen(run: str | Path, *, baseline: bool = False) -> FineTuned:
     `baseline`: fit the simple model again as well, if the run had one.
     """
     folder = RunFolder.existing(run)
-    content = folder.read_settings()
-    settings = FineTuningSettings.from_dict(content["settings"])
+    settings = folder.settings_of(FineTuningSettings)
     if settings.folds is not None and settings.fold is None:
         from glassbert.finetuning.cross_validation import cross_validate
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,7 @@ import numpy as np
 import tokenizers
 
 from glassbert.checkpoints.packaged import packaged_folder
-from glassbert.errors import TextError
+from glassbert.errors import GlassBertError, TextError
 from glassbert.files import adding_files, verify_checksums, write_json
 from glassbert.text import wordpiece_files as files
 from glassbert.text.bulk_encoding import ChunkIds
@@ -31,6 +32,7 @@ from glassbert.text.wordpiece_files import Description
 USUAL_NAMES = (("[PAD]", "<pad>"), ("[UNK]", "<unk>"), ("[CLS]", "<s>"), ("[SEP]", "</s>"), ("[MASK]", "<mask>"))
 # A tokenizer of GPT-2 has one special token, which takes all five roles.
 ENDS_OF_TEXT = ("<|endoftext|>",)
+LARGEST_ID = 1 << 24  # of a vocabulary; a larger one would need gigabytes of embeddings
 # The character with which a token marks a space before it.
 SPACE_MARKS = {"ByteLevel": "Ġ", "Metaspace": "▁"}
 
@@ -44,14 +46,27 @@ def load_tokenizer(path: str | Path) -> FastTokenizer:
     return FastTokenizer.load(packaged or path)
 
 
+@contextmanager
+def library_errors(where: str) -> Iterator[None]:
+    """Context manager: turns what the library raises, or what a file of wrong types causes, into a `TextError`."""
+    try:
+        yield
+    except GlassBertError:
+        raise
+    except Exception as error:  # the library raises plain Exception
+        raise TextError(f"{where} cannot be loaded: {error}") from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of Rust, which is no Exception
+            raise
+        raise TextError(f"{where} cannot be used: the tokenizers library stopped: {error}") from error
+
+
 class FastTokenizer(Tokenizer):
     def __init__(self, content: dict[str, Any], names: Sequence[str] = SPECIAL_TOKENS, where: str = "the tokenizer"):
         """`content` is a parsed tokenizer.json; `names` are the special tokens in the order of `ROLES`."""
         self._content = {**content, "truncation": None, "padding": None}
-        try:
+        with library_errors(where):
             self._rust = tokenizers.Tokenizer.from_str(json.dumps(self._content))
-        except Exception as error:  # the library raises plain Exception
-            raise TextError(f"{where} cannot be loaded: {error}") from error
         self._lock = threading.Lock()  # truncation is state of the library's object, not an argument of a call
         self.vocabulary = self._rust.get_vocab(with_added_tokens=True)
         missing = [name for name in names if name not in self.vocabulary]
@@ -119,10 +134,21 @@ class FastTokenizer(Tokenizer):
     def load(cls, path: str | Path) -> Self:
         file = files.find(path)
         verify_checksums(file.parent, TextError, files.FILES)
-        if file.suffix != ".json":
-            return cls(files.as_json(files.from_vocabulary(file)), where=str(file))
-        content = files.read_json(file)
-        return cls(content, special_names(file, content), str(file))
+        with library_errors(str(file)):
+            if file.suffix != ".json":
+                return cls(files.as_json(files.from_vocabulary(file)), where=str(file))
+            content = files.read_json(file)
+            tokenizer = cls(content, special_names(file, content), str(file))
+            tokenizer._try()
+        return tokenizer
+
+    def _try(self) -> None:
+        """Encode and decode a few words, so that a file with parts that do not fit together fails when it is loaded."""
+        if max(self.vocabulary.values()) > LARGEST_ID:
+            raise TextError(f"an id of the vocabulary is above {LARGEST_ID:,}; ids count its entries from 0")
+        for row in self.encode_batch(["a word, 12"], ["and"]) + self.encode_batch(["a word"]):
+            self.decode(row)
+        _ = self.fingerprint, self.kind, self.continues_word
 
     def save(self, folder: str | Path) -> None:
         if self.description is not None:
@@ -157,7 +183,8 @@ class FastTokenizer(Tokenizer):
                 self._rust.no_truncation()
             else:
                 self._rust.enable_truncation(max_length)
-            found = self._rust.encode_batch(inputs, add_special_tokens=special_tokens)
+            with library_errors("the tokenizer"):
+                found = self._rust.encode_batch(inputs, add_special_tokens=special_tokens)
         rows = [
             Encoding(e.ids, e.tokens, e.offsets, e.type_ids, e.attention_mask, e.special_tokens_mask, e.word_ids)
             for e in found
@@ -173,7 +200,8 @@ class FastTokenizer(Tokenizer):
         check_texts(texts)
         with self._lock:
             self._rust.no_truncation()
-            rows = [e.ids for e in self._rust.encode_batch_fast(list(texts), add_special_tokens=False)]
+            with library_errors("the tokenizer"):
+                rows = [e.ids for e in self._rust.encode_batch_fast(list(texts), add_special_tokens=False)]
         counts = np.fromiter(map(len, rows), np.int64, len(rows))
         flat = np.concatenate([np.zeros(0, np.uint32), *(np.array(row, np.uint32) for row in rows)])
         return flat, counts
@@ -185,7 +213,8 @@ class FastTokenizer(Tokenizer):
         for id in row:
             self.id_to_token(id)
         skipped = set(self.special_ids) if skip_special_tokens else set()
-        return self._rust.decode([id for id in row if id not in skipped], skip_special_tokens=False)
+        with library_errors("the tokenizer"):
+            return self._rust.decode([id for id in row if id not in skipped], skip_special_tokens=False)
 
     # ---- the vocabulary ----
 

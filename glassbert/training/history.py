@@ -103,7 +103,7 @@ def weights_sentence(result: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62)
 
 
 def _finite(value: Any) -> bool:

@@ -115,7 +115,7 @@ def read_run_log(path: Path) -> Iterator[dict[str, Any]]:
     for line in read_log(path):
         line = numbers(line) if line["kind"] in ("evaluation", "final") else line
         wanted = ("step", *NUMBERS.get(line["kind"], ()))
-        whole = all(isinstance(line.get(name), (int, float)) or line.get(name) in NOT_FINITE for name in wanted)
+        whole = all(_is_number(line.get(name)) for name in wanted)
         whole &= isinstance(line.get("parts", {}), dict) and isinstance(line.get("text", ""), str)
         if whole and (line["kind"] != "sample" or _answers(line.get("answers"))):
             yield line
@@ -127,6 +127,13 @@ def _line(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and isinstance(found.get("kind"), str) else None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number that is no giant, or the name of NaN or an infinity."""
+    if isinstance(value, str):
+        return value in NOT_FINITE
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**62)
 
 
 def _answers(value: Any) -> bool:

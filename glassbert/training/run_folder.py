@@ -76,6 +76,15 @@ class RunFolder:
             raise TrainingError(f"{self.settings_file} cannot be used: its field 'settings' must be an object")
         return content
 
+    def settings_of(self, kind: Any) -> Any:
+        """The settings of the run, made by `kind.from_dict`; values of wrong types raise a TrainingError."""
+        try:
+            return kind.from_dict(self.read_settings()["settings"])
+        except GlassBertError as error:
+            raise TrainingError(f"{self.settings_file} cannot be used: {error}") from error
+        except (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, RecursionError) as error:
+            raise TrainingError(f"{self.settings_file} is damaged: {type(error).__name__}: {error}") from error
+
     def begin(self, content: dict[str, Any]) -> None:
         """Write settings.json of a new run; raises if the folder already contains a run."""
         if self.settings_file.exists():

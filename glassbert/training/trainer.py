@@ -134,7 +134,7 @@ class Trainer:
                 f"the run {folder.path} is finished, and its model is in {folder.model}; to train it further, "
                 f"start a new run with --start-from {folder.path}"
             )
-        trainer = cls(TrainingSettings.from_dict(content["settings"]), run, **options)
+        trainer = cls(folder.settings_of(TrainingSettings), run, **options)
         check_same_run(content, trainer)
         trainer._resuming = True
         return trainer

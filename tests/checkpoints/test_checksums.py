@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -17,7 +18,7 @@ from glassbert.errors import CheckpointError
 from glassbert.text import FastTokenizer
 from glassbert.text.fast import load_tokenizer
 from glassbert.training.verification import accept_changes, verify_files
-from tests.checkpoints.tiny import assert_same, load, tiny
+from tests.checkpoints.tiny import BERT, assert_same, load, tiny
 
 
 def flip(path: Path, bit: int) -> None:
@@ -157,3 +158,28 @@ def test_a_copied_folder_keeps_its_checksums(saved: Path, tmp_path: Path) -> Non
     load(saved)
     with pytest.raises(CheckpointError, match="copy"):
         load(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "checksums.json"])
+@pytest.mark.parametrize("kind", ["pipe", "zero", "folder", "loop"])
+def test_special_files_are_refused_at_once(saved: Path, name: str, kind: str) -> None:
+    (saved / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(saved / name)
+    elif kind == "folder":
+        (saved / name).mkdir()
+    else:
+        (saved / name).symlink_to("/dev/zero" if kind == "zero" else name)
+    with pytest.raises(CheckpointError):
+        load(saved)
+
+
+@pytest.mark.parametrize("path", ["..", ".", "../other", "/etc", "a/b", "x\0y", 3, None, []])
+def test_modules_stay_inside_their_folder(tmp_path: Path, path: object) -> None:
+    tiny(BERT, "embedding").save(tmp_path / "model")
+    (tmp_path / "config.json").write_text('{"pooling_mode": "max"}')
+    modules = json.loads((tmp_path / "model" / "modules.json").read_text())
+    modules[1]["path"] = path
+    (tmp_path / "model" / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(CheckpointError, match="must name a subfolder"):
+        glassbert.load(tmp_path / "model", engine="numpy", head="embedding", verify=False)

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -134,6 +135,51 @@ def test_resumed_run_is_bit_identical(tmp_path, encoder, reviews, monkeypatch, s
         return [{k: v for k, v in line.items() if k != "seconds"} for line in read_log(run / "log.jsonl")]
 
     assert lines(whole.run) == lines(resumed.run)
+
+
+def test_a_damaged_last_checkpoint_is_set_aside(tmp_path, encoder, reviews, monkeypatch):
+    tune(tmp_path / "whole", encoder, *reviews)
+    with monkeypatch.context() as patch:
+        killed_at(26, patch)
+        with pytest.raises(Stop):
+            tune(tmp_path / "run", encoder, *reviews)
+    steps = sorted((tmp_path / "run" / "seed-0").glob("step-*"))
+    assert len(steps) == 2
+    path = steps[-1] / "weights.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 2
+    path.write_bytes(content)
+    display = Saying()
+    resume(tmp_path / "run", display=display)
+    assert any("damaged checkpoint was set aside" in text and "weights.safetensors" in text for text in display.said)
+    assert f"Resuming from step {int(steps[0].name[5:]):,}." in display.said
+    whole, again = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("whole", "run"))
+    assert whole.keys() == again.keys() and all(np.array_equal(whole[name], again[name]) for name in whole)
+
+
+def test_a_run_stops_when_its_folder_is_gone(tmp_path, encoder, reviews, monkeypatch):
+    step = FineTuner.one_step
+
+    def remove(self):
+        step(self)
+        if self.state.step == 5:
+            shutil.rmtree(tmp_path / "run")
+            self.folder._checked = 0.0
+
+    monkeypatch.setattr(FineTuner, "one_step", remove)
+    with pytest.raises(TrainingError, match="no longer the folder of this run"):
+        tune(tmp_path / "run", encoder, *reviews)
+    assert not (tmp_path / "run").exists()
+
+
+class Saying(NoDisplay):
+    """Remembers what a run says."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
 
 
 def test_error_for_resuming_a_finished_run_or_changed_examples(tmp_path, encoder, reviews, monkeypatch):

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -47,11 +47,10 @@ def map_array(path: Path) -> np.ndarray:
     if os.name == "nt":
         return np.load(path, mmap_mode="r", allow_pickle=False)
     with open(path, "rb") as file:
-        version = np.lib.format.read_magic(file)
-        if version not in ((1, 0), (2, 0)):
-            raise ValueError(f"unknown version {version} of the .npy format")
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(file)
+        try:
+            shape, fortran, dtype = _header(file)
+        except Exception as error:  # the header is parsed as Python text, which fails in many ways
+            raise ValueError(f"its header is damaged: {error}") from error
         start, size = file.tell(), os.fstat(file.fileno()).st_size
         count = int(np.prod(shape, dtype=np.int64))
         if dtype.hasobject or fortran or start + count * dtype.itemsize > size:
@@ -60,6 +59,17 @@ def map_array(path: Path) -> np.ndarray:
     array = np.frombuffer(buffer, dtype, count, start).reshape(shape)
     array.flags.writeable = False
     return array
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"unknown version {version} of the .npy format")
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read_header(file)
+    if any(not 0 <= size < 2**62 for size in shape):
+        raise ValueError(f"an array cannot have the shape {shape}")
+    return shape, fortran, dtype
 
 
 def _mapped(descriptor: int, size: int) -> Any:

@@ -1,0 +1,97 @@
+"""Atomic writing, leftovers of killed writers, and JSON that is read with limits."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glassbert import files
+from glassbert.errors import GlassBertError, TextError
+from glassbert.files import atomic_write, numbers, read_json, remove_parts, write_json
+
+DEEP = b"[" * 200_000
+KILLED = """
+import os, sys
+from glassbert.files import atomic_write
+with atomic_write(sys.argv[1]) as file:
+    file.write("half")
+    file.flush()
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch):
+    """As in a process that has written nothing yet."""
+    monkeypatch.setattr(files, "_CLEANED", set())
+
+
+def test_the_file_of_a_killed_writer_is_removed_by_the_next(tmp_path):
+    root = Path(__file__).parents[1]
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "a.json")], cwd=root, check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.name.endswith(".part")
+    write_json(tmp_path / "b.json", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["b.json"]
+
+
+def test_the_file_of_a_running_writer_stays(tmp_path):
+    with atomic_write(tmp_path / "a.txt") as file:
+        file.write("x")
+        file.flush()
+        files._CLEANED.clear()
+        remove_parts(tmp_path)
+    assert (tmp_path / "a.txt").read_text() == "x"
+
+
+def test_files_of_others_stay(tmp_path):
+    for name in (".film.part", "a.12345678.part", ".part"):
+        (tmp_path / name).write_text("mine")
+    write_json(tmp_path / "b.json", {})
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_numbers_that_json_does_not_have(tmp_path):
+    content = {"a": [float("nan"), float("inf"), -float("inf"), 1.5], "b": {"c": "x"}, 3: "key"}
+    write_json(tmp_path / "a.json", content, sealed=True)
+    json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
+    found = numbers(read_json(tmp_path / "a.json"))
+    assert str(found["a"]) == "[nan, inf, -inf, 1.5]" and found["b"] == {"c": "x"} and found["3"] == "key"
+
+
+def test_half_of_a_surrogate_pair_is_written_and_read(tmp_path):
+    write_json(tmp_path / "a.json", {"text": "\ud800 é"}, sealed=True)
+    assert read_json(tmp_path / "a.json") == {"text": "\ud800 é"}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", DEEP, b'{"a": ' + b"9" * 5_000 + b"}", b"null"])
+def test_what_is_no_json_object_is_one_sentence(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(TextError, match=r"a\.json (is not JSON|must hold)") as caught:
+        read_json(tmp_path / "a.json", TextError)
+    assert "\n" not in str(caught.value)
+
+
+def test_reading_is_bounded(tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text(json.dumps({"a": "x" * 1_000}))
+    with pytest.raises(GlassBertError, match="larger than the 100 bytes"):
+        files.read_bytes(tmp_path / "a.json", limit=100)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(GlassBertError, match="is not a file"):
+        read_json(tmp_path / "pipe")
+    with pytest.raises(GlassBertError, match="there is no file"):
+        read_json(tmp_path / "nowhere")
+
+
+def test_a_changed_seal_is_noticed_and_a_removed_one_is_not_needed(tmp_path):
+    write_json(tmp_path / "a.json", {"rate": 0.25}, sealed=True)
+    text = (tmp_path / "a.json").read_text()
+    (tmp_path / "a.json").write_text(text.replace("0.25", "0.75"))
+    with pytest.raises(GlassBertError, match=r"a\.json has changed since it was written.*glassbert verify"):
+        read_json(tmp_path / "a.json")
+    assert read_json(tmp_path / "a.json", verify=False) == {"rate": 0.75}
+    (tmp_path / "a.json").write_text('{"rate": 0.75}')
+    assert read_json(tmp_path / "a.json") == {"rate": 0.75}
