@@ -20,7 +20,13 @@ import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-REQUIRED_PACKAGES = ("safetensors", "tokenizers")
+# Modules that are imported only when they are used, and the packages that have them.
+REQUIRED_PACKAGES = {
+    "matplotlib": "matplotlib",
+    "safetensors": "safetensors",
+    "sklearn": "scikit-learn",
+    "tokenizers": "tokenizers",
+}
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ def inspect_machine() -> Machine:
         mlx=inspect_mlx(),
         nvidia_gpu=any(Path("/dev").glob("nvidia[0-9]*")),
         thread_variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
-        missing_packages=tuple(name for name in REQUIRED_PACKAGES if importlib.util.find_spec(name) is None),
+        missing_packages=tuple(p for name, p in REQUIRED_PACKAGES.items() if importlib.util.find_spec(name) is None),
     )
 
 

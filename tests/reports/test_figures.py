@@ -102,7 +102,7 @@ def test_bad_input():
 
 def test_error_without_matplotlib(monkeypatch):
     monkeypatch.setattr(drawing, "available", lambda: False)
-    with pytest.raises(GlassBertError, match=r"glassbert\[plots\]"):
+    with pytest.raises(GlassBertError, match=r"pip install matplotlib"):
         figures.new()
 
 
