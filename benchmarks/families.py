@@ -16,7 +16,7 @@ from benchmarks.peers import TorchTrainer
 from glassbert.checkpoints.description import describe
 from glassbert.checkpoints.family import PRESETS
 from glassbert.checkpoints.formats import format_of_model
-from glassbert.families.xlnet import ORDER, predicted_positions
+from glassbert.layers.two_streams import ORDER, predicted_positions
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.ops import IGNORED

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from glassbert.arrays import Array, Gradients
-from glassbert.layers.attention import AttentionContext
+from glassbert.layers.attention import QUERIES, AttentionContext
 from glassbert.layers.positions import sum_over_first
 from glassbert.layers.registry import BLOCKS, EMBEDDINGS, POSITIONS
 from glassbert.layers.scope import Cache, NullCache, Parameter, Scope, norm_parameters, with_prefix
 from glassbert.models.config import EncoderConfig
-from glassbert.models.inputs import QUERIES
 from glassbert.ops import AttentionPattern
 
 OnComplete = Callable[[str], object]  # called with a group of parameters whose gradients are complete ("layers.3")
@@ -212,8 +211,9 @@ class Encoder:
             0 if memory is None else memory[0].shape[self.blocks[i].attention.memory_axis],
         )  # fmt: skip
         return AttentionContext(
-            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch=batch
-        )
+            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch=batch,
+            last=i + 1 == len(self.blocks),
+        )  # fmt: skip
 
     def memory_names(self) -> list[list[str]]:
         """For each layer the names of the values that make up the memory of a next pass."""

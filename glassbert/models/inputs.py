@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import InputError
+from glassbert.layers.attention import QUERIES
 from glassbert.layers.registry import ATTENTIONS, POSITIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.numbers import check_numbers
 from glassbert.models.series import SeriesConfig
 from glassbert.ops import IGNORED
-
-QUERIES = "queries"  # of an encoder with a query stream: the positions [B, P] that it predicts, -1 where there is none
 
 
 def check_inputs(
