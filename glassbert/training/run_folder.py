@@ -219,7 +219,7 @@ def versions() -> dict[str, str]:
 
 def check_same_run(content: dict[str, Any], trainer: Trainer) -> None:
     """Raise if model config, corpus or tokenizer differ from those in settings.json."""
-    config = trainer.model.config.to_dict()
+    config = json.loads(json.dumps(trainer.model.config.to_dict()))  # tuples as lists, as in the file
     for name, value in content["model"]["config"].items():
         if config.get(name) != value:
             raise TrainingError(
