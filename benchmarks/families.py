@@ -16,6 +16,7 @@ from benchmarks.peers import TorchTrainer
 from glassbert.checkpoints.description import describe
 from glassbert.checkpoints.family import PRESETS
 from glassbert.checkpoints.formats import format_of_model
+from glassbert.layers.two_streams import ORDER, predicted_positions
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.ops import IGNORED
@@ -27,7 +28,8 @@ class Row:
 
     changes    fields of the config that transformers does not have, set to what it computes
     generator  the class of a generator that is trained together with the model (replaced-token detection)
-    labels     "masked": the masked tokens; "all": every token, for models of the next token
+    labels     "masked": the masked tokens; "all": every token, for models of the next token; "permuted": the masked
+               tokens in an order, each from the given ones and from those before it
     aim        how many times faster we mean to be
     """
 
@@ -50,6 +52,9 @@ class Row:
 ROWS: dict[str, Row] = {
     "electra": Row("electra-mini", "ElectraForPreTraining", "rtd", generator="ElectraForMaskedLM", aim=2.0),
     "deberta": Row("deberta-mini", "DebertaV2ForMaskedLM", changes={"mask_decoder": False}),
+    "gpt2": Row("gpt2-mini", "GPT2LMHeadModel", "causal", labels="all"),
+    "xlnet": Row("xlnet-mini", "XLNetLMHeadModel", labels="permuted"),
+    "longformer": Row("longformer-mini", "LongformerForMaskedLM", batch=4, length=512),
 }
 
 
@@ -87,7 +92,7 @@ class FamilyTrainer(TorchTrainer):
             self.loss = replaced_tokens_loss
         else:
             self.model = torch_model(row.config, row.head, row.theirs)
-            self.loss = lambda model, ids, labels: model(input_ids=ids, labels=labels).loss
+            self.loss = lambda model, ids, more: model(input_ids=ids, **more).loss
         self.model.train()
         self.parameters = list(self.model.parameters())
 
@@ -99,10 +104,11 @@ def share_embeddings(generator: Any, discriminator: Any) -> None:
     generator.tie_weights()
 
 
-def replaced_tokens_loss(models: Any, ids: Any, labels: Any) -> Any:
+def replaced_tokens_loss(models: Any, ids: Any, more: Mapping[str, Any]) -> Any:
     """generator + 50 · discriminator, with the loss of each class and samples of the generator's scores."""
     import torch
 
+    labels = more["labels"]
     words = models["generator"](input_ids=ids, labels=labels)
     masked = labels != IGNORED
     with torch.no_grad():
@@ -113,9 +119,31 @@ def replaced_tokens_loss(models: Any, ids: Any, labels: Any) -> Any:
     return words.loss + 50 * found.loss
 
 
-def labels_of(row: Row, ids: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The inputs and labels of a row from those of a masked batch."""
+def inputs_of(row: Row, ids: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """The arguments of our training step from a masked batch."""
     if row.labels == "masked":
-        return ids, labels
+        return {"input_ids": ids, "labels": labels}
     originals = np.where(labels == IGNORED, ids, labels)
-    return originals, originals
+    if row.labels == "all":
+        return {"input_ids": originals, "labels": originals}
+    masked = labels != IGNORED
+    return {"input_ids": originals, "labels": labels, ORDER: np.where(masked, np.cumsum(masked, 1), 0)}
+
+
+def their_inputs(inputs: dict[str, np.ndarray]) -> tuple[Any, dict[str, Any]]:
+    """The ids and the other arguments of the class of transformers, as tensors."""
+    import torch
+
+    ids, labels = inputs["input_ids"], inputs["labels"]
+    if ORDER not in inputs:
+        return torch.from_numpy(ids), {"labels": torch.from_numpy(labels)}
+    order = inputs[ORDER]
+    positions = predicted_positions(order)  # [B, P]; -1: no token
+    hidden = order[:, None, :] >= np.maximum(order, 1)[:, :, None]  # [B, T, T]: row i does not see column j
+    at = np.maximum(positions, 0)
+    given = {
+        "perm_mask": hidden.astype(np.float32),
+        "target_mapping": np.eye(ids.shape[1], dtype=np.float32)[at],  # [B, P, T]
+        "labels": np.where(positions >= 0, np.take_along_axis(labels, at, 1), IGNORED),
+    }
+    return torch.from_numpy(ids), {name: torch.from_numpy(value) for name, value in given.items()}

@@ -168,8 +168,7 @@ class OurMember:
         self.facts = {"first_loss": self.step(0), "parameters": model.num_parameters}
 
     def step(self, i: int) -> float:
-        ids, labels = self.batches[i % BATCHES]
-        return float(self.train(ids, labels).loss)
+        return float(self.train(**self.batches[i % BATCHES]).loss)
 
     def run(self, steps: int) -> float:
         return timed(self.step, steps)
@@ -191,7 +190,7 @@ class TheirMember(OurMember):
         torch.set_num_threads(usable_cores())
         row = families.ROWS[family]
         self.trainer = families.FamilyTrainer(row)
-        self.batches = [(torch.from_numpy(ids), torch.from_numpy(labels)) for ids, labels in member_batches(row)]
+        self.batches = [families.their_inputs(inputs) for inputs in member_batches(row)]
         first_loss = float(self.trainer.gradients(*self.batches[0]))
         optimizer = self.trainer.choose_optimizer(*self.batches[0])
         count = sum(parameter.numel() for parameter in self.trainer.parameters)
@@ -203,7 +202,7 @@ class TheirMember(OurMember):
 
 def member_batches(row: families.Row) -> list[Any]:
     batches = masked_batches(row.config.vocab_size, row.batch, row.length, BATCHES)
-    return [families.labels_of(row, batch.input_ids, batch.labels) for batch in batches]
+    return [families.inputs_of(row, batch.input_ids, batch.labels) for batch in batches]
 
 
 def measure_family(family: str, rounds: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from glassbert.engines.numpy_kernels import SAFE_EXPONENT
-from glassbert.ops.activations import INVERSE_SQRT_2PI
+from glassbert.ops.activations import CUBIC, INVERSE_SQRT_2PI, SQRT_2_OVER_PI
 from glassbert.ops.attention import FORBIDDEN
 from glassbert.ops.normal import LIMIT, LOG_ODDS
 
@@ -36,6 +36,8 @@ E5, E4, E3, E2, E1, E0 = (
 P0, P1, P2, P3, P4, P5, P6 = (np.float32(c) for c in LOG_ODDS)
 SQUARE_LIMIT = np.float32(LIMIT)
 LOWEST_SCORE, DENSITY_AT_ZERO = np.float32(FORBIDDEN), np.float32(INVERSE_SQRT_2PI)
+TWO, TANH_SCALE, TANH_CUBIC = np.float32(2.0), np.float32(SQRT_2_OVER_PI), np.float32(CUBIC)
+TANH_SLOPE = np.float32(3.0 * CUBIC)
 
 
 # ---- exp, GELU -----------------------------------------------------------------------------------------------------
@@ -88,6 +90,22 @@ def gelu(x, y, cdf):
 
 
 @loop(fastmath=FAST)
+def gelu_tanh(x, y, t):
+    """t = tanh(u) = 1 - 2 / (1 + exp(2u))"""
+    for i in range(x.size):
+        inner = TANH_SCALE * x[i] * (ONE + TANH_CUBIC * x[i] * x[i])
+        t[i] = ONE - TWO / (ONE + exponential(TWO * inner))
+        y[i] = HALF * x[i] * (ONE + t[i])
+
+
+@loop(fastmath=FAST)
+def gelu_tanh_backward(dy, x, t, dx):
+    for i in range(x.size):
+        slope = TANH_SCALE * (ONE + TANH_SLOPE * x[i] * x[i])
+        dx[i] = dy[i] * (HALF * (ONE + t[i]) + HALF * x[i] * (ONE - t[i] * t[i]) * slope)
+
+
+@loop(fastmath=FAST)
 def gelu_backward(dy, x, cdf, dx):
     for i in range(x.size):
         dx[i] = dy[i] * (cdf[i] + x[i] * exponential(x[i] * x[i] * -HALF) * DENSITY_AT_ZERO)
@@ -135,6 +153,28 @@ def masked(x, keep, factor, y):
 
 
 # ---- attention -----------------------------------------------------------------------------------------------------
+
+
+@loop()
+def relative_shift(x, start, y):
+    """x [B, heads, Tq, R] -> y [B, heads, Tq, Tk]: row i from start[i] on"""
+    for b in range(y.shape[0]):
+        for h in range(y.shape[1]):
+            for i in range(y.shape[2]):
+                first = start[b % start.shape[0], i]
+                for j in range(y.shape[3]):
+                    y[b, h, i, j] = x[b, h, i, first + j]
+
+
+@loop()
+def relative_shift_backward(dy, start, dx):
+    """dx is zeros before"""
+    for b in range(dy.shape[0]):
+        for h in range(dy.shape[1]):
+            for i in range(dy.shape[2]):
+                first = start[b % start.shape[0], i]
+                for j in range(dy.shape[3]):
+                    dx[b, h, i, first + j] = dy[b, h, i, j]
 
 
 @loop(fastmath=FAST)

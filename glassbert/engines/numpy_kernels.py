@@ -22,6 +22,7 @@ import numpy as np
 from glassbert import ops
 from glassbert.engines.kernels import plain_state, register_in
 from glassbert.engines.threads import run_together, threads_to_use
+from glassbert.ops.activations import CUBIC, SQRT_2_OVER_PI
 from glassbert.ops.attention import FORBIDDEN, scale_of, sum_to
 from glassbert.ops.normal import normal_cdf, odds_against
 from glassbert.ops.relative import by_distance, by_distance_backward, shift
@@ -235,14 +236,76 @@ def gelu_backward(dy, state):
 
 
 @kernel
-def geglu(x, activation="gelu"):
-    loops = loops_for(x) if activation == "gelu" else None
+def gelu_tanh(x):
+    flat = x.reshape(-1)
+    y, t = np.empty_like(flat), np.empty_like(flat)
+    loops = loops_for(x)
+    if loops is not None:
+        loops.gelu_tanh(flat, y, t)
+    else:
+        with np.errstate(over="ignore"):
+            for piece in pieces(len(flat), 1):
+                part, inner, out = flat[piece], t[piece], y[piece]
+                np.multiply(part, part, out=inner)
+                inner *= CUBIC
+                inner += 1.0
+                inner *= part
+                inner *= SQRT_2_OVER_PI
+                np.tanh(inner, out=inner)
+                np.add(inner, 1.0, out=out)
+                out *= part
+                out *= 0.5
+    return y.reshape(x.shape), (x, t.reshape(x.shape))
+
+
+@kernel
+def gelu_tanh_backward(dy, state):
+    x, t = state
+    loops = loops_for(dy, x, t)
     if loops is None:
+        return ops.gelu_tanh_backward(dy, state)
+    dx = np.empty_like(x)
+    loops.gelu_tanh_backward(dy.reshape(-1), x.reshape(-1), t.reshape(-1), dx.reshape(-1))
+    return dx
+
+
+@kernel
+def relative_shift(x, start, keys):
+    loops = loops_for(x)
+    if loops is None:
+        return ops.relative_shift(x, start, keys)[0], (start, x.shape)
+    y = np.empty((*x.shape[:3], keys), x.dtype)
+    loops.relative_shift(x, start, y)
+    return y, (start, x.shape)
+
+
+@kernel
+def relative_shift_backward(dy, state):
+    start, shape = state
+    loops = loops_for(dy)
+    if loops is None:
+        index = start[:, None, :, None] + np.arange(dy.shape[-1])
+        return ops.relative_shift_backward(dy, (np.broadcast_to(index, dy.shape), shape))
+    dx = np.zeros(shape, dy.dtype)
+    loops.relative_shift_backward(dy, start, dx)
+    return dx
+
+
+@kernel
+def geglu(x, activation="gelu"):
+    if activation != "gelu":
         y, values = ops.geglu(x, activation)
         return y, plain_state("geglu", values)
-    rows = x.reshape(-1, x.shape[-1])
-    y, cdf = (np.empty((len(rows), x.shape[-1] // 2), x.dtype) for _ in range(2))
-    loops.geglu(rows, y, cdf)
+    rows, half = x.reshape(-1, x.shape[-1]), x.shape[-1] // 2
+    y, cdf = (np.empty((len(rows), half), x.dtype) for _ in range(2))
+    loops = loops_for(x)
+    if loops is not None:
+        loops.geglu(rows, y, cdf)
+    else:
+        for piece in pieces(len(rows), half):
+            cdf[piece] = normal_cdf(rows[piece, :half])
+            np.multiply(rows[piece, :half], cdf[piece], out=y[piece])
+            y[piece] *= rows[piece, half:]
     return y.reshape(*x.shape[:-1], -1), (x, cdf)
 
 
@@ -250,8 +313,16 @@ def geglu(x, activation="gelu"):
 def geglu_backward(dy, state):
     x, cdf = state
     dx = np.empty(x.shape, x.dtype)
-    rows = np.ascontiguousarray(dy, dtype=x.dtype).reshape(cdf.shape)
-    compiled_loops().geglu_backward(rows, x.reshape(-1, x.shape[-1]), cdf, dx.reshape(-1, x.shape[-1]))
+    dy_rows = np.ascontiguousarray(dy, dtype=x.dtype).reshape(cdf.shape)
+    rows, dx_rows, half = x.reshape(-1, x.shape[-1]), dx.reshape(-1, x.shape[-1]), cdf.shape[1]
+    loops = loops_for(x, cdf, dy_rows)
+    if loops is not None:
+        loops.geglu_backward(dy_rows, rows, cdf, dx_rows)
+    else:
+        for piece in pieces(len(rows), half):
+            a, b, d = rows[piece, :half], rows[piece, half:], dy_rows[piece]
+            dx_rows[piece, :half] = ops.gelu_backward(d * b, (a, cdf[piece]))
+            dx_rows[piece, half:] = d * (a * cdf[piece])
     return dx
 
 

@@ -120,7 +120,7 @@ def scheme(family: Family) -> dict[str, str]:
         "positions": config.positions + (", from pad + 1" if config.position_offset else ""),
         "attention": _attention(config),
         "feed-forward": f"{config.feed_forward}, {config.activation}",
-        "norms": f"{config.norm_position}-norm" if config.norm_position in ("pre", "post") else config.norm_position,
+        "norms": f"{config.norm_position.partition('_')[0]}-norm",
         "layers": "one set of parameters" if config.layer_groups == 1 else "own parameters each",
         "pretraining": family.objective,
     }

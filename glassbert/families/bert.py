@@ -131,7 +131,7 @@ BERT_UNTIED = {
 SPAN = {"head.classifier.{part}": one("qa_outputs.{part}")}
 BERT_PAIR = {"head.pair.classifier.{part}": one("cls.seq_relationship.{part}")}
 
-BERT_CORE = {
+BERT_ENCODER = {
     "embeddings.token": one(BERT_WORDS),
     "embeddings.position": one("{core}embeddings.position_embeddings.weight"),
     "embeddings.token_type": one("{core}embeddings.token_type_embeddings.weight"),
@@ -146,8 +146,8 @@ BERT_CORE = {
     "layers.{layer}.ffn.up.{part}": one(BERT_LAYER + "intermediate.dense.{part}"),
     "layers.{layer}.ffn.down.{part}": one(BERT_LAYER + "output.dense.{part}"),
     "layers.{layer}.ffn.norm.{part}": one(BERT_LAYER + "output.LayerNorm.{part}"),
-    "pooler.{part}": one("{core}pooler.dense.{part}"),
 }
+BERT_CORE = {**BERT_ENCODER, "pooler.{part}": one("{core}pooler.dense.{part}")}
 BERT_RULES = (
     *SHARED_RULES,
     same("type_vocab_size"),

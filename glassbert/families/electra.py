@@ -19,8 +19,8 @@ from typing import Any
 
 from glassbert.checkpoints.family import CLASSIFIER, COMMON_KEYS, SHARED_RULES, Family, register_family
 from glassbert.checkpoints.fields import MISSING, Rule, activation, falls_back, follows, same
-from glassbert.checkpoints.names import one, stacked
-from glassbert.families.bert import BertWithHead
+from glassbert.checkpoints.names import one
+from glassbert.families.bert import BERT_ENCODER, BERT_WORDS, BertWithHead
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 
@@ -92,8 +92,6 @@ def class_for(config: EncoderConfig, head: str | None) -> type[Model]:
     return ElectraCore if head is None else BertWithHead
 
 
-LAYER = "{core}encoder.layer.{layer}."
-WORDS = "{core}embeddings.word_embeddings.weight"
 MLM = {
     "head.transform.{part}": one("generator_predictions.dense.{part}"),
     "head.norm.{part}": one("generator_predictions.LayerNorm.{part}"),
@@ -113,26 +111,10 @@ ELECTRA = register_family(
             "span": "ElectraForQuestionAnswering",
         },
         core_prefix="electra.",
-        core={
-            "embeddings.token": one(WORDS),
-            "embeddings.position": one("{core}embeddings.position_embeddings.weight"),
-            "embeddings.token_type": one("{core}embeddings.token_type_embeddings.weight"),
-            "embeddings.norm.{part}": one("{core}embeddings.LayerNorm.{part}"),
-            "embeddings.projection.{part}": one("{core}embeddings_project.{part}"),
-            "layers.{layer}.attention.qkv.{part}": stacked(
-                LAYER + "attention.self.query.{part}",
-                LAYER + "attention.self.key.{part}",
-                LAYER + "attention.self.value.{part}",
-            ),
-            "layers.{layer}.attention.output.{part}": one(LAYER + "attention.output.dense.{part}"),
-            "layers.{layer}.attention.norm.{part}": one(LAYER + "attention.output.LayerNorm.{part}"),
-            "layers.{layer}.ffn.up.{part}": one(LAYER + "intermediate.dense.{part}"),
-            "layers.{layer}.ffn.down.{part}": one(LAYER + "output.dense.{part}"),
-            "layers.{layer}.ffn.norm.{part}": one(LAYER + "output.LayerNorm.{part}"),
-        },
+        core={**BERT_ENCODER, "embeddings.projection.{part}": one("{core}embeddings_project.{part}")},
         heads={
             "core": {},
-            "mlm": {**MLM, "embeddings.token": one(WORDS, tied=("generator_lm_head.weight",))},
+            "mlm": {**MLM, "embeddings.token": one(BERT_WORDS, tied=("generator_lm_head.weight",))},
             "mlm_untied": {**MLM, "head.decoder.weight": one("generator_lm_head.weight")},
             "discriminator": {
                 "head.transform.{part}": one("discriminator_predictions.dense.{part}"),

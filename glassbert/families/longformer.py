@@ -25,7 +25,7 @@ from glassbert.checkpoints.family import CLASSIFIER, COMMON_KEYS, SHARED_RULES, 
 from glassbert.checkpoints.fields import MISSING, Fields, Rule, activation, follows, same
 from glassbert.checkpoints.names import one, stacked
 from glassbert.errors import CheckpointError, ConfigError, InputError
-from glassbert.families.bert import BertWithHead
+from glassbert.families.bert import BERT_CORE, BERT_LAYER, BERT_WORDS, BertWithHead
 from glassbert.layers.attention import (
     DENSE_LENGTH,
     AttentionContext,
@@ -348,9 +348,7 @@ def class_for(config: EncoderConfig, head: str | None) -> type[Model]:
     return Model if head is None else BertWithHead
 
 
-LAYER = "{core}encoder.layer.{layer}."
-SELF = LAYER + "attention.self."
-WORDS = "{core}embeddings.word_embeddings.weight"
+SELF = BERT_LAYER + "attention.self."
 MLM = {"head.transform.{part}": one("lm_head.dense.{part}"), "head.norm.{part}": one("lm_head.layer_norm.{part}")}
 
 LONGFORMER = register_family(
@@ -366,29 +364,17 @@ LONGFORMER = register_family(
         },
         core_prefix="longformer.",
         core={
-            "embeddings.token": one(WORDS),
-            "embeddings.position": one("{core}embeddings.position_embeddings.weight"),
-            "embeddings.token_type": one("{core}embeddings.token_type_embeddings.weight"),
-            "embeddings.norm.{part}": one("{core}embeddings.LayerNorm.{part}"),
-            "layers.{layer}.attention.qkv.{part}": stacked(
-                SELF + "query.{part}", SELF + "key.{part}", SELF + "value.{part}"
-            ),
+            **BERT_CORE,
             "layers.{layer}.attention.global_query.{part}": one(SELF + "query_global.{part}"),
             "layers.{layer}.attention.global_kv.{part}": stacked(
                 SELF + "key_global.{part}", SELF + "value_global.{part}"
             ),
-            "layers.{layer}.attention.output.{part}": one(LAYER + "attention.output.dense.{part}"),
-            "layers.{layer}.attention.norm.{part}": one(LAYER + "attention.output.LayerNorm.{part}"),
-            "layers.{layer}.ffn.up.{part}": one(LAYER + "intermediate.dense.{part}"),
-            "layers.{layer}.ffn.down.{part}": one(LAYER + "output.dense.{part}"),
-            "layers.{layer}.ffn.norm.{part}": one(LAYER + "output.LayerNorm.{part}"),
-            "pooler.{part}": one("{core}pooler.dense.{part}"),
         },
         heads={
             "core": {},
             "mlm": {
                 **MLM,
-                "embeddings.token": one(WORDS, tied=("lm_head.decoder.weight",)),
+                "embeddings.token": one(BERT_WORDS, tied=("lm_head.decoder.weight",)),
                 "head.decoder.bias": one("lm_head.bias", tied=("lm_head.decoder.bias",)),
             },
             "mlm_untied": {

@@ -17,6 +17,8 @@ from glassbert.layers.registry import ATTENTIONS
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.ops.attention import AttentionPattern, attention_weights
 
+# In `Batch.more`, of an encoder with a query stream: the positions [B, P] that it predicts, -1 where there is none.
+QUERIES = "queries"
 DENSE_LENGTH = 256  # up to this length keeping all weights is faster than computing them twice
 
 
@@ -31,6 +33,7 @@ class AttentionContext(NamedTuple):
     states     what keys and values are made of, [B, T, H], where it is not what queries are made of
     states_name  the name under which the gradient of `states` is accumulated
     batch      all inputs of the pass, for an attention that reads more of them
+    last       whether this is the last layer, so that nobody reads tokens which are not in the output
     """
 
     pattern: AttentionPattern
@@ -41,6 +44,7 @@ class AttentionContext(NamedTuple):
     states: Array | None = None
     states_name: str = ""
     batch: Any = None
+    last: bool = False
 
 
 @ATTENTIONS.register("self")

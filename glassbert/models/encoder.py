@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from glassbert.arrays import Array, Gradients
-from glassbert.layers.attention import AttentionContext
-from glassbert.layers.positions import sum_over_first
+from glassbert.layers.attention import QUERIES, AttentionContext
+from glassbert.layers.mask_decoder import MaskDecoder
 from glassbert.layers.registry import BLOCKS, EMBEDDINGS, POSITIONS
 from glassbert.layers.scope import Cache, NullCache, Parameter, Scope, norm_parameters, with_prefix
 from glassbert.models.config import EncoderConfig
-from glassbert.models.inputs import QUERIES
 from glassbert.ops import AttentionPattern
 
 OnComplete = Callable[[str], object]  # called with a group of parameters whose gradients are complete ("layers.3")
@@ -94,7 +93,8 @@ class Encoder:
         self.config, self.prefix = config, prefix
         self.aliases = dict(aliases or {})  # full names of parameters -> those that take their place
         layers = list(range(config.num_hidden_layers))
-        self.decoding = len(layers)  # the first layer of the mask decoder
+        self.decoder = MaskDecoder(config)
+        self.decoding = len(layers)  # the layer before which the mask decoder begins
         if decodes and config.mask_decoder:
             self.decoding = layers[-1]
             layers.append(layers[-1])  # the last layer computes twice
@@ -115,8 +115,7 @@ class Encoder:
             if self.first_of_group[i]:  # layers that share parameters have one set
                 parameters += with_prefix(f"layers.{self.groups[i]}", block.parameters())
         if self.decoding < len(self.blocks):
-            shape = self.config.max_position_embeddings, self.config.hidden_size
-            parameters.append(Parameter("decoder.position", shape, "embedding"))
+            parameters += with_prefix("decoder", self.decoder.parameters())
         if self.config.final_norm:
             parameters += norm_parameters("final_norm", self.config.hidden_size, self.config.norm_bias)
         return [parameter._replace(name=self.prefix + parameter.name) for parameter in parameters]
@@ -132,7 +131,7 @@ class Encoder:
             if i == self.decoding:
                 for later in range(i, len(self.blocks)):
                     contexts[later] = contexts[later]._replace(states=x, states_name=scope.name("decoder.d_states"))
-                x = self.begin_decoding(x, batch, scope.inside("decoder"))
+                x = self.decoder.forward(x, batch, scope.inside("decoder"))
             if checkpointing:
                 scope.cache.store(inner.name("input"), x)
                 without_cache = scope.with_cache(NullCache())  # a reference to the cache would keep both alive
@@ -174,7 +173,7 @@ class Encoder:
                 if checkpointing and name in inner.cache.stored:
                     scope.cache.accumulate(name, inner.cache.stored[name])
             if i == self.decoding:
-                dx = self.begin_decoding_backward(dx, scope.inside("decoder")) + scope.cache.stored[d_states]
+                dx = self.decoder.backward(dx, scope.inside("decoder")) + scope.cache.stored[d_states]
                 on_complete(f"{self.prefix}decoder")
             if self.first_of_group[i]:
                 on_complete(f"{self.prefix}layers.{self.groups[i]}")
@@ -185,21 +184,6 @@ class Encoder:
             self.positions.backward(scope.cache.stored[d_bias], batch, scope.inside("positions"))
         on_complete(f"{self.prefix}embeddings")
         on_complete(f"{self.prefix}positions")
-
-    def begin_decoding(self, x: Array, batch: Batch, scope: Scope) -> Array:
-        """The first queries of the mask decoder: hidden states with the absolute positions, which are new to them.
-
-        Then the last layer computes twice, with these queries and with its own output; keys and values are made of the
-        states before it both times.
-        """
-        scope.save("rows", batch.positions.shape[0])  # 1 where all sequences share their positions
-        table = scope.parameter("position")
-        return scope.record("input", x + scope.run("embedding", "position", table, batch.positions))
-
-    def begin_decoding_backward(self, dx: Array, scope: Scope) -> Array:
-        dposition = dx if scope.saved("rows") == dx.shape[0] else sum_over_first(dx)[None]
-        scope.add_rows("position", *scope.run_backward("position", dposition))
-        return dx
 
     def layer_scope(self, i: int, scope: Scope) -> Scope:
         """Activations have the name of the layer, parameters that of the group that shares them."""
@@ -212,8 +196,9 @@ class Encoder:
             0 if memory is None else memory[0].shape[self.blocks[i].attention.memory_axis],
         )  # fmt: skip
         return AttentionContext(
-            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch=batch
-        )
+            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch=batch,
+            last=i + 1 == len(self.blocks),
+        )  # fmt: skip
 
     def memory_names(self) -> list[list[str]]:
         """For each layer the names of the values that make up the memory of a next pass."""

@@ -43,7 +43,7 @@ def forward_flops(
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
     layers = config.num_hidden_layers
     pairs = batch * sum(visible_pairs(length, config.window_of(i), config.causal) for i in range(layers))
-    if head == "mlm" and config.mask_decoder:  # the last layer runs twice
+    if head is not None and HEADS[head].uses_mask_decoder and config.mask_decoder:  # the last layer runs twice
         layers, pairs = layers + 1, pairs + batch * visible_pairs(length, config.window_of(layers - 1), config.causal)
     flops = {
         "attention.qkv": layers * 2 * tokens * size * 3 * size,
@@ -58,11 +58,11 @@ def forward_flops(
         flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
     elif config.embedding_width != size:
         flops["embeddings.projection"] = 2 * tokens * config.embedding_width * size
-    if head in ("discriminator", "rtd"):
+    if head is not None and HEADS[head].scores_tokens:
         flops["head.transform"] = 2 * tokens * size * size
         flops["head.classifier"] = 2 * tokens * size
-    if head == "rtd":
-        own = forward_flops(config.generator(), batch, length, head="mlm", scored_rows=scored_rows)
+    if head is not None and (inside := HEADS[head].head_of_generator):
+        own = forward_flops(config.generator(), batch, length, head=inside, scored_rows=scored_rows)
         flops.update({f"head.generator.{name}": number for name, number in own.items()})
     if head == "forecast" and config.series is not None:
         flat = length if config.classifier_pooling == "flatten" else 1

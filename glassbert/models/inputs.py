@@ -9,13 +9,12 @@ import numpy as np
 
 from glassbert.arrays import Array, namespace
 from glassbert.errors import InputError
+from glassbert.layers.attention import QUERIES
 from glassbert.layers.registry import ATTENTIONS, POSITIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.numbers import check_numbers
 from glassbert.models.series import SeriesConfig
 from glassbert.ops import IGNORED
-
-QUERIES = "queries"  # of an encoder with a query stream: the positions [B, P] that it predicts, -1 where there is none
 
 
 def check_inputs(

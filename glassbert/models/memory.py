@@ -48,10 +48,9 @@ def activation_numbers(
     embedding = (size + 1 if config.embedding_norm else 0) + (size / 4 if config.embedding_dropout else 0)
     result = {"embeddings": tokens * embedding, "layers": tokens * blocks}
     result["final norm"] = tokens * (size + 1) if config.final_norm else 0.0
-    if head == "rtd":
-        generator = config.generator()
-        result["head"] = sum(activation_numbers(generator, batch, length, "mlm", checkpointing).values())
-    if head in ("discriminator", "rtd"):
+    if head is not None and (inside := HEADS[head].head_of_generator):
+        result["head"] = sum(activation_numbers(config.generator(), batch, length, inside, checkpointing).values())
+    if head is not None and HEADS[head].scores_tokens:
         result["head"] = result.get("head", 0.0) + tokens * 4 * size
     if head is not None and HEADS[head].decodes:
         rows = tokens * HEADS[head].scored_share

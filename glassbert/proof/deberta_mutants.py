@@ -7,13 +7,13 @@ from glassbert.layers.attention import SelfAttention, join_qkv
 from glassbert.layers.block import PostNormBlock
 from glassbert.layers.convolution import ConvolutionBlock
 from glassbert.layers.disentangled import DisentangledAttention, RelativePositions
-from glassbert.models.encoder import Encoder
+from glassbert.layers.mask_decoder import MaskDecoder
 from glassbert.proof.mutants import wrong_in
 
 right_vectors_backward = DisentangledAttention.position_vectors_backward
 right_bias_backward = DisentangledAttention.score_bias_backward
 right_convolution_backward = ConvolutionBlock.backward
-right_begin_decoding_backward = Encoder.begin_decoding_backward
+right_decoder_backward = MaskDecoder.backward
 
 
 @wrong_in({DisentangledAttention: "position_vectors_backward"}, "deberta: shared maps learn from the content alone",
@@ -82,15 +82,15 @@ def _(self, dq, dk, dv, scope, context):
     return scope.linear_backward(join_qkv(dq, nothing, nothing), "qkv")
 
 
-@wrong_in({Encoder: "begin_decoding_backward"}, "mask decoder: the states learn from keys and values alone",
+@wrong_in({MaskDecoder: "backward"}, "mask decoder: the states learn from keys and values alone",
           "mask decoder")  # fmt: skip
 def _(self, dx, scope):
-    return 0.0 * right_begin_decoding_backward(self, dx, scope)
+    return 0.0 * right_decoder_backward(self, dx, scope)
 
 
-@wrong_in({Encoder: "begin_decoding_backward"}, "mask decoder: absolute positions learn from the first row alone",
+@wrong_in({MaskDecoder: "backward"}, "mask decoder: absolute positions learn from the first row alone",
           "mask decoder")  # fmt: skip
 def _(self, dx, scope):
     first = dx * (namespace(dx).arange(dx.shape[0]) == 0)[:, None, None]
-    right_begin_decoding_backward(self, first, scope)
+    right_decoder_backward(self, first, scope)
     return dx

@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 
 from glassbert.engines.kernels import backward
-from glassbert.families import xlnet
-from glassbert.families.xlnet import Distances, TwoStreamAttention, TwoStreams, XLNetConfig, predicted_positions
-from glassbert.layers.attention import AttentionContext
+from glassbert.families.xlnet import XLNetConfig
+from glassbert.layers import two_streams
+from glassbert.layers.attention import QUERIES, AttentionContext
+from glassbert.layers.two_streams import (
+    Distances,
+    TwoStreamAttention,
+    TwoStreamBlock,
+    TwoStreams,
+    predicted_positions,
+)
 from glassbert.models.encoder import Batch
-from glassbert.models.inputs import QUERIES
 from glassbert.ops import AttentionPattern, relative_shift_backward
 from glassbert.proof.cases import Fixture, case
 from glassbert.proof.layer_cases import (
@@ -165,12 +171,12 @@ register("xlnet", "sequence, last token through the pooler", TINY_XLNET, "sequen
 register("xlnet", "token labels, untied", TINY_XLNET.replace(tie_word_embeddings=False), "token", num_labels=3,
          labels=np.where(np.array(MASK) == 1, 1, -100), inputs=PADDED)  # fmt: skip
 
-right_padded = xlnet.padded
+right_padded = two_streams.padded
 right_distances: Any = TwoStreamAttention.distance_scores_backward
 right_parts: Any = TwoStreamAttention.part_scores_backward
 right_attention: Any = TwoStreamAttention.backward
 right_embeddings: Any = TwoStreams.backward
-right_finish: Any = TwoStreams.finish_backward
+right_block: Any = TwoStreamBlock.backward
 
 
 class Silent:
@@ -223,7 +229,9 @@ def _(self, dscores, scope):
 
 
 @wrong_in(
-    {xlnet: "padded"}, "two streams: gradients of this segment are put on the memory", "two_streams: one stream, parts"
+    {two_streams: "padded"},
+    "two streams: gradients of this segment are put on the memory",
+    "two_streams: one stream, parts",
 )
 def _(x, before, after):
     return right_padded(x, after, before)
@@ -244,9 +252,22 @@ def _(self, dx, batch, scope):
 
 
 @wrong_in(
-    {TwoStreams: "finish_backward"},
+    {TwoStreamBlock: "backward"},
     "two streams: the content stream gets the gradient of the query stream",
     "xlnet: permutation, padded",
 )
-def _(self, dx, batch, scope):
-    return np.roll(right_finish(self, dx, batch, scope), dx.shape[1], 1)
+def _(self, dx, scope, context):
+    found = right_block(self, dx, scope, context)
+    return np.roll(found, dx.shape[1], 1) if context.last else found
+
+
+@wrong_in(
+    {TwoStreamBlock: "backward"}, "two streams: the path beside the attention is lost",
+    "xlnet: permutation, padded",
+)  # fmt: skip
+def _(self, dx, scope, context):
+    attention, ffn = scope.inside("attention"), scope.inside("ffn")
+    dsum = ffn.norm_backward(dx, "norm")
+    dx = dsum + self.ffn.backward(ffn.dropout_backward(dsum, "output_dropout"), ffn)
+    dbranch = attention.dropout_backward(attention.norm_backward(dx, "norm"), "output_dropout")
+    return self.attention.backward(dbranch, attention, context)

@@ -11,6 +11,7 @@ RUN/report.html                the report
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import re
@@ -246,7 +247,7 @@ def check_same_run(content: dict[str, Any], trainer: Trainer) -> None:
     saved = content["model"].get("config")
     if not isinstance(saved, dict) or not isinstance(content.get("fingerprint"), str):
         raise TrainingError(f"{trainer.run.settings_file} is damaged: it does not describe model and corpus")
-    config = trainer.model.config.to_dict()
+    config = json.loads(json.dumps(trainer.model.config.to_dict()))  # tuples as lists, as in the file
     for name, value in saved.items():
         if config.get(name) != value:
             raise TrainingError(

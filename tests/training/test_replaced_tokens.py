@@ -144,8 +144,17 @@ def test_held_out_rows_have_the_same_samples_every_time():
 TINY = {"preset": "electra-mini", "embedding_size": 8, "steps": 10, "checkpoint_every": 4, "evaluate_every": 3}
 
 
-def test_a_resumed_run_ends_with_identical_weights(corpus, tmp_path, monkeypatch):
-    changes = {**TINY, "dropout": 0.1, "physical_batch": 4}
+OWN_FIELDS = {"electra-mini": {"embedding_size": 8}, "deberta-mini": {"position_buckets": 8}}
+
+
+def changes_for(preset, **more):
+    shared = {name: value for name, value in TINY.items() if name != "embedding_size"}
+    return {**shared, "preset": preset, **OWN_FIELDS[preset], **more}
+
+
+@pytest.mark.parametrize("preset", OWN_FIELDS)
+def test_a_resumed_run_ends_with_identical_weights(preset, corpus, tmp_path, monkeypatch):
+    changes = changes_for(preset, dropout=0.1, physical_batch=4)
     make_trainer(corpus, tmp_path / "whole", **changes).train()
     with monkeypatch.context() as patch:
         killed_at(7, patch)
@@ -161,14 +170,9 @@ def test_a_resumed_run_ends_with_identical_weights(corpus, tmp_path, monkeypatch
             np.testing.assert_array_equal(array, two[name])
 
 
-OWN_FIELDS = {"electra-mini": {"embedding_size": 8}, "deberta-mini": {"position_buckets": 8}}
-
-
 @pytest.mark.parametrize("preset", OWN_FIELDS)
 def test_a_finished_run(preset, corpus, tmp_path):
-    changes = {**TINY, "preset": preset, **OWN_FIELDS[preset]}
-    changes.pop("embedding_size" if preset == "deberta-mini" else "", None)
-    trainer = make_trainer(corpus, tmp_path / "run", **changes)
+    trainer = make_trainer(corpus, tmp_path / "run", **changes_for(preset))
     assert trainer.settings.objective == "rtd" and trainer.settings.mask_rate == 0.15
     result = trainer.train()
     assert set(result.parts) == {"generator", "rtd"}

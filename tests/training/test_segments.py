@@ -9,11 +9,14 @@ import glassbert
 from glassbert.errors import InputError, TrainingError
 from glassbert.families.xlnet import XLNET_MINI
 from glassbert.text.generator import PermutedGenerator
+from glassbert.training.display import NoDisplay
 from glassbert.training.evaluate import evaluate
 from glassbert.training.optimizers import AdamW
 from glassbert.training.segments import cut_rows
 from glassbert.training.step import TrainingStep
+from glassbert.training.trainer import Trainer
 from tests.text import synthetic_corpus
+from tests.training.test_trainer import Stop, killed_at, weights
 from tests.training.toy import make_corpus, make_trainer
 
 TINY = XLNET_MINI.replace(
@@ -127,7 +130,26 @@ def test_orders_and_targets_depend_on_seed_epoch_and_row_alone():
         assert sorted(row[row > 0]) == list(range(1, (row > 0).sum() + 1))
 
 
-def test_a_run_of_xlnet_learns_and_resumes_exactly(tmp_path, monkeypatch):
+def test_a_resumed_run_with_a_memory_ends_with_identical_weights(tmp_path, monkeypatch):
+    monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
+    monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+    corpus = make_corpus(tmp_path / "corpus")
+    changes = {"preset": "xlnet-mini", "steps": 12, "dropout": 0.1, "memory_length": 5}
+    make_trainer(corpus, tmp_path / "whole", **changes).train()
+    with monkeypatch.context() as patch:
+        killed_at(7, patch)
+        with pytest.raises(Stop):
+            make_trainer(corpus, tmp_path / "killed", **changes).train()
+    resumed = Trainer.resume(tmp_path / "killed", display=NoDisplay())
+    assert resumed.settings.segments == 2
+    resumed.train()
+    one, two = (weights(tmp_path / name / "model") for name in ("whole", "killed"))
+    assert set(one) == set(two)
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+
+
+def test_a_run_of_xlnet_learns_and_fills_masks(tmp_path, monkeypatch):
     monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
     monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
     corpus = make_corpus(tmp_path / "corpus")

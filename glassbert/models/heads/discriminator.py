@@ -22,6 +22,7 @@ class DiscriminatorHead(Head):
 
     kind = "discriminator"
     losses = ("binary_cross_entropy",)
+    scores_tokens = True
 
     def parameters(self) -> list[Parameter]:
         size = self.config.hidden_size

@@ -43,6 +43,8 @@ class Head(ABC):
     pairs: ClassVar[bool] = False  # whether the loss treats consecutive rows as pairs
     task: ClassVar[str] = ""  # the kind of prediction of a head of an extension: "multiclass", "regression", ...
     donates_output: ClassVar[bool] = False  # whether the loss may overwrite the output
+    scores_tokens: ClassVar[bool] = False  # whether it has a transform and one score for every token
+    head_of_generator: ClassVar[str] = ""  # of a model (`config.generator()`) that is trained inside
 
     def __init__(
         self,

@@ -39,6 +39,8 @@ class ReplacedTokenHead(Head):
 
     kind = "rtd"
     losses = ("binary_cross_entropy",)
+    scores_tokens = True
+    head_of_generator = MaskedLanguageHead.kind
 
     def __init__(
         self,
