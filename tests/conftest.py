@@ -14,3 +14,9 @@ def corpus(tmp_path_factory):
 def quick_runs(monkeypatch):
     monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
     monkeypatch.setattr("glassbert.training.finishing.write_report", lambda run, result=None: None)
+
+
+@pytest.fixture
+def without_checksums(monkeypatch):
+    """For tests that edit the files of a saved folder, as another tool may leave it."""
+    monkeypatch.setenv("GLASSBERT_VERIFY", "0")

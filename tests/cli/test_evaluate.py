@@ -88,7 +88,7 @@ def test_wrong_arguments_give_an_error_message(run_folder, arguments, sentence, 
     assert sentence in capsys.readouterr().err
 
 
-def test_a_sanity_problem_gives_exit_code_1(run_folder, tmp_path, capsys):
+def test_a_sanity_problem_gives_exit_code_1(run_folder, tmp_path, capsys, monkeypatch):
     import shutil
 
     broken = tmp_path / "broken"
@@ -97,5 +97,8 @@ def test_a_sanity_problem_gives_exit_code_1(run_folder, tmp_path, capsys):
     weights["embeddings.token"] = np.array(weights["embeddings.token"])
     weights["embeddings.token"][9] = np.nan
     save_file(weights, broken / "model" / "model.safetensors")
-    assert run(broken, "--only", "sanity", "--engine", "numpy", "--no-verify") == 1
+    assert run(broken, "--only", "sanity", "--engine", "numpy") == 2
+    assert "model.safetensors" in capsys.readouterr().err
+    monkeypatch.setenv("GLASSBERT_VERIFY", "0")  # as --no-verify
+    assert run(broken, "--only", "sanity", "--engine", "numpy") == 1
     assert "A weight is not finite." in capsys.readouterr().out

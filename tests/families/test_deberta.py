@@ -70,6 +70,7 @@ def write(model, folder, **changes):
         ({"model_type": "bert"}, "names the architecture 'DebertaV2ForMaskedLM', but GlassBERT opens BertModel"),
     ],
 )
+@pytest.mark.usefixtures("without_checksums")
 def test_files_that_do_not_fit(changes, message, tmp_path):
     write(Model(SMALL, "mlm", engine="numpy"), tmp_path, **changes)
     with pytest.raises(CheckpointError, match=message):
@@ -109,6 +110,7 @@ def test_distances_beyond_the_furthest_share_a_row():
     np.testing.assert_array_equal(bucket_rows(4, 256, 4)[2], np.arange(7))  # fewer positions than buckets
 
 
+@pytest.mark.usefixtures("without_checksums")
 def test_the_discriminator_of_a_published_file(tmp_path):
     """Files of v3 hold the words' head and the discriminator's; either can be opened, and the bare encoder."""
     from safetensors.numpy import load_file, save_file

@@ -126,6 +126,7 @@ def test_clear_errors():
 
 
 @pytest.mark.parametrize("theirs", ["bert", "xlnet", "longformer", "modernbert"])
+@pytest.mark.usefixtures("without_checksums")
 def test_a_checkpoint_of_one_family_opened_as_another(theirs, tmp_path):
     """The tensors of a GPT-2 under the config of another family."""
     small = {

@@ -88,6 +88,7 @@ def test_hugging_face_has_no_such_model():
         forecaster().to_huggingface()
 
 
+@pytest.mark.usefixtures("without_checksums")
 def test_a_file_with_an_invalid_series(tmp_path):
     forecaster().save(tmp_path)
     content = json.loads((tmp_path / "config.json").read_text())

@@ -33,8 +33,8 @@ class Settings:
     field: str | None = None  # the JSON field or column with the text; None: detect it
     encoding: str | None = None  # of all sources; None: by the bytes of each
     delimiter: str | None = None  # of CSV and TSV files; None: found in each, as are the next two
-    quoting: bool | None = None
-    header: bool | None = None
+    quoting: bool | None = None  # whether double quotes enclose cells; None: found
+    header: bool | None = None  # whether the first row has the names of the columns; None: found
     ragged: str = "error"  # rows with too few columns: "error" or "skip"
     sheet: str | None = None  # of Excel files; None: the first
     on_bad_text: str = "error"  # one of ON_BAD_TEXT
