@@ -55,6 +55,10 @@ class TrainingError(GlassBertError):
     """A run that cannot start or cannot continue."""
 
 
+class RunInterrupted(TrainingError):
+    """A signal stopped a run, which can be resumed."""
+
+
 def presentable(message: str) -> str:
     """A message without long values and control characters."""
     if len(message) > LONGEST_VALUE:

@@ -20,8 +20,9 @@ import typer
 from rich.console import Console
 
 from glassbert.cli.help import Command, Group, new_app
+from glassbert.cli.output import interrupted_status
 from glassbert.cli.terminal import prepare_terminal
-from glassbert.errors import GlassBertError, presentable
+from glassbert.errors import GlassBertError, RunInterrupted, presentable
 from glassbert.files import VERIFY
 
 DEBUG = "GLASSBERT_DEBUG"  # if it is set, errors show their traceback
@@ -76,6 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         with _verification(arguments) as others:
             all_commands()(args=others, prog_name="glassbert")
+    except RunInterrupted as error:
+        _complain(str(error))
+        raise SystemExit(interrupted_status()) from None
     except GlassBertError as error:
         if debug:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,12 +17,14 @@ from glassbert.cli.model_argument import MODEL_HELP, named_model
 from glassbert.cli.options import AsJson, Engine, Threads, counted
 from glassbert.cli.output import print_json
 from glassbert.cli.predict import progress_bar
+from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import InputError
 from glassbert.finetuning.embedding import VECTOR_WRITERS, check_vector_file, embedder, write_vectors
+from glassbert.tasks.file_settings import FileSettings
 
 
-def run(
+def _run(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="One text per line (.txt), or a table; - reads lines from stdin.")
     ],
@@ -30,15 +33,12 @@ def run(
     ],
     model: Annotated[str, typer.Option(metavar="MODEL", help=MODEL_HELP)] = DEFAULT_MODEL,
     text: Annotated[str | None, typer.Option(help="The column with the text. Default: text.")] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(help="The format of the file, if its extension does not show it; or lines."),
-    ] = None,
     batch_tokens: Annotated[int, counted("Tokens computed at a time.", least=8)] = 8192,
     engine: Engine = "auto",
     extensions: Extensions = None,
     threads: Threads = None,
     as_json: AsJson = False,
+    **reading: Any,
 ) -> None:
     """Turn every text of a file into a vector of unit length, so that a dot product is a cosine.
 
@@ -49,8 +49,9 @@ def run(
     glassbert embed reviews.csv --text review --model runs/mine -o vectors.parquet
     """
     check_vector_file(output)
-    given, options = _texts(file), {"format": format, "text": text}
-    chosen = {name: value for name, value in options.items() if value is not None}
+    given, chosen = _texts(file), FileSettings.from_dict(reading).reading()
+    if text is not None:
+        chosen["text"] = text
     if isinstance(given, list) and chosen:
         raise InputError(f"stdin has one text per line; remove {' and '.join(f'--{name}' for name in chosen)}")
     predictor = embedder(named_model(model), engine=engine, threads=threads)
@@ -76,3 +77,6 @@ def _texts(file: str) -> Any:
     if not lines:
         raise InputError("stdin is empty; give one text per line")
     return lines
+
+
+run = with_settings(_run, partial(options_of, FileSettings))

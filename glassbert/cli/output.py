@@ -32,8 +32,13 @@ def finite(content: Any) -> Any:
     return content if isinstance(content, str | int | float | bool | None) else str(content)
 
 
-def exit_interrupted() -> None:
-    """End with the exit code of a program that a signal ended: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+def interrupted_status() -> int:
+    """The exit code of a program that a signal ended: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
     from glassbert.training.budget import Interrupts
 
-    raise typer.Exit(128 + (Interrupts.last_signal or signal.SIGINT))
+    return 128 + (Interrupts.last_signal or signal.SIGINT)
+
+
+def exit_interrupted() -> None:
+    """End the command with that code."""
+    raise typer.Exit(interrupted_status())

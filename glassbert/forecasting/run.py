@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.errors import InputError, TrainingError
+from glassbert.errors import InputError, RunInterrupted, TrainingError
 from glassbert.files import atomic_write, write_json
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.finishing import write_model
@@ -103,7 +103,9 @@ def _forecast(series: Series, settings: ForecastSettings, folder: RunFolder, pro
 
         def go_on(*values: Any) -> None:
             if interrupts.requested:
-                raise TrainingError(f"the run is interrupted; finish it with: glassbert resume {folder.path}")
+                raise RunInterrupted(
+                    f"Stopped and saved. Continue with: glassbert resume {shlex.quote(str(folder.path))}"
+                )
             progress(*values)
 
         result = forecast(series, settings, go_on, stored)

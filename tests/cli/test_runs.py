@@ -138,6 +138,14 @@ def test_vectors_of_a_file(tmp_path, capsys):
         assert np.array_equal(read_vectors(tmp_path / name, texts), vectors), name
 
 
+def test_vectors_of_a_file_as_people_have_them(tmp_path):
+    (tmp_path / "table.csv").write_bytes("id;Beschreibung\n1;schön\n2;gut; so\n2;süß\n".encode("cp1252"))
+    given = ("embed", tmp_path / "table.csv", "--text", "Beschreibung", "-o", tmp_path / "a.npy", "--engine", "numpy")
+    assert glassbert(*given) == 2  # a row of three cells
+    assert glassbert(*given, "--ragged", "skip") == 0
+    assert len(np.load(tmp_path / "a.npy", allow_pickle=False)) == 2
+
+
 def read_vectors(path, texts):
     if path.suffix == ".parquet":
         import pyarrow.parquet
@@ -162,7 +170,7 @@ def read_vectors(path, texts):
         (("x.txt", "-o", "v.xls"), "unknown file extension; use one of .npy, .csv"),
         (("x.csv", "-o", "v.npy"), "--text"),
         (("x.txt", "-o", "v.npy", "--model", "nothing"), "there is no folder 'nothing'"),
-        (("empty.txt", "-o", "v.npy"), "contains no text"),
+        (("empty.txt", "-o", "v.npy"), "empty.txt is empty"),
     ],
 )
 def test_errors_of_embed(arguments, message, tmp_path, monkeypatch, capsys):

@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -15,8 +18,8 @@ from glassbert.forecasting.dates import as_datetime64, date_texts, next_times
 from glassbert.tasks import Series, find_period
 from glassbert.tasks.series import times_in_days
 
-QUICK = ForecastSettings(horizon=4, window=12, patch=4, period=6, hidden=8, layers=1, steps=12, evaluate_every=4,
-                         seeds=2, engine="numpy", frame="standard")  # fmt: skip
+QUICK = ForecastSettings(horizon=4, window=12, patch=4, period=6, hidden_size=8, num_hidden_layers=1, steps=12,
+                         evaluate_every=4, seeds=2, engine="numpy", frame="standard")  # fmt: skip
 
 # ---- bands ---------------------------------------------------------------------------------------------------------
 
@@ -180,6 +183,20 @@ def test_resumed_by_the_command(file, tmp_path, capsys):
     assert ended.value.code == 0
     out = capsys.readouterr().out
     assert "2020-01" in out and "such bands contained" in out and (run / "result.json").exists()
+
+
+def test_a_signal_ends_the_command_with_its_code(file, tmp_path, capsys, monkeypatch):
+    from glassbert.cli import forecast as command
+
+    @contextmanager
+    def interrupting():
+        yield lambda *values: os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(command, "progress_bar", interrupting)
+    with pytest.raises(SystemExit) as ended:
+        main(["forecast", "--series", str(file), "--steps", "4", "--run", str(tmp_path / "run")])
+    assert ended.value.code == 143
+    assert "Continue with: glassbert resume" in capsys.readouterr().err
 
 
 def test_changed_series_is_not_resumed(file, tmp_path):
