@@ -182,7 +182,7 @@ def test_the_tables_fit_the_screen(width, machine):
     assert not any("…" in line for line in lines)
 
 
-def test_errors_of_the_package_are_one_line_and_others_keep_their_traceback(monkeypatch, capsys):
+def test_every_error_is_one_line_and_a_traceback_is_shown_on_demand(monkeypatch, capsys):
     def fail():
         raise GlassBertError("The file [model] is empty.")
 
@@ -196,6 +196,10 @@ def test_errors_of_the_package_are_one_line_and_others_keep_their_traceback(monk
         raise RuntimeError("unexpected")
 
     monkeypatch.setattr(doctor, "run", break_down)
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["doctor"])
+    assert exit.value.code == 70 and "RuntimeError: unexpected" in capsys.readouterr().err
+    monkeypatch.setenv("GLASSBERT_DEBUG", "1")
     with pytest.raises(RuntimeError, match="unexpected"):
         cli.main(["doctor"])
 
