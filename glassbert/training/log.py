@@ -22,7 +22,7 @@ FLUSH_EVERY = 2.0  # seconds
 LONGEST_LINE = 2**24  # bytes; a longer line is damaged
 # The numbers that a line of a pretraining run has, by kind, besides its step.
 NUMBERS = {
-    "train": ("seconds", "tokens", "loss", "gradient_norm", "learning_rate", "tokens_per_second"),
+    "train": ("seconds", "tokens", "loss", "gradient_norm", "learning_rate"),
     "evaluation": ("seconds", "tokens", "progress", "loss", "accuracy"),
     "sample": ("progress",),
     "final": ("loss", "accuracy"),

@@ -34,12 +34,14 @@ def write(model, folder, **changes):
         ({"is_decoder": True}, "is_decoder is True"),
     ],
 )
+@pytest.mark.usefixtures("without_checksums")
 def test_files_that_do_not_fit(changes, message, tmp_path):
     write(Model(SMALL, "discriminator", engine="numpy"), tmp_path, **changes)
     with pytest.raises(CheckpointError, match=message):
         glassbert.load(tmp_path)
 
 
+@pytest.mark.usefixtures("without_checksums")
 def test_a_file_of_bert_is_no_discriminator(tmp_path):
     config = glassbert.BertConfig(vocab_size=31, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
                                   intermediate_size=12, max_position_embeddings=16)  # fmt: skip

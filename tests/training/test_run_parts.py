@@ -265,3 +265,18 @@ def test_new_runs_get_unused_names(tmp_path):
     first = new_run_folder(tmp_path, "mini")
     first.path.mkdir()
     assert new_run_folder(tmp_path, "mini").path != first.path
+
+
+def test_every_line_of_a_run_is_read_again(corpus, tmp_path, quick_runs):
+    """The speed is not known in the first lines, which are whole all the same; damaged lines are left out."""
+    from glassbert.training.log import read_run_log
+    from tests.training.toy import make_trainer
+
+    make_trainer(corpus, tmp_path / "run", steps=5).train()
+    path = tmp_path / "run" / "log.jsonl"
+    whole = list(read_log(path))
+    assert [line["kind"] for line in read_run_log(path)] == [line["kind"] for line in whole]
+    with open(path, "ab") as file:
+        file.write(b'[1]\n"x"\n{"kind": 3}\n{"kind": "train", "step": null}\n{"kind": "evaluation", "step": 1}\n\xff\n')
+        file.write(b"[" * 100_000 + b"\n")
+    assert len(list(read_run_log(path))) == len(whole)

@@ -1,9 +1,9 @@
 """A small study for tests: toy sentences, three small sizes, twenty steps per point."""
 
-import json
 from pathlib import Path
 
 from glassbert.evaluation.scaling import Study, StudyPlan
+from glassbert.files import read_json, write_json
 from glassbert.text import FastTokenizer
 from glassbert.text.corpus import write_corpus
 from glassbert.training.display import NoDisplay
@@ -29,7 +29,7 @@ def plant(folder: Path, losses: dict[str, float]) -> None:
     """Overwrite the losses of finished runs, selected by the start of their names."""
     for start, loss in losses.items():
         (file,) = (folder / "runs").glob(f"{start}*/result.json")
-        file.write_text(json.dumps({**json.loads(file.read_text()), "loss": loss}))
+        write_json(file, {**read_json(file), "loss": loss}, sealed=True)
 
 
 def make_corpus(folder: Path) -> Path:
