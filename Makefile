@@ -23,7 +23,7 @@ plain: ## Install the wheel without extras in a new environment and run the firs
 	sh tests/plain/first_hour.sh "$(CURDIR)/build/plain/bin"
 
 test: lint ## Lint, types and all tests that need no PyTorch
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 parity: $(VENV)/.parity ## Tests against PyTorch and transformers
 	$(BIN)/python -c "import torch, transformers"

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from glassbert.cli.options import AsJson
+from glassbert.cli.options import AsJson, counted
 from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.engines.threads import usable_cores
@@ -29,9 +29,7 @@ def run(
     every_entry: Annotated[
         bool, typer.Option("--every-entry", help="Measure up to 4,096 entries of every tensor; takes minutes.")
     ] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes. Default: one a core; one on a GPU and with --with.")
-    ] = None,
+    workers: Annotated[int | None, counted("Processes. Default: one a core; one on a GPU and with --with.")] = None,
     extensions: Extensions = None,
     as_json: AsJson = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from glassbert.cli.options import AsJson, chosen
+from glassbert.cli.options import AsJson, chosen, counted
 from glassbert.cli.output import print_json
 from glassbert.errors import InputError
 
@@ -38,7 +38,7 @@ def run(
     ] = False,
     head: Annotated[str | None, typer.Option(help="ONNX: another head than the saved one; core leaves it out.")] = None,
     opset: Annotated[
-        int | None, typer.Option(help="ONNX: the version of its operators, from 20 on. Without it: the newest.")
+        int | None, counted("ONNX: the version of its operators, from 20 on. Without it: the newest.")
     ] = None,
     name: Annotated[str, typer.Option(help="The name in the model card. Without it: that of the folder.")] = "",
     notes: Annotated[

@@ -133,6 +133,30 @@ case("layer", "two_streams", "both streams, memory, ragged, dropout")(
 case("layer", "two_streams", "both streams, tiled")(lambda rng: attention_fixture(rng, TWO, around=tiny_tiles))
 
 
+def block_fixture(rng: Rng, inputs: Mapping[str, Any], last: bool) -> Fixture:
+    """A whole layer. The last one returns the query stream alone, where there is one."""
+    layer = TwoStreamBlock(TINY_XLNET, 0)
+    rows = 5 + (np.shape(inputs[QUERIES])[1] if QUERIES in inputs else 0)
+
+    def context(engine):
+        return AttentionContext(AttentionPattern(), batch=batch_on(engine, inputs), last=last)
+
+    return layer_fixture(
+        rng,
+        layer.parameters(),
+        lambda engine, x, scope: layer.forward(x, scope, context(engine)),
+        lambda engine, dy, scope: layer.backward(dy, scope, context(engine)),
+        (3, rows, 6),
+    )
+
+
+case("layer", "block: two streams", "both streams")(lambda rng: block_fixture(rng, {**TWO, "types": TYPES}, False))
+case("layer", "block: two streams", "both streams, the last layer")(
+    lambda rng: block_fixture(rng, {**TWO, "mask": MASK}, True)
+)
+case("layer", "block: two streams", "one stream, the last layer")(lambda rng: block_fixture(rng, {"mask": MASK}, True))
+
+
 def embeddings_fixture(rng: Rng, inputs: Mapping[str, Any], **options: Any) -> Fixture:
     """From ids to both streams, and through `finish` to the stream that counts."""
     config = TINY_XLNET.replace(**DROPOUT)

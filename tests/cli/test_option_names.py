@@ -114,7 +114,10 @@ def wrong_command_lines(text: str) -> list[str]:
     for words, rest in command_lines(text):
         command = subcommand(words)
         if command is not None:
-            wrong += [f"{' '.join(words)}: {flag}" for flag in sorted(unknown_options(rest, options_of(command)))]
+            wrong += [
+                f"{' '.join(words)}: {flag}"
+                for flag in sorted(unknown_options(rest, options_of(command) | {"--no-verify"}))
+            ]
     return wrong
 
 

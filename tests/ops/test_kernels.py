@@ -103,6 +103,18 @@ def relative_scores():
     return Run("relative_scores", sizes(5, 3, 70, 16), sizes(3, 3, 17, 8), call)
 
 
+def relative_shift():
+    def sizes(batch, length):
+        return {"x": (batch, 3, length, 2 * length)}
+
+    def call(run, a, **hints):
+        length = a["x"].shape[2]
+        start = length - np.arange(length)[None]
+        return run(a["x"], start, length, **hints)
+
+    return Run("relative_shift", sizes(5, 70), sizes(3, 9), call)
+
+
 def cross_entropy():
     def call(run, a, **hints):
         rows, classes = a["logits"].shape
@@ -122,6 +134,7 @@ RUNS = {
     "relu": elementwise("relu"),
     "relu of a view": relu_of_a_view(),
     "gelu": elementwise("gelu"),
+    "gelu_tanh": elementwise("gelu_tanh"),
     "geglu": elementwise("geglu"),
     "attention": attention(),
     "attention, padded": attention(padded=True),
@@ -138,6 +151,7 @@ RUNS = {
     "tiled_attention, one bias": attention("tiled_attention", bias=1),
     "attention, bias by head": attention(bias=3, rate=0.3),
     "relative_scores": relative_scores(),
+    "relative_shift": relative_shift(),
     "dropout": dropout(),
     "cross_entropy": cross_entropy(),
 }

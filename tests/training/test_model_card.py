@@ -31,7 +31,7 @@ def test_card_has_no_absolute_paths(finished, tmp_path):
     assert "The weights are" in card and "| source | documents kept | read |" in card
 
 
-def test_card_counts_the_documents_that_were_kept(finished):
+def test_card_counts_the_documents_that_were_kept(finished, without_checksums):
     from glassbert.training.model_card import model_card
 
     settings = json.loads((finished / "settings.json").read_text())

@@ -140,7 +140,7 @@ def test_numpy_under_mlx_launch_is_refused():
 
 def test_mpi_ranks_without_mpi4py_are_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    with pytest.raises(TrainingError, match=r"4 processes.*separate model.*glassbert\[mpi\]"):
+    with pytest.raises(TrainingError, match=r"4 processes.*separate model.*pip install mpi4py"):
         find_workers("numpy", environment=OPEN_MPI)
 
 

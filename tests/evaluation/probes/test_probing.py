@@ -264,9 +264,9 @@ def test_the_command(folder, subject, tmp_path, capsys):
     subject.tokenizer.save(tmp_path / "model")
     files = {"train": folder / "x-train.conllu", "dev": folder / "x-dev.conllu"}
     options = {"quick": True, "details": True, "resamples": 100, "engine": "numpy", "threads": 1}
-    run(str(tmp_path / "model"), task=["upos"], output=tmp_path / "report", **files, **options)
+    run(str(tmp_path / "model"), only=["upos"], output=tmp_path / "report", **files, **options)
     shown = capsys.readouterr().out
     assert "upos: best layer" in shown and "layer 2" in shown
     assert list((tmp_path / "report").glob("*.html"))
     with pytest.raises(ConfigError, match="columns are words"):
-        run(str(tmp_path / "model"), task=["nothing"], output=None, **files, **options)
+        run(str(tmp_path / "model"), only=["nothing"], output=None, **files, **options)
