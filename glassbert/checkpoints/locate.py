@@ -171,16 +171,16 @@ def _download(name: str, revision: str | None) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise CheckpointError(
-            f"there is no folder {name!r} here{did_you_mean(name)}. If it is a model of the Hugging Face hub, fetching "
-            f"it needs huggingface_hub: pip install huggingface_hub"
+            f"there is no folder {name!r} here{did_you_mean(name) or '.'} If it is a model of the Hugging Face hub, "
+            f"fetching it needs huggingface_hub: pip install huggingface_hub"
         ) from error
     try:
         wanted = [CONFIG, WEIGHTS, INDEX, SHARDS, MODULES, f"*/{CONFIG}", *TOKENIZER_FILES]
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
     except Exception as error:  # HTTP, network, cache and validation errors share no base class
         raise CheckpointError(
-            f"there is no folder {name!r} here{did_you_mean(name)}. The Hugging Face hub did not return a model of "
-            f"that name: {type(error).__name__}: {error}"
+            f"there is no folder {name!r} here{did_you_mean(name) or '.'} The Hugging Face hub did not return a model "
+            f"of that name: {type(error).__name__}: {error}"
         ) from error
     if not any(folder.glob("*.safetensors")):
         raise CheckpointError(
