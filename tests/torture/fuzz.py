@@ -60,7 +60,7 @@ def _fuzz(subject: Subject, seconds: float, seed: int, count: int) -> Line:
     originals = {
         name: (subject.folder / name).read_bytes() for name in subject.files if (subject.folder / name).exists()
     }
-    ends, refused = time.monotonic() + seconds, 0
+    ends, refused, before = time.monotonic() + seconds, 0, peak_memory()
     while time.monotonic() < ends and line.tried < count:
         name = rng.choice(list(originals))
         content = mutated(originals[name], rng, name)
@@ -82,11 +82,16 @@ def _fuzz(subject: Subject, seconds: float, seed: int, count: int) -> Line:
             line.fail(f"{name}: {describe(error)}; {content[:80]!r}")
         finally:
             (subject.folder / name).write_bytes(originals[name])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**30 if sys.platform == "darwin" else 2**20)
-    if peak > GIGABYTES:
-        line.fail(f"the peak of memory is {peak:.1f} GB")
+    peak = peak_memory()
+    if peak - before > GIGABYTES:
+        line.fail(f"the peak of memory rose from {before:.1f} to {peak:.1f} GB")
     line.note = f"{refused:,} refused, peak {peak:.2f} GB"
     return line
+
+
+def peak_memory() -> float:
+    """GB of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**30 if sys.platform == "darwin" else 2**20)
 
 
 def mutated(content: bytes, rng: random.Random, name: str) -> bytes:
