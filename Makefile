@@ -27,11 +27,11 @@ test: lint ## Lint, types and all tests that need no PyTorch
 
 parity: $(VENV)/.parity ## Tests against PyTorch and transformers
 	$(BIN)/python -c "import torch, transformers"
-	$(BIN)/python -m pytest -m parity
+	$(BIN)/python -m pytest -m parity -n auto --dist loadfile
 
 browser: $(VENV)/.dev ## Tests of lessons and pages in a real browser (Chromium)
 	@sh tests/browser/chromium.sh
-	$(BIN)/python -m pytest -m browser tests/browser
+	$(BIN)/python -m pytest -m browser -n auto --dist loadfile tests/browser
 
 docs: $(VENV)/.dev ## Build the documentation into build/site, and run the code of its pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

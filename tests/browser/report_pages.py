@@ -138,8 +138,9 @@ def forecast_report(folder: Path) -> Path:
     with open(file, "w", newline="", encoding="utf-8") as opened:
         dates = [f"{2010 + i // 12}-{i % 12 + 1:02d}" for i in range(120)]
         csv.writer(opened).writerows([("Month", "Sales"), *zip(dates, values, strict=True)])
-    settings = ForecastSettings(series=str(file), horizon=6, hidden=8, layers=1, steps=24, evaluate_every=4, seeds=2,
-                                engine="numpy", frame="standard", shortcut="learned")  # fmt: skip
+    settings = ForecastSettings(series=str(file), horizon=6, hidden_size=8, num_hidden_layers=1, steps=24,
+                                evaluate_every=4, seeds=2, engine="numpy", frame="standard",
+                                shortcut="learned")  # fmt: skip
     return forecast_run(settings, folder / "run")[1].report
 
 

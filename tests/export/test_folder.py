@@ -138,7 +138,7 @@ def test_the_loop_of_the_page_trains(classes, tmp_path, monkeypatch, capsys):
     """docs/onnx.md: ONNX Runtime alone, with the losses of our SGD."""
     page = (Path(__file__).parents[2] / "docs/onnx.md").read_text(encoding="utf-8")
     (loop,) = (block for block in re.findall(r"```python\n(.*?)```", page, flags=re.S) if "def opened" in block)
-    export_onnx(classes, tmp_path / "reviews-onnx", with_gradients=True)
+    export_onnx(classes, tmp_path / "stars-training", with_gradients=True)
     monkeypatch.chdir(tmp_path)
     model = glassbert.load(classes, engine="numpy", threads=1)
     ids = np.array([[2, 9, 11, 3], [2, 30, 3, 0]])
