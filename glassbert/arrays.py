@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from glassbert.errors import ConfigError
+
 Array = Any  # numpy.ndarray or mlx.core.array, or the array of another engine; operations are written over all of them
 ALIGNMENT = 16  # elements: every array begins on a cache line
 
@@ -67,7 +69,10 @@ class FlatArrays(Mapping[str, np.ndarray]):
 
     def __init__(self, layout: Layout, dtype: np.dtype):
         self.layout = layout
-        self.flat = np.zeros(layout.size, dtype)
+        try:
+            self.flat = np.zeros(layout.size, dtype)
+        except (MemoryError, ValueError) as error:
+            raise ConfigError(f"{layout.size:,} parameters do not fit into the memory of this machine") from error
         self._make_views()
 
     def _make_views(self) -> None:

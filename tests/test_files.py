@@ -95,3 +95,11 @@ def test_a_changed_seal_is_noticed_and_a_removed_one_is_not_needed(tmp_path):
     assert read_json(tmp_path / "a.json", verify=False) == {"rate": 0.75}
     (tmp_path / "a.json").write_text('{"rate": 0.75}')
     assert read_json(tmp_path / "a.json") == {"rate": 0.75}
+
+
+def test_a_seal_under_another_name_is_noticed(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"steps": 3}, sealed=True)
+    path.write_text(path.read_text().replace('"checksum"', '"checksul"'))  # one bit
+    with pytest.raises(GlassBertError, match="has changed since it was written"):
+        read_json(path)

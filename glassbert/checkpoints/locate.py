@@ -5,6 +5,7 @@ A path that exists is always taken first, then a model that ships with the packa
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ class Checkpoint:
 def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> Checkpoint:
     """Open a folder, a .safetensors file in a folder with config.json, a packaged model, or a model of the hub."""
     path = Path(path_or_hub_id).expanduser()
-    if not path.exists():
+    if not os.path.exists(path):  # false for a name that is too long to be a path
         path = packaged_folder(str(path_or_hub_id)) or _download(str(path_or_hub_id), revision)
     path = _in_run(path)
     weights = None
