@@ -6,6 +6,7 @@ All checks of the data happen here, before training. Errors name the row or colu
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from glassbert.finetuning.card import CLASS_HEADS, KIND_OF_HEAD, TaskCard, head_
 from glassbert.finetuning.examples import truth_of
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.finetuning.spans import true_answers
-from glassbert.reading.cells import shown
+from glassbert.reading.cells import is_missing, shown
 from glassbert.tasks import Finding, LabelMap, TaskData, check_data, folds, read_table, ready_task, train_dev_split
 from glassbert.tasks.data import long_columns, text_column
 from glassbert.tasks.profile import profile
@@ -31,6 +32,7 @@ QUESTION, CONTEXT, ANSWERS = "question", "context", ("answers", "answer")
 WORDS = "words"
 LABELLED = (*CLASS_HEADS, "multilabel", "token")
 LEAST_FOR_INNER = 2_000  # training examples
+FEW_WORDS = 6  # a column with fewer on average is read together with the others
 INNER_SHARE, INNER_LEAST, INNER_MOST = 0.1, 100, 2_000  # of the training examples: share, and limits of their number
 
 
@@ -200,6 +202,12 @@ def _text_or_template(
             f"The columns {long[0]!r} and {long[1]!r} hold texts. Each row becomes one text; {as_pair} compares them."
         )
         return {**columns, "template": "auto"}
+    if len(long) == 1 and len(used) > 1 and _mean_words(table.columns[long[0]]) < FEW_WORDS and not columns.get("pair"):
+        notes.append(
+            f"The column {long[0]!r} holds short texts beside {len(used)} other columns, so each row becomes a "
+            f"sentence; --text {shlex.quote(long[0])} reads that column alone."
+        )
+        return {**columns, "template": "auto"}
     try:
         more = "; --template auto uses the other columns as well" if used else ""
         notes.append(f"The text is in the column {text_column(table, *others)!r}{more}.")
@@ -208,6 +216,11 @@ def _text_or_template(
         notes.append(f"{what}, so each row becomes a sentence; --text names a column instead.")
         return {**columns, "template": "auto"}
     return columns
+
+
+def _mean_words(values: Sequence[Any]) -> float:
+    known = [str(value) for value in values if not is_missing(value)]
+    return sum(len(value.split()) for value in known) / max(1, len(known))
 
 
 def _span_columns(table: Table, columns: dict[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,19 @@ def test_table_without_text_uses_a_template(tmp_path):
     assert any("becomes a sentence" in note for note in found.notes)
 
 
+def test_short_texts_beside_other_columns_are_a_table(tmp_path):
+    names = ["Braund, Mr. Owen {}", "Cumings, Mrs. John B. {}", "Heikkinen, Miss. Laina {}"]
+    rows = [[names[i % 3].format(i), "fm"[i % 2], 20.5 + i % 17, i // 2 % 2] for i in range(60)]
+    file = write_csv(tmp_path / "t.csv", ["name", "sex", "age", "survived"], rows)
+    found = read(file, target="survived")
+    assert found.card.template is not None and "sex is" in found.train.texts[0]
+    assert any("--text name reads that column alone" in note for note in found.notes)
+    assert read(file, target="survived", text="name").card.template is None
+    long = [[f"a review of many words about the film number {i}", *row[1:]] for i, row in enumerate(rows)]
+    found = read(write_csv(tmp_path / "l.csv", ["review", "sex", "age", "survived"], long), target="survived")
+    assert found.card.template is None and found.card.text == "review"
+
+
 def test_ready_task_and_another_head(tmp_path):
     (tmp_path / "sst5").mkdir()
     for name in ("train", "dev"):
