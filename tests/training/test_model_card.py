@@ -35,7 +35,10 @@ def test_card_counts_the_documents_that_were_kept(finished, without_checksums):
     from glassbert.training.model_card import model_card
 
     settings = json.loads((finished / "settings.json").read_text())
-    settings["data"]["sources"] = [{"name": "/home/me/texts/a.txt", "documents": 1200, "kept": 1100}, {"name": "b"}]
+    settings["data"]["sources"] = [
+        {"name": str(finished / "texts" / "a.txt"), "documents": 1200, "kept": 1100},
+        {"name": "b"},
+    ]
     (finished / "settings.json").write_text(json.dumps(settings))
     result = json.loads((finished / "result.json").read_text())
     card = model_card(RunFolder(finished), result, "run", "run/model")
@@ -79,4 +82,4 @@ def test_run_page_says_which_weights_and_why_evaluate_differs(finished):
 def test_portable(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert portable("runs/a") == "runs/a" and portable(tmp_path / "runs" / "a") == "runs/a"
-    assert portable("/home/me/runs/a/model") == "a/model"
+    assert portable(tmp_path.parent / "elsewhere" / "a" / "model") == "a/model"
