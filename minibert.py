@@ -387,7 +387,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", nargs="?", help="a text file; without it, the documentation in Python's library")
     parser.add_argument("--fill", metavar="TEXT", help="a text with [MASK] to fill after training")
-    parser.add_argument("--steps", type=int, default=300, help="training steps; thousands for good answers")
+    parser.add_argument("--steps", type=int, default=300, help="training steps (default %(default)s)")
     parser.add_argument("--vocab", type=int, default=8192, help="the most tokens to learn (default %(default)s)")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32", help="of all numbers")
     options = parser.parse_args()

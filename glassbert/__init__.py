@@ -1,50 +1,47 @@
 """GlassBERT: a BERT you can see through and still put to work.
 
-Everything about text and training is imported on first use, so that `import glassbert` stays quick.
+Every name is imported on first use, so that `import glassbert` and `glassbert --help` are quick.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from glassbert import families as families
-from glassbert.checkpoints import load
-from glassbert.checkpoints.family import FAMILIES, PRESETS, Family, register_family
-from glassbert.engines import get_engine, which
-from glassbert.errors import (
-    CheckpointError,
-    ConfigError,
-    EngineError,
-    GlassBertError,
-    InputError,
-    TrainingError,
-)
-from glassbert.families.albert import AlbertConfig
-from glassbert.families.bert import (
-    LARGER_BERT_CONFIG,
-    MINI_BERT_CONFIG,
-    BertConfig,
-    BertCore,
-    BertWithHead,
-    LargerBERT,
-    MiniBERT,
-)
-from glassbert.families.distilbert import DistilBertConfig, student_of
-from glassbert.families.factory import create_from_registry, create_model, register
-from glassbert.families.gpt2 import Gpt2Config
-from glassbert.families.modernbert import ModernBertConfig, ModernBertCore
-from glassbert.families.mpnet import MPNetConfig
-from glassbert.families.roberta import RobertaConfig, XlmRobertaConfig
-from glassbert.layers.registry import ATTENTIONS, BLOCKS, EMBEDDINGS, FEED_FORWARDS, POSITIONS
-from glassbert.models.config import EncoderConfig
-from glassbert.models.heads import HEADS, Head, head_names
-from glassbert.models.model import Model
-from glassbert.ops.registry import operation
-from glassbert.proof.gradient_check import gradient_check
-
 if TYPE_CHECKING:
     from glassbert import learn as learn
+    from glassbert.checkpoints import load as load
+    from glassbert.checkpoints.family import FAMILIES as FAMILIES
+    from glassbert.checkpoints.family import PRESETS as PRESETS
+    from glassbert.checkpoints.family import Family as Family
+    from glassbert.checkpoints.family import register_family as register_family
+    from glassbert.engines import get_engine as get_engine
+    from glassbert.engines import which as which
+    from glassbert.errors import CheckpointError as CheckpointError
+    from glassbert.errors import ConfigError as ConfigError
+    from glassbert.errors import EngineError as EngineError
+    from glassbert.errors import GlassBertError as GlassBertError
+    from glassbert.errors import InputError as InputError
+    from glassbert.errors import TrainingError as TrainingError
     from glassbert.evaluation import Subject as Subject
     from glassbert.evaluation import evaluate as evaluate
+    from glassbert.families.albert import AlbertConfig as AlbertConfig
+    from glassbert.families.bert import LARGER_BERT_CONFIG as LARGER_BERT_CONFIG
+    from glassbert.families.bert import MINI_BERT_CONFIG as MINI_BERT_CONFIG
+    from glassbert.families.bert import BertConfig as BertConfig
+    from glassbert.families.bert import BertCore as BertCore
+    from glassbert.families.bert import BertWithHead as BertWithHead
+    from glassbert.families.bert import LargerBERT as LargerBERT
+    from glassbert.families.bert import MiniBERT as MiniBERT
+    from glassbert.families.distilbert import DistilBertConfig as DistilBertConfig
+    from glassbert.families.distilbert import student_of as student_of
+    from glassbert.families.factory import create_from_registry as create_from_registry
+    from glassbert.families.factory import create_model as create_model
+    from glassbert.families.factory import register as register
+    from glassbert.families.gpt2 import Gpt2Config as Gpt2Config
+    from glassbert.families.modernbert import ModernBertConfig as ModernBertConfig
+    from glassbert.families.modernbert import ModernBertCore as ModernBertCore
+    from glassbert.families.mpnet import MPNetConfig as MPNetConfig
+    from glassbert.families.roberta import RobertaConfig as RobertaConfig
+    from glassbert.families.roberta import XlmRobertaConfig as XlmRobertaConfig
     from glassbert.finetuning.cross_validation import cross_validate as cross_validate
     from glassbert.finetuning.low_rank import LowRank as LowRank
     from glassbert.finetuning.predictor import Predictor as Predictor
@@ -54,7 +51,19 @@ if TYPE_CHECKING:
     from glassbert.forecasting.forecast import forecast as forecast
     from glassbert.generation import generate as generate
     from glassbert.insight.prediction import explain as explain
+    from glassbert.layers.registry import ATTENTIONS as ATTENTIONS
+    from glassbert.layers.registry import BLOCKS as BLOCKS
+    from glassbert.layers.registry import EMBEDDINGS as EMBEDDINGS
+    from glassbert.layers.registry import FEED_FORWARDS as FEED_FORWARDS
+    from glassbert.layers.registry import POSITIONS as POSITIONS
     from glassbert.learn.glass.widget import glass as glass
+    from glassbert.models.config import EncoderConfig as EncoderConfig
+    from glassbert.models.heads import HEADS as HEADS
+    from glassbert.models.heads import Head as Head
+    from glassbert.models.heads import head_names as head_names
+    from glassbert.models.model import Model as Model
+    from glassbert.ops.registry import operation as operation
+    from glassbert.proof.gradient_check import gradient_check as gradient_check
     from glassbert.text.corpus import Corpus as Corpus
     from glassbert.text.corpus import build_corpus as build_corpus
     from glassbert.text.fast import FastTokenizer as FastTokenizer
@@ -77,24 +86,59 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 LATER = {
+    "ATTENTIONS": "layers.registry",
     "AdamW": "training.optimizers",
+    "AlbertConfig": "families.albert",
+    "BLOCKS": "layers.registry",
+    "BertConfig": "families.bert",
+    "BertCore": "families.bert",
+    "BertWithHead": "families.bert",
+    "CheckpointError": "errors",
+    "ConfigError": "errors",
     "Corpus": "text.corpus",
+    "DistilBertConfig": "families.distilbert",
+    "EMBEDDINGS": "layers.registry",
+    "EncoderConfig": "models.config",
+    "EngineError": "errors",
+    "FAMILIES": "checkpoints.family",
+    "FEED_FORWARDS": "layers.registry",
+    "Family": "checkpoints.family",
     "FastTokenizer": "text.fast",
     "FineTuningSettings": "finetuning.settings",
+    "GlassBertError": "errors",
+    "Gpt2Config": "families.gpt2",
+    "HEADS": "models.heads",
+    "Head": "models.heads",
+    "InputError": "errors",
+    "LARGER_BERT_CONFIG": "families.bert",
+    "LargerBERT": "families.bert",
     "LargerBERTTrainer": "training.trainer",
     "LowRank": "finetuning.low_rank",
+    "MINI_BERT_CONFIG": "families.bert",
     "MLMDataGenerator": "text.generator",
+    "MPNetConfig": "families.mpnet",
+    "MiniBERT": "families.bert",
+    "Model": "models.model",
+    "ModernBertConfig": "families.modernbert",
+    "ModernBertCore": "families.modernbert",
     "OBJECTIVES": "training.objectives",
     "OPTIMIZERS": "training.optimizers",
+    "POSITIONS": "layers.registry",
+    "PRESETS": "checkpoints.family",
     "Predictor": "finetuning.predictor",
+    "RobertaConfig": "families.roberta",
     "Subject": "evaluation",
     "Teacher": "training.teacher",
     "Trainer": "training.trainer",
+    "TrainingError": "errors",
     "TrainingSettings": "training.settings",
     "TrainingStep": "training.step",
     "WordPieceTokenizer": "text.wordpiece_tokenizer",
+    "XlmRobertaConfig": "families.roberta",
     "adapt": "training.adapting.adapt",
     "build_corpus": "text.corpus",
+    "create_from_registry": "families.factory",
+    "create_model": "families.factory",
     "cross_validate": "finetuning.cross_validation",
     "evaluate": "evaluation",
     "explain": "insight.prediction",
@@ -102,62 +146,30 @@ LATER = {
     "finetune": "finetuning.run",
     "forecast": "forecasting.forecast",
     "generate": "generation",
+    "get_engine": "engines",
     "glass": "learn.glass.widget",
+    "gradient_check": "proof.gradient_check",
+    "head_names": "models.heads",
+    "load": "checkpoints",
     "load_tokenizer": "text.fast",
     "mask_tokens": "text.masking",
+    "operation": "ops.registry",
     "plan": "training.planning.plan",
+    "register": "families.factory",
+    "register_family": "checkpoints.family",
     "resume": "finetuning.run",
+    "student_of": "families.distilbert",
+    "which": "engines",
 }
 
-PACKAGES = ("learn",)  # packages that can be used without importing them
+# Packages and modules that can be used without importing them.
+PACKAGES = (
+    *("arrays", "bulk", "checkpoints", "engines", "errors", "evaluation", "export", "extensions", "families", "files"),
+    *("finetuning", "forecasting", "generation", "insight", "layers", "learn", "locks", "metrics", "models", "on_ray"),
+    *("ops", "proof", "quantization", "reading", "reports", "search", "serving", "tasks", "text", "training"),
+)
 
-__all__ = [
-    "ATTENTIONS",
-    "BLOCKS",
-    "EMBEDDINGS",
-    "FAMILIES",
-    "FEED_FORWARDS",
-    "HEADS",
-    "LARGER_BERT_CONFIG",
-    "MINI_BERT_CONFIG",
-    "POSITIONS",
-    "PRESETS",
-    "AlbertConfig",
-    "BertConfig",
-    "BertCore",
-    "BertWithHead",
-    "CheckpointError",
-    "ConfigError",
-    "DistilBertConfig",
-    "EncoderConfig",
-    "EngineError",
-    "Family",
-    "GlassBertError",
-    "Gpt2Config",
-    "Head",
-    "InputError",
-    "LargerBERT",
-    "MPNetConfig",
-    "MiniBERT",
-    "Model",
-    "ModernBertConfig",
-    "ModernBertCore",
-    "RobertaConfig",
-    "TrainingError",
-    "XlmRobertaConfig",
-    "create_from_registry",
-    "create_model",
-    "get_engine",
-    "gradient_check",
-    "head_names",
-    "load",
-    "operation",
-    "register",
-    "register_family",
-    "student_of",
-    "which",
-    *LATER,
-]
+__all__ = sorted(LATER)
 
 
 def __getattr__(name: str) -> Any:
@@ -169,4 +181,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LATER})
+    return sorted({*globals(), *LATER, *PACKAGES})

@@ -159,7 +159,6 @@ def published(name: str, prefix: str, config_class: type[RobertaConfig], **more:
         inferred_from_tensor={"pooler": "pooler.dense.weight"},
         class_for=class_for,
         formulas=FORMULAS,
-        training={"packing": "tokens"},
         **more,
     )
 

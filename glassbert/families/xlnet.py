@@ -46,7 +46,6 @@ class XLNetConfig(EncoderConfig):
     embeddings: str = "two_streams"
     positions: str = "distances"
     attention: str = "two_streams"
-    norm_position: str = "post_two_streams"
     attention_bias: bool = False
     embedding_norm: bool = False
     memory_length: int | None = 512

@@ -34,6 +34,7 @@ class AttentionContext(NamedTuple):
     states_name  the name under which the gradient of `states` is accumulated
     batch      all inputs of the pass, for an attention that reads more of them
     last       whether this is the last layer, so that nobody reads tokens which are not in the output
+    rows       in the last layer: the tokens that are read, as indices [M] into [B · T]; None: all of them
     """
 
     pattern: AttentionPattern
@@ -45,6 +46,7 @@ class AttentionContext(NamedTuple):
     states_name: str = ""
     batch: Any = None
     last: bool = False
+    rows: Array | None = None
 
 
 @ATTENTIONS.register("self")
@@ -158,7 +160,22 @@ class SelfAttention:
         scope.save("has_bias", bias is not None)
         out = self.attend(q, k, v, bias, scope, context.pattern)
         merged = scope.record("merged", merge_heads(out))  # [B, T, H]
+        merged = self.take_read(merged, scope, context)  # in the last layer perhaps [M, H]
         return scope.record("output", scope.linear(merged, "output"))
+
+    def take_read(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
+        """[B, T, H] -> the tokens that the output has: all of them, or those of `context.rows`, [M, H]."""
+        return x if context.rows is None else scope.run("take_rows", "read", x, context.rows)
+
+    def take_read_backward(self, dx: Array, scope: Scope, context: AttentionContext) -> Array:
+        """[M, H] -> [B, T, H]: a token that nobody reads has no gradient."""
+        return dx if context.rows is None else scope.run_backward("read", dx)
+
+    @property
+    def selects_rows(self) -> bool:
+        """Whether `forward` and `backward` know of `context.rows`; those of a subclass may not."""
+        own = type(self)
+        return own.forward is SelfAttention.forward and own.backward is SelfAttention.backward
 
     def weight_gradient(self, dcontext: Array, scope: Scope) -> Array:
         """The gradient of the weights, for the reader."""
@@ -191,7 +208,7 @@ class SelfAttention:
     def backward(self, dy: Array, scope: Scope, context: AttentionContext) -> Array:
         """`forward` from its last line to its first. Derivation: docs/derivations/11-block-and-model.md (11.6)."""
         scope.record("d_output", dy)
-        dmerged = scope.linear_backward(dy, "output")
+        dmerged = self.take_read_backward(scope.linear_backward(dy, "output"), scope, context)
         batch, length, width = dmerged.shape
         dcontext = heads_first(dmerged.reshape(batch, length, self.heads, width // self.heads))
         scope.record("d_context", dcontext, token_axes=(2,))

@@ -4,6 +4,10 @@ post-norm (BERT):         x = norm(x + attention(x));      x = norm(x + ffn(x))
 pre-norm (ModernBERT):    x = x + attention(norm(x));      x = x + ffn(norm(x))
 
 A sum passes its gradient unchanged to both terms. Where x went two ways, the two gradients add up.
+
+Attention mixes tokens; all else computes every token by itself. So the last block computes everything after its
+attention only for the tokens that are read (`take_read`): the masked ones of a language model, the first of a
+classifier. The results are the same.
 """
 
 from __future__ import annotations
@@ -26,6 +30,11 @@ class Block:
         self.eps, self.rate = config.layer_norm_eps, config.hidden_dropout
         self.first_norm = not (index == 0 and config.skip_first_norm)
 
+    @property
+    def selects_rows(self) -> bool:
+        """Whether its passes know of `context.rows`; those of a subclass may not."""
+        return type(self) in (PostNormBlock, PreNormBlock) and self.attention.selects_rows
+
     def parameters(self) -> list[Parameter]:
         norms = norm_parameters("norm", self.config.hidden_size, self.config.norm_bias)
         return [
@@ -43,6 +52,7 @@ class PostNormBlock(Block):
         scope.record("input", x)
         attention, ffn = scope.inside("attention"), scope.inside("ffn")
         branch = attention.dropout(self.attention.forward(x, attention, context), "output_dropout", self.rate)
+        x = self.attention.take_read(x, scope, context)
         x = attention.norm(x + branch, "norm", self.eps, donate=True)
         branch = ffn.dropout(self.ffn.forward(x, ffn), "output_dropout", self.rate)
         x = ffn.norm(x + branch, "norm", self.eps, donate=True)
@@ -56,7 +66,8 @@ class PostNormBlock(Block):
         dx = dsum + self.ffn.backward(ffn.dropout_backward(dsum, "output_dropout"), ffn)
         dsum = attention.norm_backward(dx, "norm")
         dbranch = attention.dropout_backward(dsum, "output_dropout")
-        dx = dsum + self.attention.backward(dbranch, attention, context)
+        dx = self.attention.take_read_backward(dsum, scope, context)
+        dx = dx + self.attention.backward(dbranch, attention, context)
         return scope.record("d_input", dx)
 
 
@@ -68,7 +79,7 @@ class PreNormBlock(Block):
         attention, ffn = scope.inside("attention"), scope.inside("ffn")
         normed = attention.norm(x, "norm", self.eps) if self.first_norm else x
         branch = self.attention.forward(normed, attention, context)
-        x = x + attention.dropout(branch, "output_dropout", self.rate)
+        x = self.attention.take_read(x, scope, context) + attention.dropout(branch, "output_dropout", self.rate)
         branch = self.ffn.forward(ffn.norm(x, "norm", self.eps), ffn)
         x = x + ffn.dropout(branch, "output_dropout", self.rate)
         return scope.record("output", x)
@@ -84,5 +95,6 @@ class PreNormBlock(Block):
         dx = dx + ffn.norm_backward(dnormed, "norm")
         dbranch = attention.dropout_backward(dx, "output_dropout")
         dnormed = self.attention.backward(dbranch, attention, context)
+        dx = self.attention.take_read_backward(dx, scope, context)
         dx = dx + (attention.norm_backward(dnormed, "norm") if self.first_norm else dnormed)
         return scope.record("d_input", dx)

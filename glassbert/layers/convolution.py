@@ -36,6 +36,10 @@ class ConvolutionBlock(PostNormBlock):
             *norm_parameters("convolution.norm", size, config.norm_bias),
         ]
 
+    @property
+    def selects_rows(self) -> bool:
+        return not self.convolves and self.attention.selects_rows
+
     def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
         y = super().forward(x, scope, context)
         if not self.convolves:

@@ -10,7 +10,7 @@ from typing import Any
 
 from glassbert.arrays import Array
 from glassbert.layers.registry import FEED_FORWARDS
-from glassbert.layers.scope import Parameter, Scope, linear_parameters
+from glassbert.layers.scope import Parameter, Scope, linear_parameters, operation_for
 
 
 @FEED_FORWARDS.register("dense")
@@ -38,7 +38,8 @@ class FeedForward:
         scope.record("input", x)
         hidden = scope.record("hidden", scope.linear(x, "up"))  # [B, T, I or 2I]
         if not scope.cache.trace:  # the activation may overwrite it
-            linear, parameters = scope.ops.linear, (scope.parameter("up.weight"), scope.optional("up.bias"))
+            parameters = scope.parameter("up.weight"), scope.optional("up.bias")
+            linear = getattr(scope.ops, operation_for("linear", parameters))
             scope.compute_later("hidden", lambda: linear(x, *parameters)[0])  # must not hold the cache: a cycle
         activated = scope.dropout(self.activate(hidden, scope), "dropout", self.config.ffn_dropout)
         activated = scope.store("activated", activated)  # [B, T, I]

@@ -10,17 +10,26 @@ and chosen by name, by a field of the config:
     BLOCKS         config.norm_position   how the parts are joined
 
 A part of one's own: `@ATTENTIONS.register("mine") class Mine(SelfAttention): ...` in any file that is imported first.
+A part of the package may stand in a module that is imported when the part is first used (`later`).
 """
 
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from importlib import import_module
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from glassbert.errors import ConfigError
 
 Entry = TypeVar("Entry")
+
+
+class Later(NamedTuple):
+    """The place of an entry that its module fills when it is imported."""
+
+    module: str
 
 
 class Registry(Mapping[str, Entry], Generic[Entry]):
@@ -29,13 +38,15 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
     def __init__(self, what: str, holds_objects: bool = False):
         self.what = what
         self.holds_objects = holds_objects  # a class that is decorated is entered as an object of it
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, Entry | Later] = {}
 
     def register(self, name: str) -> Callable[[Any], Any]:
         """A decorator that enters what it decorates under `name`."""
 
         def enter(entry: Any) -> Any:
-            known = self._entries.get(name)
+            place = self._entries.get(name)
+            own = isinstance(place, Later) and place.module in sys.modules  # it is the module that fills the place
+            known = None if own else self.get(name)
             if known is not None and _origin(known) != _origin(entry):
                 raise ConfigError(f"the {self.what} {name!r} exists already; choose another name")
             self._entries[name] = entry() if self.holds_objects and isinstance(entry, type) else entry
@@ -43,13 +54,24 @@ class Registry(Mapping[str, Entry], Generic[Entry]):
 
         return enter
 
+    def later(self, name: str, module: str) -> None:
+        """Keep a place for `name`, which `module` registers. The module is imported when the entry is first used."""
+        self._entries.setdefault(name, Later(module))
+
     def __getitem__(self, name: str) -> Entry:
         if name not in self._entries:
             raise ConfigError(unknown(self.what, name, self._entries))
-        return self._entries[name]
+        entry = self._entries[name]
+        if isinstance(entry, Later):
+            import_module(entry.module)
+            filled = self._entries[name]
+            if isinstance(filled, Later):
+                raise ConfigError(f"{entry.module} does not register the {self.what} {name!r}")
+            return filled
+        return entry
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self._entries.get(name, default)
+        return self[name] if name in self._entries else default
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from glassbert.arrays import Array, Gradients
 from glassbert.engines import DropoutSource, Operations
+from glassbert.ops import QuantizedArray
 
 
 class Parameter(NamedTuple):
@@ -150,6 +151,14 @@ class NullCache(Cache):
         pass
 
 
+def operation_for(operation: str, arguments: tuple[Any, ...]) -> str:
+    """The operation itself, or the one that reads a quantised weight among its first two arguments."""
+    for argument in arguments[:2]:
+        if isinstance(argument, QuantizedArray):
+            return argument.operations[operation]
+    return operation
+
+
 class Scope:
     """Operations, parameters, cache, dropout masks and gradients under one prefix.
 
@@ -268,7 +277,11 @@ class Scope:
     # ---- operations with a name ------------------------------------------------------------------------------------
 
     def run(self, operation: str, name: str, *arguments: Any, **options: Any) -> Array:
-        """Run an operation and keep its state under `name` for `run_backward`."""
+        """Run an operation and keep its state under `name` for `run_backward`.
+
+        A parameter that is stored in another way than as an array names the operation that reads it.
+        """
+        operation = operation_for(operation, arguments)
         if "donate" in options:
             options["donate"] = options["donate"] and not self.cache.trace  # a traced value must not be overwritten
         y, state = getattr(self.ops, operation)(*arguments, inference=self.cache.inference, **options)
@@ -294,6 +307,10 @@ class Scope:
         has_bias = self.optional(bias) is not None and self.needs(bias)
         x = self.saved(f"{name}.x")
         taken = self.gradients.add_factors(self.full_name(weight), dy, x, self.parameters)
+        if isinstance(self.parameter(weight), QuantizedArray):
+            dx, _, dbias = self.run_backward(name, dy)
+            self.add(bias, dbias if has_bias else None)
+            return dx
         if taken or not (has_bias or self.needs(weight)):
             return self.ops.linear(dy, self.parameter(weight).T)[0]  # only dx = dy W remains
         buffers = (

@@ -187,6 +187,13 @@ class TwoStreamAttention(SelfAttention):
         merged = scope.record("merged", merge_heads(out))  # [B, T + P, H], in the last layer [B, P, H]
         return scope.record("output", scope.linear(merged, "output"))
 
+    def take_read(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
+        """[B, T + P, H], in the last layer [B, P, H]"""
+        return x[:, left_out(context) :]
+
+    def take_read_backward(self, dx: Array, scope: Scope, context: AttentionContext) -> Array:
+        return padded(dx, left_out(context), 0)
+
     @property
     def factor(self) -> float:
         return self.config.head_size**-0.5 if self.scale is None else self.scale
@@ -272,32 +279,7 @@ class TwoStreamAttention(SelfAttention):
         return 2 * config.hidden_size + 2 * config.num_attention_heads * length
 
 
-# ---- block -----------------------------------------------------------------------------------------------------------
-
-
-@BLOCKS.register("post_two_streams")
-class TwoStreamBlock(PostNormBlock):
-    """Post-norm. The last layer adds to the rows of the query stream alone, where there is one."""
-
-    def forward(self, x: Array, scope: Scope, context: AttentionContext) -> Array:
-        scope.record("input", x)
-        attention, ffn = scope.inside("attention"), scope.inside("ffn")
-        branch = attention.dropout(self.attention.forward(x, attention, context), "output_dropout", self.rate)
-        x = attention.norm(x[:, left_out(context) :] + branch, "norm", self.eps, donate=True)
-        branch = ffn.dropout(self.ffn.forward(x, ffn), "output_dropout", self.rate)
-        x = ffn.norm(x + branch, "norm", self.eps, donate=True)
-        return scope.record("output", x)
-
-    def backward(self, dx: Array, scope: Scope, context: AttentionContext) -> Array:
-        """`forward` from its last line to its first. Rows that were left out had no sum beside the attention."""
-        scope.record("d_output", dx)
-        attention, ffn = scope.inside("attention"), scope.inside("ffn")
-        dsum = ffn.norm_backward(dx, "norm")
-        dx = dsum + self.ffn.backward(ffn.dropout_backward(dsum, "output_dropout"), ffn)
-        dsum = attention.norm_backward(dx, "norm")
-        dbranch = attention.dropout_backward(dsum, "output_dropout")
-        dx = padded(dsum, left_out(context), 0) + self.attention.backward(dbranch, attention, context)
-        return scope.record("d_input", dx)
+BLOCKS.register("post_two_streams")(PostNormBlock)  # its name in files of earlier versions
 
 
 # ---- rows of both streams --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -50,12 +50,25 @@ def _is_activation(name: str, function: Any) -> bool:
     return sum(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in parameters) == 1
 
 
+# The least and the largest sizes. What a file asks for is not allocated before it is checked.
+SIZES = {
+    "vocab_size": (1, 2**24),
+    "hidden_size": (1, 2**20),
+    "num_attention_heads": (1, 2**20),
+    "intermediate_size": (1, 2**22),
+    "max_position_embeddings": (1, 2**24),
+    "num_hidden_layers": (0, 2**12),
+    "type_vocab_size": (0, 2**20),
+    "global_attention_every": (0, 2**12),
+}
+
+
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _divisors(size: int) -> list[int]:
@@ -132,17 +145,13 @@ class EncoderConfig:
     generator_depth: float = 1.0
     generator_embeddings: str = "shared"  # with the generator; "disentangled": no gradient of ours reaches its words
     discriminator_norm: bool = False  # a norm before the score of a discriminator
+    teacher_size: int | None = None  # training only: hidden states are projected to this width, that of a teacher
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size",
-                     "max_position_embeddings"):  # fmt: skip
-            self._require(
-                _is_integer(getattr(self, name)) and getattr(self, name) >= 1, name, "an integer of at least 1"
-            )
-        for name in ("num_hidden_layers", "type_vocab_size", "global_attention_every"):
-            self._require(
-                _is_integer(getattr(self, name)) and getattr(self, name) >= 0, name, "an integer of at least 0"
-            )
+        for name, (low, high) in SIZES.items():
+            value = getattr(self, name)
+            self._require(_is_integer(value) and value >= low, name, f"an integer of at least {low}")
+            self._require(value <= high, name, f"at most {high:,}")
         for name in ("embedding_dropout", "attention_dropout", "hidden_dropout", "ffn_dropout", "pooler_dropout",
                      "classifier_dropout"):  # fmt: skip
             self._require(_is_number(getattr(self, name)) and 0.0 <= getattr(self, name) < 1.0, name, "in [0, 1)")
@@ -188,10 +197,16 @@ class EncoderConfig:
             )
         if self.embedding_size is not None:
             self._require(
-                _is_integer(self.embedding_size) and self.embedding_size >= 1, "embedding_size", "at least 1, or None"
+                _is_integer(self.embedding_size) and 1 <= self.embedding_size <= 2**20,
+                "embedding_size",
+                "from 1 to 1,048,576, or None",
             )
             if self.series is not None and self.embedding_size != self.hidden_size:
                 raise ConfigError("a series is projected to hidden_size directly; leave embedding_size out")
+        if self.teacher_size is not None:
+            self._require(
+                _is_integer(self.teacher_size) and self.teacher_size >= 1, "teacher_size", "at least 1, or None"
+            )
         if self.memory_length is not None:
             self._require(
                 _is_integer(self.memory_length) and self.memory_length >= 0, "memory_length", "at least 0, or None"

@@ -82,7 +82,7 @@ def _parameter_table(model: Any) -> Table:
 
 def _memory_table(model: Any, length: int) -> Table:
     number = 8 if model.engine.dtype_name == "float64" else 4
-    activation = 2 if model.engine.dtype_name == "bfloat16" else number
+    activation = model.engine.bytes_kept
     weights = model.get_parameter_count() * number
     title = (
         f"Memory of a training step at {length} tokens: weights {mebibytes(weights)}, gradients {mebibytes(weights)}, "

@@ -120,10 +120,17 @@ class Encoder:
             parameters += norm_parameters("final_norm", self.config.hidden_size, self.config.norm_bias)
         return [parameter._replace(name=self.prefix + parameter.name) for parameter in parameters]
 
-    def forward(self, batch: Batch, scope: Scope, checkpointing: bool = False) -> Array:
-        """ids [B, T] or windows [B, W] -> hidden states [B, T, H]"""
+    @property
+    def selects_rows(self) -> bool:
+        """Whether the last layer can compute some tokens alone (`glassbert.models.read_rows`)."""
+        return self.blocks[-1].selects_rows and not self.embeddings.finishes
+
+    def forward(self, batch: Batch, scope: Scope, checkpointing: bool = False, rows: Array | None = None) -> Array:
+        """ids [B, T] or windows [B, W] -> hidden states [B, T, H], or only those of `rows`, [M, H]"""
         bias = self.positions.begin(batch, scope.inside("positions"))
         contexts = [self.context(i, batch, bias) for i in range(len(self.blocks))]
+        if rows is not None:
+            contexts[-1] = contexts[-1]._replace(rows=rows)
         scope.save("contexts", contexts)
         x = self.embeddings.forward(batch, scope.inside("embeddings"))
         for i, block in enumerate(self.blocks):

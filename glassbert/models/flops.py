@@ -1,7 +1,8 @@
 """The floating-point operations of a model's matrix products, computed from its config.
 
 A product of [n, k] and [k, m] takes 2 · n · k · m operations: a multiplication and an addition for every term. Only
-necessary work is counted: the keys that a query attends to, the rows of the head that are scored, no recomputation.
+necessary work is counted: the keys that a query attends to, the rows of the head that are scored, the tokens of the
+last layer that are read, no recomputation.
 Norms, softmax and other elementwise operations are not counted, as is usual, so that utilisation figures are
 comparable with those of other libraries.
 
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
+from glassbert.models.encoder import Encoder
 from glassbert.models.heads import HEADS
+from glassbert.models.read_rows import few_enough
 
 TRAINING_FACTOR = 3  # forward, the gradient of the input, the gradient of the weight
 
@@ -24,6 +27,15 @@ def visible_pairs(length: int, window: int | None = None, causal: bool = False) 
     # every query attends to itself and to `reach` keys to a side, less the triangle beyond the end of the sequence
     one_side = length * reach - reach * (reach + 1) // 2
     return length + (one_side if causal else 2 * one_side)
+
+
+def last_tokens(
+    config: EncoderConfig, batch: int, length: int, head: str | None = None, scored_rows: int | None = None
+) -> int:
+    """The tokens that the last layer computes after its attention (`glassbert.models.read_rows`)."""
+    tokens = batch * length
+    read = tokens if head is None else HEADS[head].tokens_read(config, batch, length, scored_rows)
+    return read if few_enough(read, tokens) and Encoder(config).selects_rows else tokens
 
 
 def forward_flops(
@@ -41,48 +53,30 @@ def forward_flops(
     masked ones; None means all.
     """
     tokens, size, wide = batch * length, config.hidden_size, config.intermediate_size
-    layers = config.num_hidden_layers
+    layers, of_head = config.num_hidden_layers, None if head is None else HEADS[head]
     pairs = batch * sum(visible_pairs(length, config.window_of(i), config.causal) for i in range(layers))
-    if head is not None and HEADS[head].uses_mask_decoder and config.mask_decoder:  # the last layer runs twice
+    if of_head is not None and of_head.uses_mask_decoder and config.mask_decoder:  # the last layer runs twice
         layers, pairs = layers + 1, pairs + batch * visible_pairs(length, config.window_of(layers - 1), config.causal)
+    after_attention = (layers - 1) * tokens + last_tokens(config, batch, length, head, scored_rows)
     flops = {
         "attention.qkv": layers * 2 * tokens * size * 3 * size,
         "attention.scores": 2 * pairs * size,  # all heads together have hidden_size features
         "attention.context": 2 * pairs * size,
-        "attention.output": layers * 2 * tokens * size * size,
-        "ffn.up": layers * 2 * tokens * size * (2 * wide if config.gated else wide),
-        "ffn.down": layers * 2 * tokens * wide * size,
+        "attention.output": 2 * after_attention * size * size,
+        "ffn.up": 2 * after_attention * size * (2 * wide if config.gated else wide),
+        "ffn.down": 2 * after_attention * wide * size,
     }
     flops |= ATTENTIONS[config.attention].more_flops(config, batch, length, layers, pairs)
     if config.series is not None:
         flops["embeddings.projection"] = 2 * tokens * config.series.patch * size
     elif config.embedding_width != size:
         flops["embeddings.projection"] = 2 * tokens * config.embedding_width * size
-    if head is not None and HEADS[head].scores_tokens:
-        flops["head.transform"] = 2 * tokens * size * size
-        flops["head.classifier"] = 2 * tokens * size
-    if head is not None and (inside := HEADS[head].head_of_generator):
-        own = forward_flops(config.generator(), batch, length, head=inside, scored_rows=scored_rows)
+    if of_head is None:
+        return flops
+    if of_head.head_of_generator:
+        own = forward_flops(config.generator(), batch, length, head=of_head.head_of_generator, scored_rows=scored_rows)
         flops.update({f"head.generator.{name}": number for name, number in own.items()})
-    if head == "forecast" and config.series is not None:
-        flat = length if config.classifier_pooling == "flatten" else 1
-        flops["head.output"] = 2 * batch * flat * size * num_labels
-        flops["head.shortcut"] = 2 * batch * config.series.window * num_labels if config.series.shortcut else 0
-    if head is not None and HEADS[head].decodes:
-        rows = tokens if scored_rows is None else scored_rows
-        decoded = config.embedding_width if config.tie_word_embeddings or config.head_transform else size
-        if config.head_transform:
-            flops["head.transform"] = 2 * rows * size * decoded
-        flops["head.decoder"] = 2 * rows * decoded * config.vocab_size
-    if head in ("sequence", "pretraining") and config.pooler:
-        flops["pooler"] = 2 * batch * size * size
-    if head in ("sequence", "token", "span", "pretraining"):
-        rows = tokens if head in ("token", "span") else batch
-        labels = 2 if head == "pretraining" else num_labels
-        if config.classifier_transform:
-            flops["head.transform"] = flops.get("head.transform", 0) + 2 * rows * size * size
-        flops["head.classifier"] = 2 * rows * size * labels
-    return flops
+    return flops | of_head.flops(config, batch, length, num_labels, scored_rows)
 
 
 def training_flops(

@@ -10,19 +10,30 @@ from __future__ import annotations
 from glassbert.layers.attention import DENSE_LENGTH
 from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
+from glassbert.models.flops import last_tokens
 from glassbert.models.heads import HEADS
 
 
-def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool = True) -> dict[str, float]:
-    """Numbers that one block saves for every token; a dropout mask takes a byte, a quarter of a number."""
+def layer_numbers(
+    config: EncoderConfig, layer: int, length: int, training: bool = True, read: float = 1.0
+) -> dict[str, float]:
+    """Numbers that one block saves for every token; a dropout mask takes a byte, a quarter of a number.
+
+    `read` is the share of the tokens that are computed after the attention.
+    """
     size, wide, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
     dense = length <= DENSE_LENGTH
+    norms = 0 if layer == 0 and config.skip_first_norm else size + 1
     kept: dict[str, float] = {
         "attention.x": size,
         "attention.qkv": 5 * size if config.positions == "rotary" else 3 * size,  # rotated q and k are new arrays
         "attention.context": size,
         "attention.weights": heads * (length + 1) if dense else heads,
-        "attention.norm": 0 if layer == 0 and config.skip_first_norm else size + 1,
+        "attention.norm": norms if config.norm_position == "pre" else 0,
+    }
+    after: dict[str, float] = {
+        "attention.norm": 0 if config.norm_position == "pre" else norms,
+        "attention.read": size if read < 1 else 0,
         "ffn.x": size,
         "ffn.hidden": 2 * wide if config.gated else 0 if config.activation == "relu" else wide,  # ReLU works in place
         "ffn.activation": 0 if config.activation == "relu" else wide,
@@ -31,10 +42,10 @@ def layer_numbers(config: EncoderConfig, layer: int, length: int, training: bool
     }
     kept["attention.more"] = ATTENTIONS[config.attention].more_numbers(config, length)
     if training:
-        masks = size * 2 if config.hidden_dropout else 0
-        masks += wide if config.ffn_dropout else 0
-        masks += heads * length if config.attention_dropout and dense else 0
-        kept["dropout"] = masks / 4
+        after["dropout"] = ((size * 2 if config.hidden_dropout else 0) + (wide if config.ffn_dropout else 0)) / 4
+        kept["attention.dropout"] = heads * length / 4 if config.attention_dropout and dense else 0
+    for name, numbers in after.items():
+        kept[name] = kept.get(name, 0) + read * numbers
     return kept
 
 
@@ -43,7 +54,11 @@ def activation_numbers(
 ) -> dict[str, float]:
     """Numbers saved by a forward pass over a batch: embeddings, layers, head. Multiply by 4 for bytes in float32."""
     tokens, size = batch * length, config.hidden_size
-    layers = [sum(layer_numbers(config, i, length).values()) for i in range(config.num_hidden_layers)]
+    count = config.num_hidden_layers
+    share = HEADS[head].scored_share if head is not None else 1.0
+    read = last_tokens(config, batch, length, head, round(tokens * share)) / tokens
+    shares = [1.0] * (count - 1) + [read]
+    layers = [sum(layer_numbers(config, i, length, read=shares[i]).values()) for i in range(count)]
     blocks = size * len(layers) + max(layers, default=0.0) if checkpointing else sum(layers)
     embedding = (size + 1 if config.embedding_norm else 0) + (size / 4 if config.embedding_dropout else 0)
     result = {"embeddings": tokens * embedding, "layers": tokens * blocks}

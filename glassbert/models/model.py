@@ -19,7 +19,7 @@ from glassbert.arrays import Array, Gradients, Layout, ThreadGradients
 from glassbert.engines import DropoutSource, get_engine
 from glassbert.errors import InputError
 from glassbert.layers.registry import ATTENTIONS
-from glassbert.layers.scope import NullCache, Parameter, with_prefix
+from glassbert.layers.scope import NullCache, Parameter, linear_parameters, with_prefix
 from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch, Encoder
 from glassbert.models.heads import Head, make_head, pad_rows, pooler, pooler_parameters
@@ -56,7 +56,7 @@ class Model:
     head         "mlm", "binary", "multiclass", "token", "span", "embedding", ... (`glassbert.head_names()`), or None
     num_labels   classes, labels or ranks, where the head needs a number
     loss         another loss than the head's own, with its `loss_options`
-    engine       "auto", "numpy" or "mlx"; `dtype` is "float32", "float64" (NumPy) or "bfloat16" (MLX)
+    engine       "auto", "numpy" or "mlx"; `dtype` is "float32", "bfloat16" or "float64" (NumPy)
     kernels      "fast", or "plain" for the operations as they are written in `glassbert.ops`
     threads      of the NumPy engine; None: every core
     seed         of the first weights and of dropout
@@ -101,6 +101,10 @@ class Model:
         if self.head is not None:
             parameters += self.head.encoder_parameters()
             parameters += with_prefix("head", self.head.parameters())
+            if self.config.teacher_size is not None:
+                parameters += linear_parameters(
+                    "head.teacher", self.config.hidden_size, self.config.teacher_size, False
+                )
         return parameters
 
     def _prepare_sharing(self) -> None:
@@ -348,6 +352,22 @@ class Model:
             self.config, head.kind, labels, loss=head.loss_name, loss_options=head.loss_options.to_dict(),
             engine=self.engine, seed=seed,
         )  # fmt: skip
+
+    def with_config(self, config: EncoderConfig, seed: int = 0) -> Model:
+        """A model of another config with the weights of this one, where names and shapes agree, on the same engine."""
+        head = self.head
+        options: dict[str, Any] = {"engine": self.engine, "seed": seed}
+        if head is not None:
+            options |= {"loss": head.loss_name, "loss_options": head.loss_options.to_dict()}
+        labels = head.num_labels if head is not None and head.labelled else 0
+        model = type(self)(config, None if head is None else head.kind, labels, **options)
+        for name, values in self.parameters.items():
+            if model.layout.shapes.get(name) == tuple(values.shape):
+                model.parameters[name] = values
+        model.carried_fields, model.dropout_seed = dict(self.carried_fields), self.dropout_seed
+        model.set_training(self.training)
+        model.set_checkpointing(self.checkpointing)
+        return model
 
     @property
     def num_parameters(self) -> int:

@@ -31,6 +31,7 @@ from glassbert.layers.scope import Cache, NullCache, Scope
 from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch, Encoder, Memory, OnComplete, host_terms, ignore
 from glassbert.models.heads.head import Head
+from glassbert.models.read_rows import DropoutOfRows, among_all, among_packed, few_enough, split_rows
 
 ThreadBuffers = Callable[[int], Sequence[ThreadGradients]]
 OnOutput = Callable[[Array, Array], Array]  # (output, targets) -> the targets that the loss is computed with
@@ -59,6 +60,9 @@ class Objective(Protocol):
 
     def begin(self, run: Pass, targets: Mapping[str, Any], **options: Any) -> None: ...
 
+    def rows_read(self, head: Head, batch: Batch, targets: Mapping[str, Any]) -> Array | None:
+        """The tokens whose hidden states it reads (`Head.rows_read`); None: all."""
+
     def loss(
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
     ) -> Any: ...
@@ -71,6 +75,7 @@ class Part:
     """Some rows of a batch, computed by one thread.
 
     `index` [N] says where the tokens of a packed part belong among its rows · length; None: it is not packed.
+    `read` [M] are those of its tokens whose hidden states are computed; None: all.
     """
 
     rows: slice
@@ -78,6 +83,7 @@ class Part:
     cache: Cache
     dropout: DropoutSource | None = None
     index: np.ndarray | None = None
+    read: Array | None = None
 
 
 class Pass(Mapping[str, Any]):
@@ -120,7 +126,7 @@ class Pass(Mapping[str, Any]):
         self.batch = inputs if isinstance(inputs, Batch) else batch_of(inputs, self.network)
         self.shape = (self.batch.size, self.batch.outputs, network.config.hidden_size)
         self.parts = self._parts(inputs, skip_padding)
-        self.hidden: Array = None
+        self.hidden: Array = None  # [B, T, H], or [M, H] if the last layer computes only what is read
         self.objective: Objective | None = None
         self.output_shape: Any = ()  # of what a backward begins with, or one for each part of a head
 
@@ -165,13 +171,13 @@ class Pass(Mapping[str, Any]):
     # ---- forward and loss ------------------------------------------------------------------------------------------
 
     def encode(self) -> Array:
-        """Hidden states [B, T, H], computed once."""
+        """Hidden states [B, T, H], computed once; [M, H] of the tokens that a loss reads, or an output of inference."""
         if self.hidden is not None:
             return self.hidden
 
         def work(part: Part) -> Array:
-            hidden = self.encoder.forward(part.batch, self._scope(part), self.checkpointing)
-            if part.index is None:
+            hidden = self.encoder.forward(part.batch, self._scope(part), self.checkpointing, part.read)
+            if part.index is None or part.read is not None:
                 return hidden
             return unpack(hidden, part.index, part.rows.stop - part.rows.start, self.shape[1], (1,))
 
@@ -182,7 +188,10 @@ class Pass(Mapping[str, Any]):
 
     def output(self, rows: Array | None = None) -> Any:
         """The output of the head, or the hidden states of a model without one. An MLM head scores only `rows`."""
-        hidden, head = self.encode(), self.network.head
+        head = self.network.head
+        if head is not None and self.head_cache.inference and not self._is_looked_at():
+            self._read_only(head.rows_read(self.batch, rows))
+        hidden = self.encode()
         with self._threads():
             result = hidden if head is None else head.forward(hidden, self.batch, self.head_scope(), rows)
         self.output_shape = shape_of(result)
@@ -191,11 +200,40 @@ class Pass(Mapping[str, Any]):
     def loss(self, objective: Objective, targets: Mapping[str, Any], **options: Any) -> Any:
         """What the objective makes of the hidden states; `backward` then begins at it."""
         objective.begin(self, targets, **options)
+        head: Any = self.network.head
+        if not self._is_looked_at():
+            self._read_only(objective.rows_read(head, self.batch, targets))
         hidden = self.encode()
         self.objective = objective
         with self._threads():
-            head: Any = self.network.head
             return objective.loss(head, hidden, self.batch, targets, self.head_scope(), **options)
+
+    def _read_only(self, rows: Array | None) -> None:
+        """Compute the hidden states of these tokens alone, indices into [B · T]; None: of all."""
+        if self.hidden is not None and self.parts[0].read is not None:  # asked before, perhaps for other tokens
+            self.hidden = None
+            for part in self.parts:
+                part.read = None
+        batch, length, _ = self.shape
+        if rows is None or not few_enough(len(rows), batch * length):
+            return
+        if self.hidden is not None or not self.encoder.selects_rows:
+            return
+        starts = [part.rows.start * length for part in self.parts]
+        whole = len(starts) == 1 and self.parts[0].index is None
+        if not whole and (rows[1:] <= rows[:-1]).any():  # only ascending ones can be cut
+            return
+        own: list[Any] = [rows] if len(starts) == 1 else split_rows(rows, starts)
+        for i, part in enumerate(self.parts):
+            own[i] = own[i] if part.index is None else among_packed(own[i], part.index)
+        if all(one is not None and len(one) for one in own):
+            for part, one in zip(self.parts, own, strict=True):
+                part.read = one
+
+    def _is_looked_at(self) -> bool:
+        """Whether values of all tokens are wanted by name."""
+        cache = self.head_cache
+        return cache.trace or (isinstance(cache, NullCache) and bool(cache.keep))
 
     def with_network(self, network: Network) -> Pass:
         """A pass of another encoder over the same inputs, whose values can be read from this one."""
@@ -241,7 +279,7 @@ class Pass(Mapping[str, Any]):
             else:
                 dhidden = d_output if head is None else head.backward(d_output, scope)
             on_complete("head")
-            self.encode_backward(dhidden.reshape(self.shape), gradients, thread_gradients, on_complete)
+            self.encode_backward(dhidden.reshape(self.hidden.shape), gradients, thread_gradients, on_complete)
 
     def encode_backward(
         self,
@@ -260,13 +298,16 @@ class Pass(Mapping[str, Any]):
             other.train_only(gradients.trainable)
         reduction = GradientReduction(gradients, others, self.encoder.backward_order(), on_complete)
 
-        def work(pair: tuple[Part, Gradients]) -> None:
-            self._part_backward(pair[0], dhidden[pair[0].rows], pair[1], reduction)
+        sizes = [part.rows.stop - part.rows.start if part.read is None else len(part.read) for part in self.parts]
+        pieces = np.split(dhidden, np.cumsum(sizes)[:-1])
 
-        run_together(work, list(zip(self.parts, [gradients, *others], strict=True)))
+        def work(of_part: tuple[Part, Array, Gradients]) -> None:
+            self._part_backward(*of_part, reduction)
+
+        run_together(work, list(zip(self.parts, pieces, [gradients, *others], strict=True)))
 
     def _part_backward(self, part: Part, dx: Array, gradients: Gradients, on_complete: OnComplete) -> None:
-        if part.index is not None:
+        if part.index is not None and part.read is None:
             dx = dx.reshape(-1, dx.shape[-1])[part.index][None]
         self.encoder.backward(dx, part.batch, self._scope(part, gradients), self.checkpointing, on_complete)
 
@@ -277,18 +318,18 @@ class Pass(Mapping[str, Any]):
     # ---- scopes and values -----------------------------------------------------------------------------------------
 
     def _scope(self, part: Part, gradients: Gradients | None = None) -> Scope:
-        prefix, aliases = self.encoder.prefix, self.encoder.aliases
-        return Scope(
-            self.engine.ops, self.parameters, part.cache, gradients, part.dropout, prefix, None, prefix, aliases
-        )
+        prefix, aliases, dropout = self.encoder.prefix, self.encoder.aliases, part.dropout
+        if dropout is not None and part.read is not None:
+            dropout = DropoutOfRows(dropout, part.read, (part.batch.size, part.batch.outputs))
+        return Scope(self.engine.ops, self.parameters, part.cache, gradients, dropout, prefix, None, prefix, aliases)
 
     def head_scope(self, gradients: Gradients | None = None) -> Scope:
         """The scope of the head: its values and parameters are named `head...`."""
         root, aliases = self.encoder.prefix, self.encoder.aliases
-        dropout = self.parts[0].dropout
         return Scope(
-            self.engine.ops, self.parameters, self.head_cache, gradients, dropout, f"{root}head.", None, root, aliases
-        )
+            self.engine.ops, self.parameters, self.head_cache, gradients, self.dropout, f"{root}head.", None, root,
+            aliases,
+        )  # fmt: skip
 
     def __getitem__(self, name: str) -> Any:
         if name in self.head_cache:
@@ -301,8 +342,10 @@ class Pass(Mapping[str, Any]):
             return values[0]
         length = self.shape[1]
         for i, part in enumerate(self.parts):
+            axes = part.cache.token_axes.get(name, (1,))
+            if part.read is not None and axes == (1,) and values[i].ndim == 2:  # [M, ...]
+                values[i] = among_all(values[i], part.read, (part.batch.size, part.batch.outputs))
             if part.index is not None:
-                axes = part.cache.token_axes.get(name, (1,))
                 values[i] = unpack(values[i], part.index, part.rows.stop - part.rows.start, length, axes)
         if len(values) == 1 or values[0].shape[0] != self.parts[0].rows.stop - self.parts[0].rows.start:
             return values[0]  # one value for all rows
@@ -357,6 +400,12 @@ class HeadLoss:
 
     def begin(self, run: Pass, targets: Mapping[str, Any], **options: Any) -> None:
         """Nothing is needed before the hidden states."""
+
+    def rows_read(self, head: Head, batch: Batch, targets: Mapping[str, Any]) -> Array | None:
+        if len(head.parts) > 1:
+            return None
+        (part,) = head.parts.values()
+        return part.head.rows_read(batch, part.select_targets(targets).get("rows"))
 
     def loss(
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any

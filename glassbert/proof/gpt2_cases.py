@@ -53,7 +53,7 @@ def _(dy, chosen):
 @wrong_in({Scope: "run_backward"}, "next token: the gradient reaches the token that was predicted", "gpt2: next token")
 def _(self, key, dy, **hints):
     dx = right_run_backward(self, key, dy, **hints)
-    return np.roll(dx, 1, axis=0 if dx.ndim == 2 else 1) if key == "rows" else dx
+    return np.roll(dx, 1, axis=0 if dx.ndim == 2 else 1) if key in ("rows", "read") else dx
 
 
 @wrong(

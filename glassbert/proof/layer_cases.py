@@ -320,13 +320,26 @@ case("layer", "feed_forward", "geglu, dropout")(
 )
 
 
-def block_fixture(rng: Rng, config: EncoderConfig, index: int, pattern: Mapping[str, Any], **options: Any) -> Fixture:
+def block_fixture(
+    rng: Rng,
+    config: EncoderConfig,
+    index: int,
+    pattern: Mapping[str, Any],
+    read: list[int] | None = None,
+    **options: Any,
+) -> Fixture:
+    """`read` are the tokens that are read of a last layer, of 15; None: all."""
     layer = BLOCKS[config.norm_position](config, index)
+
+    def context(engine):
+        rows = None if read is None else engine.integers(np.array(read, np.int64))
+        return context_on(engine, config, pattern, 5)._replace(rows=rows)
+
     return layer_fixture(
         rng,
         layer.parameters(),
-        lambda engine, x, scope: layer.forward(x, scope, context_on(engine, config, pattern, 5)),
-        lambda engine, dy, scope: layer.backward(dy, scope, context_on(engine, config, pattern, 5)),
+        lambda engine, x, scope: layer.forward(x, scope, context(engine)),
+        lambda engine, dy, scope: layer.backward(dy, scope, context(engine)),
         (3, 5, config.hidden_size),
         **options,
     )
@@ -339,4 +352,16 @@ case("layer", "block", "post-norm, dropout")(
 case("layer", "block", "pre-norm, first norm left out")(lambda rng: block_fixture(rng, TINY_MODERN, 0, {"keys": MASK}))
 case("layer", "block", "pre-norm, local, dropout")(
     lambda rng: block_fixture(rng, TINY_MODERN.replace(**DROPOUT), 1, {"window": 1}, dropout=True)
+)
+case("layer", "block", "post-norm, some tokens read")(
+    lambda rng: block_fixture(rng, TINY_BERT, 1, {"keys": MASK}, [1, 4, 12])
+)
+case("layer", "block", "post-norm, the first tokens read, dropout")(
+    lambda rng: block_fixture(rng, TINY_BERT.replace(**DROPOUT), 1, {"keys": MASK}, [0, 5, 10], dropout=True)
+)
+case("layer", "block", "pre-norm, some tokens read, one twice")(
+    lambda rng: block_fixture(rng, TINY_MODERN, 1, {"window": 1}, [2, 7, 13, 2])
+)
+case("layer", "block", "pre-norm, one token read, first norm left out")(
+    lambda rng: block_fixture(rng, TINY_MODERN, 0, {"keys": MASK}, [11])
 )

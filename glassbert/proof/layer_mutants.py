@@ -15,7 +15,6 @@ from glassbert.layers.feed_forward import FeedForward
 from glassbert.layers.positions import LearnedPositions
 from glassbert.layers.scope import Scope
 from glassbert.models import passes
-from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Encoder
 from glassbert.models.heads import mlm, pooling, pretraining, sequence, tokens
 from glassbert.proof.mutants import wrong_in
@@ -23,10 +22,12 @@ from glassbert.proof.mutants import wrong_in
 right_embeddings_backward = TokenEmbeddings.backward
 right_after_sum_backward = Embeddings.after_sum_backward
 right_embed_backward = LearnedPositions.embed_backward
+right_add = FlatGradients.add
 right_add_rows = FlatGradients.add_rows
 right_add_to = ThreadGradients.add_to
 right_join_qkv = attention.join_qkv
 right_attention_backward = SelfAttention.backward
+right_take_read_backward = SelfAttention.take_read_backward
 right_recompute = Encoder.recompute
 right_encoder_backward = Encoder.backward
 right_norm_backward = Scope.norm_backward
@@ -207,6 +208,44 @@ def _(self, dx, scope, context):
     return dx + (attention.norm_backward(dnormed, "norm") if self.first_norm else dnormed)
 
 
+def _beside(scope: Any) -> bool:
+    """Whether a scope is that of the block, not that of its attention."""
+    return not scope.prefix.endswith("attention.")
+
+
+@wrong_in(
+    {SelfAttention: "take_read_backward"},
+    "last layer: the gradient of the tokens that are read goes to the first tokens",
+    "block: post-norm, some tokens read",
+)
+def _(self, dx, scope, context):
+    if context.rows is None:
+        return dx
+    return np.roll(right_take_read_backward(self, dx, scope, context).reshape(-1, dx.shape[-1]), -1, 0).reshape(
+        scope.saved("read").values[1]
+    )
+
+
+@wrong_in(
+    {SelfAttention: "take_read_backward"},
+    "last layer: the path beside the attention is lost where tokens are left out",
+    "block: pre-norm, some tokens read",
+)
+def _(self, dx, scope, context):
+    found = right_take_read_backward(self, dx, scope, context)
+    return found * 0 if _beside(scope) and context.rows is not None else found
+
+
+@wrong_in(
+    {SelfAttention: "take_read_backward"},
+    "last layer: the attention gets the gradient of the sum once more",
+    "block: post-norm, the first tokens read",
+)
+def _(self, dx, scope, context):
+    found = right_take_read_backward(self, dx, scope, context)
+    return found if _beside(scope) or context.rows is None else 2 * found
+
+
 # ---- heads, tied weights -------------------------------------------------------------------------------------------
 
 
@@ -310,12 +349,13 @@ def _(self, name, index, rows):
 
 
 @wrong_in(
-    {EncoderConfig: "first_of_group"},
-    "shared layers: threads are reduced after the first use of a group only",
+    {ThreadGradients: "add"},
+    "shared layers: the second thread's gradients count for the first use of a group only",
     "bert: mlm, shared layers",
 )
-def _(self, layer):
-    return layer == self.num_hidden_layers - 1 or layer == 0
+def _(self, name, value):
+    if self._content[name].name != "FULL":
+        right_add(self, name, value)
 
 
 @wrong_in({FlatGradients: "add"}, "shared layers: a later layer overwrites the gradient", "bert: mlm, shared layers")

@@ -68,7 +68,9 @@ def _(self, head, dloss, scope):
     inner = scope.cache.states[STATE][0]
     width = inner.network.config.hidden_size
     if len(inner.parts) == 1:
-        inner.encode_backward(dhidden[..., :width], scope.gradients)
+        read = inner.parts[0].read  # the generator computes only the masked tokens
+        d = dhidden[..., :width]
+        inner.encode_backward(d if read is None else d.reshape(-1, width)[read], scope.gradients)
     return dhidden
 
 

@@ -90,6 +90,14 @@ def test_a_mask_decoder_is_saved_in_our_own_layout(tmp_path):
     assert "encoder.rel_embeddings.weight" in bare.to_huggingface()
 
 
+def test_another_head_leaves_the_mask_decoder_out(tmp_path):
+    model = Model(SMALL.replace(mask_decoder=True), "mlm", engine="numpy", seed=1)
+    model.save(tmp_path / "masked")
+    tuned = glassbert.load(tmp_path / "masked", head="binary", engine="numpy")
+    assert not any(name.startswith("decoder.") for name in tuned.parameters)
+    np.testing.assert_array_equal(tuned.parameters["embeddings.token"], model.parameters["embeddings.token"])
+
+
 def test_the_mask_decoder_reads_absolute_positions():
     """Relative positions cannot tell a row of equal words apart; absolute ones at the last layer can."""
     ids = np.full((1, 12), 7)

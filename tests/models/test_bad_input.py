@@ -159,7 +159,7 @@ def test_invalid_heads():
     ("options", "sentence"),
     [
         ({"engine": "torch"}, "unknown engine 'torch'; choose one of auto, numpy, mlx"),
-        ({"engine": "numpy", "dtype": "bfloat16"}, "float32 or float64, not 'bfloat16'; bfloat16 needs engine='mlx'"),
+        ({"engine": "numpy", "dtype": "float16"}, "float32, float64 or bfloat16, not 'float16'"),
         ({"engine": "numpy", "dtype": "int8"}, "not 'int8'"),
         ({"engine": "numpy", "threads": 0}, "threads must be at least 1, got 0"),
         ({"engine": "numpy", "threads": -2}, "threads"),

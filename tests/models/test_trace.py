@@ -129,7 +129,7 @@ def test_the_gradient_under_a_name_is_the_derivative_of_the_loss_by_that_activat
                     return original(self, at, value + shift * direction if at == name else value, token_axes)
 
                 patch.setattr(Cache, method, moving)
-            return float(model.loss(ids, labels, mask)[0])
+            return float(model.loss(ids, labels, mask, trace=True)[0])
 
     measured = (loss_with(1e-5) - loss_with(-1e-5)) / 2e-5
     assert measured == pytest.approx(expected, rel=1e-6, abs=1e-9)

@@ -61,6 +61,9 @@ class _Branch:
     def forward(self, x, *rest):
         return self.function(x)
 
+    def take_read(self, x, *rest):
+        return x  # every token is read
+
 
 def block(x, attention, feed_forward, first_norm, second_norm):
     """The package's own block over the given functions."""

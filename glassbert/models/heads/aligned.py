@@ -51,6 +51,17 @@ class AlignedHead(SequenceHead):
         x = scope.dropout(scope.norm(x, "norm", self.config.layer_norm_eps), "dropout", self.dropout)
         return scope.record("logits", scope.linear(x, "classifier"))  # [B, outputs]
 
+    @classmethod
+    def tokens_read(cls, config: Any, batch: int, length: int, scored_rows: int | None) -> int:
+        return batch * length
+
+    @classmethod
+    def flops(
+        cls, config: Any, batch: int, length: int, num_labels: int = 0, scored_rows: int | None = None
+    ) -> dict[str, int]:
+        size = config.hidden_size
+        return {"head.combine": 2 * batch * 4 * size * size, "head.classifier": 2 * batch * size * num_labels}
+
     def backward(self, doutput: Array, scope: Scope) -> Array:
         scope.record("d_logits", doutput)
         dx = scope.dropout_backward(scope.linear_backward(doutput, "classifier"), "dropout")

@@ -48,3 +48,10 @@ class DiscriminatorHead(Head):
         if self.config.discriminator_norm:
             dx = scope.norm_backward(dx, "norm")
         return scope.linear_backward(scope.run_backward("transform.activation", dx), "transform")
+
+    @classmethod
+    def flops(
+        cls, config: Any, batch: int, length: int, num_labels: int = 0, scored_rows: int | None = None
+    ) -> dict[str, int]:
+        tokens, size = batch * length, config.hidden_size
+        return {"head.transform": 2 * tokens * size * size, "head.classifier": 2 * tokens * size}

@@ -88,6 +88,17 @@ class ForecastHead(Head):
         scope.record("framed", out)
         return scope.record("forecast", out * spread + centre)
 
+    @classmethod
+    def flops(
+        cls, config: Any, batch: int, length: int, num_labels: int = 0, scored_rows: int | None = None
+    ) -> dict[str, int]:
+        tokens = length if config.classifier_pooling == FLATTEN else 1
+        window = config.series.window if config.series.shortcut else 0
+        return {
+            "head.output": 2 * batch * tokens * config.hidden_size * num_labels,
+            "head.shortcut": 2 * batch * window * num_labels,
+        }
+
     def backward(self, doutput: Array, scope: Scope) -> Array:
         spread, shape, dtype = scope.saved("frame")
         scope.record("d_forecast", doutput)

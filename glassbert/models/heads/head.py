@@ -89,11 +89,33 @@ class Head(ABC):
 
     @abstractmethod
     def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
-        """The output. `batch` has the mask and other inputs; `rows` selects the rows to score."""
+        """The output. `batch` has the mask and other inputs; `rows` selects the rows to score.
+
+        hidden is [B, T, H]; where `rows_read` names tokens, it may be [M, H], these tokens alone.
+        """
 
     @abstractmethod
     def backward(self, doutput: Array, scope: Scope) -> Array:
         """The gradient at the hidden states."""
+
+    def rows_read(self, batch: Any, rows: Array | None) -> Array | None:
+        """The tokens whose hidden states `forward` reads, as indices into [B · T], ascending; None: all of them.
+
+        A subclass with a `forward` of its own may read others, so heads answer for their own `forward` alone.
+        """
+        return None
+
+    @classmethod
+    def tokens_read(cls, config: EncoderConfig, batch: int, length: int, scored_rows: int | None) -> int:
+        """The number of tokens that `rows_read` names, where `scored_rows` tokens have a target (None: all)."""
+        return batch * length
+
+    @classmethod
+    def flops(
+        cls, config: EncoderConfig, batch: int, length: int, num_labels: int = 0, scored_rows: int | None = None
+    ) -> dict[str, int]:
+        """Operations of its matrix products in a forward, by name (`glassbert.models.flops`)."""
+        return {}
 
     # ---- heads that hold more than a head (`glassbert.models.heads.rtd`) -----------------------------------------
 
@@ -112,8 +134,13 @@ class Head(ABC):
         return parameters
 
     def finished(self, model: Any) -> dict[str, Any]:
-        """What is kept of a trained model: models by the name of their folder, "" for the main one."""
-        return {"": model}
+        """What is kept of a trained model: models by the name of their folder, "" for the main one.
+
+        The projection to the width of a teacher is not: it only served the training.
+        """
+        if model.config.teacher_size is None:
+            return {"": model}
+        return {"": model.with_config(model.config.replace(teacher_size=None))}
 
     def join_pairs(self, first: Array, second: Array) -> Array:
         """The gradients of the rows, from those of the first and second rows of all pairs."""

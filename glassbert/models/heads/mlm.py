@@ -1,6 +1,7 @@
 """The heads of language models: masked words, and the next word.
 
-Training scores only the rows that have a target; with masked words this doubles the speed of a step.
+Training scores only the rows that have a target; with masked words this doubles the speed of a step. The last layer of
+the encoder computes only these rows, too.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ class MaskedLanguageHead(TransformedHead):
         return {"rows": rows, "targets": labels.reshape(-1)[rows]}
 
     def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
-        x = hidden if rows is None else scope.run("take_rows", "rows", hidden, rows)  # [B, T, H] or [M, H]
-        scope.save("all_rows", rows is None)
+        taken = rows is None or hidden.ndim == 2  # nothing is to be taken, or the encoder did so
+        x = hidden if taken else scope.run("take_rows", "rows", hidden, rows)  # [B, T, H] or [M, H]
+        scope.save("taken", taken)
         if self.transformed:
             x = self.transform(x, scope)
         weight, bias = scope.without_prefix().parameter(self.table), scope.optional("decoder.bias")
@@ -73,7 +75,23 @@ class MaskedLanguageHead(TransformedHead):
         scope.add("decoder.bias", dbias)
         if self.transformed:
             dx = self.transform_backward(dx, scope)
-        return dx if scope.saved("all_rows") else scope.run_backward("rows", dx)
+        return dx if scope.saved("taken") else scope.run_backward("rows", dx)
+
+    def rows_read(self, batch: Any, rows: Array | None) -> Array | None:
+        return rows if type(self).forward is MaskedLanguageHead.forward else None
+
+    @classmethod
+    def tokens_read(cls, config: Any, batch: int, length: int, scored_rows: int | None) -> int:
+        return batch * length if scored_rows is None else scored_rows
+
+    @classmethod
+    def flops(
+        cls, config: Any, batch: int, length: int, num_labels: int = 0, scored_rows: int | None = None
+    ) -> dict[str, int]:
+        rows, size = cls.tokens_read(config, batch, length, scored_rows), config.hidden_size
+        width = config.embedding_width if config.tie_word_embeddings or config.head_transform else size
+        transform = {"head.transform": 2 * rows * size * width} if config.head_transform else {}
+        return {**transform, "head.decoder": 2 * rows * width * config.vocab_size}
 
 
 class CausalLanguageHead(MaskedLanguageHead):

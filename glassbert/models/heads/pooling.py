@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.arrays import Array
+from glassbert.arrays import Array, namespace
 from glassbert.errors import ConfigError, InputError
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.models.config import CHOICES, EncoderConfig
@@ -38,7 +38,8 @@ def pool_parameters(config: EncoderConfig, pooling: str) -> list[Parameter]:
 
 
 def pool(hidden: Array, mask: Array | None, scope: Scope, pooling: str) -> Array:
-    """[B, T, H] -> [B, H]"""
+    """[B, T, H] -> [B, H]. Of the first tokens alone, [B, H], it makes sequences of one token."""
+    hidden = hidden[:, None] if hidden.ndim == 2 else hidden
     query = (scope.parameter("pool.query"),) if pooling == "attention" else ()
     return scope.record("pooled", scope.run(POOLINGS[pooling], "pool", hidden, mask, *query))
 
@@ -50,6 +51,11 @@ def pool_backward(dy: Array, scope: Scope, pooling: str) -> Array:
     dx, dquery = scope.run_backward("pool", dy)
     scope.add("pool.query", dquery)
     return dx
+
+
+def pooled_rows(batch: Any, pooling: str) -> Array | None:
+    """The tokens that a pooling reads, as indices into [B · T]: the first of every sequence, or all (None)."""
+    return namespace(batch.positions).arange(batch.size) * batch.outputs if pooling == "cls" else None
 
 
 def pooler(x: Array, scope: Scope, config: EncoderConfig) -> Array:
@@ -110,6 +116,13 @@ class EmbeddingHead(Head):
 
     def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Array:
         return scope.record("embedding", pool(hidden, batch.real_tokens, scope, self.pooling))  # [B, H]
+
+    def rows_read(self, batch: Any, rows: Array | None) -> Array | None:
+        return pooled_rows(batch, self.pooling) if type(self).forward is EmbeddingHead.forward else None
+
+    @classmethod
+    def tokens_read(cls, config: EncoderConfig, batch: int, length: int, scored_rows: int | None) -> int:
+        return batch if config.classifier_pooling == "cls" else batch * length
 
     def backward(self, doutput: Array, scope: Scope) -> Array:
         return pool_backward(scope.record("d_embedding", doutput), scope, self.pooling)

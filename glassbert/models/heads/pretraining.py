@@ -58,6 +58,14 @@ class PretrainingHead(Head):
                 prepared[f"{name_of_part}.{name}" if name_of_part else name] = array
         return prepared
 
+    @classmethod
+    def flops(
+        cls, config: EncoderConfig, batch: int, length: int, num_labels: int = 0, scored_rows: int | None = None
+    ) -> dict[str, int]:
+        words = MaskedLanguageHead.flops(config, batch, length, scored_rows=scored_rows)
+        pairs = {name.replace("head.", "head.pair."): n for name, n in PairHead.flops(config, batch, length, 2).items()}
+        return {**words, **pairs}
+
     def forward(self, hidden: Array, batch: Any, scope: Scope, rows: Array | None = None) -> Any:
         return {
             kind: part.head.forward(hidden, batch, scope.inside(part.name), rows if kind == "mlm" else None)

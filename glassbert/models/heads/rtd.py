@@ -95,6 +95,13 @@ class ReplacedTokenHead(Head):
     def backward(self, doutput: Array, scope: Scope) -> Array:
         return self.discriminator.backward(doutput, scope)
 
+    @classmethod
+    def flops(
+        cls, config: EncoderConfig, batch: int, length: int, num_labels: int = 0, scored_rows: int | None = None
+    ) -> dict[str, int]:
+        """Of the discriminator; the generator is counted as a model of its own."""
+        return DiscriminatorHead.flops(config, batch, length)
+
     def finished(self, model: Any) -> dict[str, Any]:
         """The discriminator, with Δ added to its words, and the generator; both with weights of their own."""
         from glassbert.models.model import Model

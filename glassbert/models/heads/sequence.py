@@ -11,7 +11,7 @@ from glassbert.errors import ConfigError, InputError
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads.head import TransformedHead, integer_labels, number_labels
-from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters, pooler, pooler_backward
+from glassbert.models.heads.pooling import pool, pool_backward, pool_parameters, pooled_rows, pooler, pooler_backward
 from glassbert.ops import IGNORED
 
 
@@ -77,6 +77,25 @@ class SequenceHead(TransformedHead):
         if self.config.pooler:
             dx = pooler_backward(dx, scope)
         return pool_backward(dx, scope, self.pooling)
+
+    def rows_read(self, batch: Any, rows: Array | None) -> Array | None:
+        return pooled_rows(batch, self.pooling) if type(self).forward is SequenceHead.forward else None
+
+    @classmethod
+    def tokens_read(cls, config: EncoderConfig, batch: int, length: int, scored_rows: int | None) -> int:
+        return batch if config.classifier_pooling == "cls" else batch * length
+
+    @classmethod
+    def flops(
+        cls, config: EncoderConfig, batch: int, length: int, num_labels: int = 0, scored_rows: int | None = None
+    ) -> dict[str, int]:
+        size = config.hidden_size
+        dense = 2 * batch * size * size
+        return {
+            **({"pooler": dense} if config.pooler else {}),
+            **({"head.transform": dense} if config.classifier_transform else {}),
+            "head.classifier": 2 * batch * size * num_labels,
+        }
 
 
 class PairHead(SequenceHead):

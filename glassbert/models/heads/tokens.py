@@ -42,6 +42,14 @@ class TokenHead(TransformedHead):
         dx = scope.linear_backward(doutput, "classifier")
         return self.transform_backward(scope.dropout_backward(dx, "dropout"), scope)
 
+    @classmethod
+    def flops(
+        cls, config: Any, batch: int, length: int, num_labels: int = 0, scored_rows: int | None = None
+    ) -> dict[str, int]:
+        tokens, size = batch * length, config.hidden_size
+        transform = {"head.transform": 2 * tokens * size * size} if config.classifier_transform else {}
+        return {**transform, "head.classifier": 2 * tokens * size * num_labels}
+
 
 class SpanHead(TokenHead):
     """The first and the last token of an answer span: two scores for every token.
