@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_info
 
 from glassbert.errors import TrainingError
 from glassbert.training.optimizers import OPTIMIZERS, SGD, AdamW, Muon, make_optimizer
-from glassbert.training.optimizers.muon import orthogonal
+from glassbert.training.optimizers.muon import COEFFICIENTS, orthogonal
 from tests.models.small import BERT, MODERN, make
 from tests.training.references import reference_for
 
@@ -238,6 +238,20 @@ def test_orthogonal_keeps_directions_and_equalises_singular_values(shape):
     product = np.swapaxes(x, -1, -2) @ y  # V S Uᵀ U S' Vᵀ: symmetric where the directions are kept
     np.testing.assert_allclose(product, np.swapaxes(product, -1, -2), atol=1e-12)
     assert np.isfinite(orthogonal(np.zeros(shape), 5)).all()
+
+
+@pytest.mark.parametrize("shape", [(24, 96), (96, 24), (24, 48)])
+@pytest.mark.parametrize("smallest", [1.0, 1e-3, 1e-6])
+def test_orthogonal_of_wide_matrices_in_single_precision(shape, smallest):
+    """Singular values of many sizes: close to the polynomial of each of them."""
+    u, s, v = np.linalg.svd(np.random.default_rng(1).standard_normal(shape), full_matrices=False)
+    s = np.geomspace(1.0, smallest, len(s))
+    x, s = (u * s) @ v, s / np.linalg.norm(s)
+    for _ in range(5):
+        s = COEFFICIENTS[0] * s + COEFFICIENTS[1] * s**3 + COEFFICIENTS[2] * s**5
+    found = orthogonal(x.astype(np.float32), 5)
+    assert found.dtype == np.float32 and found.shape == shape
+    np.testing.assert_allclose(found, (u * s) @ v, atol=3e-4)
 
 
 def test_muon_updates_layer_matrices_and_splits_stacked_ones():

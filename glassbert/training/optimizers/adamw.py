@@ -33,6 +33,11 @@ class AdamW(Optimizer):
 
     name = "adamw"
     buffers = ("mean", "square")
+    cuda = """
+        new_mean = beta1 * mean + gain1 * seen;
+        new_square = beta2 * square + gain2 * seen * (gain2 * seen);
+        new_p = kept - rate * new_mean / (sqrtf(new_square) + epsilon);
+    """
     no_update: ClassVar[tuple[Any, ...]] = Factors(
         beta1=1.0, gain1=0.0, beta2=1.0, gain2=0.0, rate=0.0, epsilon=1.0, shrink=1.0
     )

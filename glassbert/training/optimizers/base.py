@@ -66,6 +66,9 @@ class Optimizer(ABC):
     name: ClassVar[str]
     buffers: ClassVar[tuple[str, ...]]  # each has one number for every number of the model
     no_update: ClassVar[tuple[float | None, ...]]  # factors that change nothing; None: the factor has no effect
+    cuda: ClassVar[str] = (
+        ""  # `moved` in CUDA, from the scalars, p (`kept`: shrunk), g (`seen`: 0 if not finite), buffers
+    )
     curvature_every: int = 0  # steps between two calls of `observe` with a gradient of sampled labels; 0: never
 
     def __init__(self, model: Any, learning_rate: float, weight_decay: float, clip: float | None):
@@ -223,8 +226,11 @@ class Optimizer(ABC):
 
     def _squares(self, gradients: Buffers) -> Any:
         """Σ g² over all parameters that are not frozen."""
-        xp = self.engine.xp
-        return xp.stack([xp.square(gradients[name].astype(xp.float32)).sum() for name in self._rates.group_of]).sum()
+        xp, many = self.engine.xp, self.engine.many
+        small = [gradients[name] for name in self._rates.group_of if many is not None and many.small(gradients[name])]
+        large = [gradients[name] for name in self._rates.group_of if many is None or not many.small(gradients[name])]
+        squares = [xp.square(g.astype(xp.float32)).sum() for g in large]
+        return xp.stack([*squares, many.sum_of_squares(small)] if small else squares).sum()
 
     def _finite_factors(self, step: Any, learning_rate: Any, scale: Any, finite: Any) -> Any:
         """The scalars of a step, or `no_update` if it is not finite.
@@ -238,8 +244,42 @@ class Optimizer(ABC):
     def _move_arrays(
         self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, finite: Any, new_p: Any, new_state: Any
     ) -> None:
+        together = self._together(parameters, f)
+        for names in together:
+            self._move_many(names, parameters, gradients, state, f[names[0]], finite, new_p, new_state)
+        done = {name for names in together for name in names}
         for name in f:
-            self._move_array(name, parameters[name], gradients[name], state, f[name], finite, new_p, new_state)
+            if name not in done:
+                self._move_array(name, parameters[name], gradients[name], state, f[name], finite, new_p, new_state)
+
+    def _together(self, parameters: Buffers, f: Mapping[str, Any]) -> list[list[str]]:
+        """Small parameters with the same scalars, in lists that one launch moves; none where the engine cannot."""
+        many = self.engine.many
+        if many is None or not self.cuda:
+            return []
+        groups: dict[Any, list[str]] = {}
+        for name in f:
+            if many.small(parameters[name]):
+                groups.setdefault((self._rates.group_of[name], self.decayed[name]), []).append(name)
+        return list(groups.values())
+
+    def _move_many(
+        self, names: list[str], parameters: Buffers, gradients: Buffers, state: Any, f: Any, finite: Any, new_p: Any,
+        new_state: Any,
+    ) -> None:  # fmt: skip
+        """`_move_array` for several parameters with the same scalars, by the formula `cuda`."""
+        kept = "const float kept = p * shrink;" if self.decayed[names[0]] else "const float kept = p;"
+        seen = "const float seen = finite > 0.0f ? g : 0.0f;"  # 0 times infinity is NaN
+        arrays = {"p": parameters, "g": gradients, **{buffer: state[buffer] for buffer in self.buffers}}
+        found = self.engine.many.each(
+            f"{kept} {seen} {self.cuda}",
+            {name: [values[one] for one in names] for name, values in arrays.items()},
+            {**f._asdict(), "finite": finite},
+            {f"new_{name}": self.engine.xp.float32 for name in ("p", *self.buffers)},
+        )
+        new_p.update(zip(names, found["new_p"], strict=True))
+        for buffer in self.buffers:
+            new_state[buffer].update(zip(names, found[f"new_{buffer}"], strict=True))
 
     def _move_array(
         self, name: str, p: Any, g: Any, state: Any, f: Any, finite: Any, new_p: Any, new_state: Any

@@ -16,17 +16,24 @@ and values as separate matrices; AdamW updates embeddings, heads, norms and bias
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.arrays import Array, FlatArrays, FlatGradients, Layout, namespace
+from glassbert.arrays import Array, FlatArrays, FlatGradients, Layout, is_numpy, namespace
 from glassbert.engines.threads import run_together
 from glassbert.training.optimizers.adamw import AdamW
 from glassbert.training.optimizers.base import Buffers, Span
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 TINY = 1e-7
+CUDA_STEP = """
+    const float seen = finite > 0.0f ? g : 0.0f;
+    new_mean = momentum * mean + gain * seen;
+    step = gain * seen + momentum * new_mean;
+"""
 
 
 def orthogonal(x: Array, iterations: int) -> Array:
@@ -40,6 +47,9 @@ def orthogonal(x: Array, iterations: int) -> Array:
     if tall:
         x = xp.swapaxes(x, -1, -2)
     x = x / xp.maximum(xp.sqrt((x * x).sum((-2, -1), keepdims=True)), TINY)  # now all singular values are at most one
+    if is_numpy(x) and x.shape[-1] >= 2 * x.shape[-2]:  # 16 bits would not do, and MLX may compute in them
+        x = orthogonal_of_wide(x, iterations)
+        return xp.swapaxes(x, -1, -2) if tall else x
     for _ in range(iterations):
         gram = x @ xp.swapaxes(x, -1, -2)  # the small square: [rows, rows]
         square = gram @ xp.swapaxes(gram, -1, -2)  # = gram²; BLAS halves a product with the transpose
@@ -48,6 +58,28 @@ def orthogonal(x: Array, iterations: int) -> Array:
         gram += square
         x = a * x + gram @ x
     return xp.swapaxes(x, -1, -2) if tall else x
+
+
+def orthogonal_of_wide(x: np.ndarray, iterations: int) -> np.ndarray:
+    """The same iterations on the small square alone, for x [rows, columns] with far more columns than rows.
+
+    Every iterate is x_k = q_k x, and q_k and g_k = x_k x_kᵀ are polynomials of x xᵀ: symmetric, and in any order:
+
+        p = a + b g + c g²        q ← p q        g ← g p²        and at the end  q x
+
+    Derivation: docs/derivations/13-muon.md (13.7)
+    """
+    a, b, c = COEFFICIENTS
+    gram, q = x @ x.swapaxes(-1, -2), None  # [rows, rows]
+    for i in range(iterations):
+        p = gram @ gram.swapaxes(-1, -2)  # BLAS halves a product with the transpose
+        p *= c
+        p += b * gram
+        p += a * np.eye(p.shape[-1], dtype=x.dtype)
+        q = p if q is None else p @ q
+        if i + 1 < iterations:
+            gram = gram @ (p @ p.swapaxes(-1, -2))
+    return x if q is None else q @ x
 
 
 class Factors(NamedTuple):
@@ -153,28 +185,73 @@ class Muon(AdamW):
         self, parameters: Buffers, gradients: Buffers, state: Any, f: Any, finite: Any, new_p: Any, new_state: Any
     ) -> None:
         """Matrices of the same shape are stacked for the polynomial, as one batched product."""
+        others = {name: own for name, own in f.items() if name not in self.matrices}
+        super()._move_arrays(parameters, gradients, state, others, finite, new_p, new_state)
+        matrices = {name: own for name, own in f.items() if name in self.matrices}
+        stacks = [
+            (names, self._steps_of(names, gradients, state["mean"], f[names[0]], finite, new_state["mean"]))
+            for names in self._stacks(parameters, matrices)
+        ]
+        for names, step in self._orthogonal(stacks):
+            self._move_stack(names, step, parameters, f[names[0]], new_p)
+
+    def _stacks(self, parameters: Buffers, matrices: Mapping[str, Any]) -> list[list[str]]:
+        """The names in lists that are stacked from the start: small ones of one shape, where one launch can do that."""
+        groups: dict[Any, list[str]] = {}
+        for names in self._together(parameters, matrices):
+            for name in names:
+                groups.setdefault((names[0], self._shape(name)[1:]), []).append(name)
+        done = {name for names in groups.values() for name in names}
+        return [*groups.values(), *([name] for name in matrices if name not in done)]
+
+    def _steps_of(self, names: list[str], gradients: Buffers, means: Any, f: Any, finite: Any, new_means: Any) -> Any:
+        """[n, rows, columns]: the steps of all matrices in these parameters, before the polynomial."""
+        _, rows, columns = self._shape(names[0])
+        if len(names) > 1:
+            arrays = {"g": [gradients[name] for name in names], "mean": [means[name] for name in names]}
+            scalars = {"momentum": f.momentum, "gain": f.gain, "finite": finite}
+            dtypes = {"new_mean": self.engine.xp.float32}, {"step": self.engine.compute_dtype}
+            found = self.engine.many.each(CUDA_STEP, arrays, scalars, *dtypes)
+            new_means.update(zip(names, found["new_mean"], strict=True))
+            return found["step"].reshape(-1, rows, columns)
+        g = self._finite_gradient(gradients[names[0]], finite)
+        mean = new_means[names[0]] = f.momentum * means[names[0]] + f.gain * g
+        step = f.gain * g + f.momentum * mean
+        return step.reshape(-1, rows, columns).astype(self.engine.compute_dtype)
+
+    def _orthogonal(self, stacks: list[tuple[list[str], Any]]) -> Iterator[tuple[list[str], Any]]:
+        """The stacks with `orthogonal` steps; tall matrices are transposed, to be computed with the wide ones."""
         xp = self.engine.xp
-        groups: dict[tuple[int, int], list[tuple[str, Any]]] = {}
-        for name, own in f.items():
-            if name not in self.matrices:
-                self._move_array(name, parameters[name], gradients[name], state, own, finite, new_p, new_state)
-                continue
-            g = self._finite_gradient(gradients[name], finite)
-            mean = new_state["mean"][name] = own.momentum * state["mean"][name] + own.gain * g
-            step = (own.gain * g + own.momentum * mean).reshape(self._shape(name)).astype(self.engine.compute_dtype)
+        groups: dict[tuple[int, ...], list[tuple[list[str], Any]]] = {}
+        for names, step in stacks:
             wide = step if step.shape[-2] <= step.shape[-1] else xp.swapaxes(step, -1, -2)
-            groups.setdefault(tuple(wide.shape[-2:]), []).append((name, wide))
+            groups.setdefault(tuple(wide.shape[-2:]), []).append((names, wide))
         for group in groups.values():
-            together = orthogonal(xp.concatenate([step for _, step in group]), self.iterations)
+            together = orthogonal(xp.concatenate([wide for _, wide in group]), self.iterations)
             start = 0
-            for name, step in group:
-                count, rows, columns = self._shape(name)
-                step = together[start : start + count].astype(xp.float32)
-                start += count
-                step = (step if rows <= columns else xp.swapaxes(step, -1, -2)).reshape(rows * count, columns)
-                p = parameters[name]
-                shrunk = p * f[name].shrink if self.decayed[name] else p
-                new_p[name] = shrunk - f[name].matrix_rate * _scale((rows, columns)) * step
+            for names, wide in group:
+                step = together[start : start + wide.shape[0]]
+                start += wide.shape[0]
+                _, rows, columns = self._shape(names[0])
+                yield names, step if rows <= columns else xp.swapaxes(step, -1, -2)
+
+    def _move_stack(self, names: list[str], step: Any, parameters: Buffers, f: Any, new_p: Any) -> None:
+        xp, (_, rows, columns) = self.engine.xp, self._shape(names[0])
+        rate = f.matrix_rate * _scale((rows, columns))
+        if len(names) > 1:
+            flat = step.reshape(-1)
+            ends = list(accumulate(parameters[name].size for name in names))
+            steps = [flat[end - parameters[name].size : end] for name, end in zip(names, ends, strict=True)]
+            kept = "p * shrink" if self.decayed[names[0]] else "p"
+            arrays, scalars = {"p": [parameters[name] for name in names], "step": steps}, {"shrink": f.shrink}
+            found = self.engine.many.each(
+                f"new_p = {kept} - matrix_rate * step;", arrays, {**scalars, "matrix_rate": rate}, {"new_p": xp.float32}
+            )
+            new_p.update(zip(names, found["new_p"], strict=True))
+            return
+        p = parameters[names[0]]
+        shrunk = p * f.shrink if self.decayed[names[0]] else p
+        new_p[names[0]] = shrunk - rate * step.astype(xp.float32).reshape(p.shape)
 
 
 def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:
