@@ -30,6 +30,7 @@ TRAINING_ONLY = {
     "generator_width",
     "generator_depth",
     "generator_embeddings",
+    "teacher_size",
 }
 DECODING = ("mlm", "causal", "pretraining")
 READ_BY_HEADS = {

@@ -1,7 +1,7 @@
 """A family: how Hugging Face stores one kind of model, as tables of names and of config fields.
 
-A module in `glassbert.families` registers a `Family`. This package reads and writes checkpoints by these tables and
-imports none of those modules.
+A module in `glassbert.families` registers a `Family`. This package reads and writes checkpoints by these tables. It
+knows the names of the families and their modules (`MODULES`); a module is imported when its family is first used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,24 @@ from glassbert.layers.registry import Registry
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 
+# Family: its module in glassbert.families. This is the order of lists.
+MODULES = {
+    "bert": "bert",
+    "albert": "albert",
+    "deberta": "deberta",
+    "distilbert": "distilbert",
+    "electra": "electra",
+    "gpt2": "gpt2",
+    "longformer": "longformer",
+    "modernbert": "modernbert",
+    "roberta": "roberta",
+    "xlm-roberta": "roberta",
+    "mpnet": "mpnet",
+    "xlnet": "xlnet",
+}
 FAMILIES: Registry[Family] = Registry("family")
+for _name, _module in MODULES.items():
+    FAMILIES.later(_name, f"glassbert.families.{_module}")
 
 
 def register_family(family: Family) -> Family:

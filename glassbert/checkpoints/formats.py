@@ -48,6 +48,7 @@ class NativeFormat:
         "loss": (str, NoneType),
         "loss_options": (dict,),
         "dtype": (str,),
+        "quantization": (dict,),
         "glassbert_version": (str,),
         **dict.fromkeys(LABEL_NAMES, (dict,)),
     }
@@ -105,7 +106,7 @@ class NativeFormat:
         return dict(tensors)
 
     def may_be_unused(self, name: str, another_head: bool) -> bool:
-        return another_head and name.startswith(("head.", "pooler."))
+        return another_head and name.startswith(("head.", "pooler.", "decoder."))  # decoder: that of masked words
 
 
 Format = HuggingFaceFormat | NativeFormat
@@ -116,6 +117,9 @@ def format_of_file(fields: Mapping[str, Any]) -> Format:
     model_type = fields.get("model_type")
     if model_type == NATIVE:
         return NativeFormat()
+    named = FAMILIES.get(model_type) if isinstance(model_type, str) else None  # most have the name of their type
+    if named is not None and named.architectures and (named.model_type or named.name) == model_type:
+        return HuggingFaceFormat(named)
     known = {family.model_type or name: family for name, family in FAMILIES.items() if family.architectures}
     if not isinstance(model_type, str) or model_type not in known:
         raise CheckpointError(f"model_type is {model_type!r}; GlassBERT opens {', '.join([*known, NATIVE])}")

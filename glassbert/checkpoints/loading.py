@@ -17,12 +17,14 @@ from glassbert.checkpoints.family import FAMILIES
 from glassbert.checkpoints.formats import EMBEDDING, Format, family_of_names, format_of_file
 from glassbert.checkpoints.locate import Checkpoint, open_checkpoint, verify_model
 from glassbert.checkpoints.names import Match, list_names, match, read_values
+from glassbert.checkpoints.quantized import StoredQuantized
 from glassbert.checkpoints.sentence import pooling_in
 from glassbert.errors import CheckpointError, ConfigError, GlassBertError
 from glassbert.files import verifying
 from glassbert.models.heads import HEADS, Head, head_names, resolve_head, with_pooling
 from glassbert.models.initialize import initial_values
 from glassbert.models.model import Model
+from glassbert.models.quantized import QuantizedModel, on_engine
 
 CLASSIFIER = "head.classifier."
 HEAD_AND_POOLER = ("head.", "pooler.")
@@ -50,7 +52,8 @@ def load(
     `head` is "mlm", "binary", "multiclass", "token", ... (`glassbert.head_names()`) or "core" (no head). By default
     the model has the head, pooling, loss and options it was saved with. With another head, number of labels, loss or
     pooling, weights that the file does not have are initialised at random (from `seed`), and a warning names them.
-    float16 and bfloat16 files are converted; `dtype` is the precision of the computation.
+    float16 and bfloat16 files are converted; `dtype` is the precision of the computation. Quantised weights stay
+    as they are (`glassbert.models.quantized`).
 
     A folder of sentence-transformers is loaded as the encoder of its config.json; head="embedding" adds the pooling of
     its modules.
@@ -101,7 +104,11 @@ def load(
             f"{path_or_hub_id} has no weights for {names}; they are initialised at random and must be trained",
             stacklevel=2,
         )
+    quantized = {}
     for name, parts in matched.sources.items():
+        if isinstance(parts[0], StoredQuantized):
+            quantized[name] = on_engine(parts[0].read_quantized(), model.engine)
+            continue
         values = read_values(parts)
         if verify:
             _check_finite(values, [part.name for part in parts], checkpoint)
@@ -110,7 +117,7 @@ def load(
     for name, values in initial_values(new, described.config, seed):
         model.parameters[name] = model.engine.array(values)
     model.carried_fields = described.carried
-    return model
+    return QuantizedModel(model, quantized) if quantized else model
 
 
 def _has_further_models(head: str | None) -> bool:

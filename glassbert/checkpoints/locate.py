@@ -13,6 +13,7 @@ from typing import Any
 
 from glassbert import files
 from glassbert.checkpoints.packaged import did_you_mean, packaged_folder
+from glassbert.checkpoints.quantized import joined
 from glassbert.checkpoints.stored import StoredTensor, open_safetensors
 from glassbert.errors import CheckpointError
 
@@ -62,7 +63,10 @@ def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> 
     fields = read_json(config_path)
     weights = weights or _find_weights(path)
     tensors = _open_shards(weights) if weights.suffix == ".json" else open_safetensors(weights)
-    return Checkpoint(config_path, fields, tensors)
+    try:
+        return Checkpoint(config_path, fields, joined(fields, tensors))
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
 
 
 def _in_run(path: Path) -> Path:

@@ -19,12 +19,14 @@ from safetensors.numpy import save_file
 
 from glassbert.arrays import Array
 from glassbert.checkpoints.description import describe, name_labels
-from glassbert.checkpoints.formats import EMBEDDING, Format, HuggingFaceFormat, format_of_model
+from glassbert.checkpoints.formats import EMBEDDING, Format, HuggingFaceFormat, NativeFormat, format_of_model
 from glassbert.checkpoints.locate import CONFIG, INDEX, SAVING, SENTENCE_FILES, SHARDS, WEIGHTS
+from glassbert.checkpoints.quantized import SECTION, section_of, tensors_of
 from glassbert.checkpoints.sentence import write_modules
 from glassbert.errors import CheckpointError, GlassBertError
 from glassbert.files import CHECKSUMS, adding_files, read_checksums, write_checksums
 from glassbert.models.model import Model
+from glassbert.models.quantized import quantized_parameters
 
 METADATA = {"format": "pt"}  # required by transformers
 UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -91,16 +93,22 @@ def save_model(
     folder = Path(folder)
     limit = _bytes(max_shard_size)
     described = describe(model)
-    file_format, _ = format_of_model(described, list(model.layout.shapes))
+    quantized = quantized_parameters(model)
+    file_format: Format = NativeFormat() if quantized else format_of_model(described, list(model.layout.shapes))[0]
+    floats = {name: array for name, array in model.parameters.items() if name not in quantized}
     tensors = {
         name: np.ascontiguousarray(array, dtype)
-        for name, array in _file_tensors(model, file_format, model.parameters, weights=True)
+        for name, array in _file_tensors(model, file_format, floats, weights=True)
     }
     overflown = [name for name, array in tensors.items() if dtype == "float16" and not np.isfinite(array).all()]
     if overflown:
         raise CheckpointError(f"{overflown[0]} has values beyond the range of float16; save it as float32")
     dtype = str(next(iter(tensors.values())).dtype)
     fields = {**file_format.write(described), "dtype": dtype}
+    for name, weight in quantized.items():
+        tensors |= tensors_of(name, weight)
+    if quantized:
+        fields[SECTION] = section_of(quantized)
     if isinstance(file_format, HuggingFaceFormat):
         fields["torch_dtype"] = dtype  # the name of the key in transformers 4
     try:

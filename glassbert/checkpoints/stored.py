@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from glassbert.errors import CheckpointError
 
 FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+INTEGERS = {"I8": "<i1", "U8": "<u1"}  # the codes of quantised weights
 HEADER_LIMIT = 100_000_000  # the limit of the safetensors package itself
 
 
@@ -41,11 +42,18 @@ class StoredTensor:
     def read(self) -> np.ndarray:
         """The values: a view of the file, or float32 if the file has bfloat16."""
         self.require_float()
-        mapped = np.memmap(self.path, dtype=np.uint8, mode="r")
-        values: np.ndarray = np.ndarray(self.shape, FLOATS[self.dtype], mapped, self.offset)
+        values = self._mapped(FLOATS[self.dtype])
         if self.dtype == "BF16":  # bfloat16 is the upper half of a float32
             return (values.astype(np.uint32) << 16).view(np.float32)
         return values
+
+    def read_integers(self) -> np.ndarray:
+        """The codes of a quantised weight: a view of the file."""
+        return self._mapped(INTEGERS[self.dtype])
+
+    def _mapped(self, dtype: str) -> np.ndarray:
+        mapped = np.memmap(self.path, dtype=np.uint8, mode="r")
+        return np.ndarray(self.shape, dtype, mapped, self.offset)
 
 
 def open_safetensors(path: Path) -> dict[str, StoredTensor]:

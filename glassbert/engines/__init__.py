@@ -43,6 +43,7 @@ class Engine(Protocol):
     threads: int
     limits_blas: bool  # whether a pass holds BLAS to one thread
     compiles: bool  # whether a training step is compiled as a whole
+    bytes_kept: int  # of one number of an activation that waits for the backward
     ops: Operations
 
     @property

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from glassbert.engines import onednn
+
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 # Modules that are imported only when they are used, and the packages that have them.
 REQUIRED_PACKAGES = {
@@ -78,6 +80,7 @@ class Machine:
     nvidia_gpu: bool
     thread_variables: dict[str, str] = field(default_factory=dict)
     missing_packages: tuple[str, ...] = ()
+    without_bfloat16: str = ""  # why the NumPy engine has no bfloat16 here; "" if it has
 
 
 class EngineChoice(NamedTuple):
@@ -118,6 +121,7 @@ def inspect_machine() -> Machine:
         nvidia_gpu=any(Path("/dev").glob("nvidia[0-9]*")),
         thread_variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         missing_packages=tuple(p for name, p in REQUIRED_PACKAGES.items() if importlib.util.find_spec(name) is None),
+        without_bfloat16=onednn.why_not(),
     )
 
 
@@ -183,9 +187,21 @@ def measure_matmul_rate(
 ) -> float:
     """Measure the rate of NumPy's product of two square matrices in GFLOP/s: the median over about `seconds`.
 
-    `threads` limits the threads of BLAS during the measurement; None: as configured. Without `size` the matrices are
-    enlarged until one product takes at least 6 ms.
+    `threads` limits the threads of BLAS during the measurement; None: as configured. bfloat16 is oneDNN's product,
+    whose rows so many threads share (None: all). Without `size` the matrices are enlarged until one product takes at
+    least 6 ms.
     """
+
+    def prepare_bfloat16(n: int) -> Callable[[], object]:
+        from glassbert.engines.threads import run_together
+
+        left, right = onednn.to_bfloat16(np.random.default_rng(0).random((2, n, n), dtype=np.float32))
+        product, parts = np.empty((n, n), np.float32), threads or usable_cores()
+        rows = [slice(n * i // parts, n * (i + 1) // parts) for i in range(parts)]
+        return lambda: run_together(lambda part: onednn.matmul(left[part], right, product[part]), rows)
+
+    if dtype == "bfloat16":
+        return _median_rate(prepare_bfloat16, size, seconds)
 
     def prepare(n: int) -> Callable[[], object]:
         left, right = np.random.default_rng(0).random((2, n, n), dtype=np.float32).astype(dtype)

@@ -16,6 +16,11 @@ import mlx.core as mx
 import numpy as np
 
 from glassbert.arrays import Gradients, Layout
+from glassbert.engines import (
+    mlx_cuda,
+    mlx_many,
+    mlx_quantized,  # noqa: F401 (enters its kernels)
+)
 from glassbert.engines.kernels import KERNEL_SETS, Kernels, Operations
 from glassbert.engines.mlx_kernels import KERNELS
 from glassbert.errors import EngineError
@@ -61,10 +66,12 @@ class MlxEngine:
             raise EngineError(f"unknown kernels {kernels!r}; choose one of {', '.join(KERNEL_SETS)}")
         self.kernels = kernels
         self.ops = Operations(KERNELS if kernels == "fast" else {})
+        self.many = mlx_many if kernels == "fast" and mlx_cuda.on_cuda() else None
         self.xp = mx
         self.dtype_name = dtype
         self.dtype = mx.float32
         self.compute_dtype = COMPUTE[dtype]
+        self.bytes_kept = self.compute_dtype.size
 
     def with_kernels(self, kernels: str) -> MlxEngine:
         """This engine with other kernels."""
@@ -104,7 +111,12 @@ class MlxEngine:
     def for_computing(self, parameters: Mapping[str, mx.array]) -> Mapping[str, mx.array]:
         if self.compute_dtype == mx.float32:
             return parameters
-        return {name: value.astype(self.compute_dtype) for name, value in parameters.items()}
+        if self.many is None:
+            return {name: value.astype(self.compute_dtype) for name, value in parameters.items()}
+        small = {name: value for name, value in parameters.items() if self.many.small(value)}
+        cast = self.many.each("y = x;", {"x": list(small.values())}, {}, {"y": self.compute_dtype})["y"]
+        together = dict(zip(small, cast, strict=True))
+        return {n: together[n] if n in together else v.astype(self.compute_dtype) for n, v in parameters.items()}
 
     def dropout(self, seed: int | mx.array) -> MlxDropout:
         return MlxDropout(seed)

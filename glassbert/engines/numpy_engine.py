@@ -1,8 +1,12 @@
-"""The NumPy engine: float32 or float64 on the CPU, a batch spread over threads.
+"""The NumPy engine: float32, float64 or bfloat16 products on the CPU, a batch spread over threads.
 
 One thread takes one part of the batch from the first layer to the last, with a single-threaded BLAS; that keeps its
 activations in its own cache and needs two synchronisations a step instead of hundreds. What cannot be split by rows
 (the scores of a large vocabulary, a single long sequence) the kernels split by columns or heads.
+
+With dtype "bfloat16" parameters, sums, softmax, norms and losses are float32, and the factors of matrix products are
+rounded to bfloat16 (`bfloat16_kernels.py`). That needs oneDNN and a processor with such instructions; elsewhere the
+engine computes in float32 and says so once.
 
 With `kernels="plain"` the operations run as they are written in `glassbert.ops`, in the calling thread and with NumPy's
 own BLAS threads, unless a number of threads is given.
@@ -17,12 +21,17 @@ import hashlib
 import math
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from glassbert.arrays import FlatArrays, FlatGradients, Layout
+from glassbert.engines import (
+    onednn,
+    quantized_kernels,  # noqa: F401 (enters its kernels)
+)
 from glassbert.engines.kernels import KERNEL_SETS, Kernels, Operations
 from glassbert.engines.numpy_kernels import KERNELS
 from glassbert.engines.threads import usable_cores
@@ -98,23 +107,35 @@ class NumpyEngine:
     compiles = False
 
     def __init__(self, dtype: str = "float32", threads: int | None = None, kernels: str = "fast"):
-        if dtype not in ("float32", "float64"):
-            raise EngineError(
-                f"the NumPy engine computes in float32 or float64, not {dtype!r}; bfloat16 needs engine='mlx'"
-            )
+        if dtype not in ("float32", "float64", "bfloat16"):
+            raise EngineError(f"the NumPy engine computes in float32, float64 or bfloat16, not {dtype!r}")
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise EngineError(f"threads must be at least 1, got {threads!r}")
         if kernels not in KERNEL_SETS:
             raise EngineError(f"unknown kernels {kernels!r}; choose one of {', '.join(KERNEL_SETS)}")
         keep_freed_memory()
+        if dtype == "bfloat16" and onednn.why_not():
+            warnings.warn(f"precision is float32, not bfloat16: {onednn.why_not()}", stacklevel=2)
+            dtype = "float32"
         self.xp = np
         self.dtype_name = dtype
-        self.dtype = np.dtype(dtype)
+        self.dtype = np.dtype("float64" if dtype == "float64" else "float32")
+        # bfloat16: float32, and a rounded copy of about half of the numbers
+        self.bytes_kept = {"float32": 4, "float64": 8, "bfloat16": 5}[dtype]
         self.kernels = kernels
         self.limits_blas = kernels == "fast" or threads is not None
         self.threads = threads or (usable_cores() if kernels == "fast" else 1)
-        self.ops = Operations(KERNELS if kernels == "fast" else {})
+        self.ops = Operations(self._kernels())
         self.gradients = functools.partial(FlatGradients, dtype=self.dtype)
+
+    def _kernels(self) -> Kernels:
+        if self.kernels == "plain":
+            return {}
+        if self.dtype_name != "bfloat16":
+            return KERNELS
+        from glassbert.engines import bfloat16_kernels
+
+        return bfloat16_kernels.KERNELS
 
     def with_kernels(self, kernels: str) -> NumpyEngine:
         """This engine with other kernels."""
@@ -123,7 +144,7 @@ class NumpyEngine:
     def with_operations(self, replaced: Kernels) -> NumpyEngine:
         """This engine with single functions replaced, by the names of operations or their backwards."""
         engine = copy.copy(self)
-        engine.ops = Operations(KERNELS if self.kernels == "fast" else {}, replaced)
+        engine.ops = Operations(self._kernels(), replaced)
         return engine
 
     def __deepcopy__(self, memo: Any) -> NumpyEngine:

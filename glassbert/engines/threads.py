@@ -34,7 +34,13 @@ def usable_cores() -> int:
 
 @functools.cache
 def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")  # others, such as OpenMP, are not ours to restore
+
+
+def _free_control() -> None:
+    """Let any thread set limits: threadpoolctl 3.8 ignores every thread but the first that has set one."""
+    for library in _blas().lib_controllers:
+        getattr(library, "clear_controlling_thread", lambda force: None)(force=True)
 
 
 @functools.cache
@@ -52,6 +58,7 @@ def single_threaded_blas() -> Iterator[None]:
     global _active, _limiter
     with _lock:
         if _active == 0:
+            _free_control()
             _limiter = _blas().limit(limits=1, user_api="blas")
         _active += 1
     try:
@@ -60,7 +67,9 @@ def single_threaded_blas() -> Iterator[None]:
         with _lock:
             _active -= 1
             if _active == 0:
+                _free_control()  # the last to leave need not be the first who came
                 _limiter.restore_original_limits()
+                _free_control()
 
 
 def threads_to_use() -> int:

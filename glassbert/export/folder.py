@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +23,15 @@ from glassbert.checkpoints.description import describe
 from glassbert.checkpoints.formats import NativeFormat
 from glassbert.checkpoints.locate import INDEX, MODULES, SHARDS, WEIGHTS, open_checkpoint
 from glassbert.checkpoints.packaged import which_model
+from glassbert.checkpoints.quantized import SECTION, section_of
 from glassbert.engines.recording import Finished
 from glassbert.errors import CheckpointError
 from glassbert.export.gradients import STEPS, record_gradients, record_parameters, record_step
 from glassbert.export.recording import record_model
 from glassbert.export.writing import LARGEST_FILE, OPSET, check_opset, require, write_onnx
-from glassbert.files import explain_write_errors
+from glassbert.files import CHECKSUMS, new_folder, write_checksums
 from glassbert.models.model import Model
+from glassbert.models.quantized import quantized_parameters
 from glassbert.text.loading import FILES, find_tokenizer
 
 FOLDER = "onnx"
@@ -117,29 +118,18 @@ def _write(model: Model, recorded: dict[str, Finished], folder: Path, **options:
 
 
 def _write_new(model: Model, recorded: dict[str, Finished], own: Path, target: Path, **options: int) -> list[Path]:
-    """Write beside the new folder, and move it into place when it is complete."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise CheckpointError(f"{target} exists and is not empty; choose another folder")
-    with explain_write_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        with explain_write_errors(target):
-            model.save(staging)
-            for weights in (WEIGHTS, INDEX, SHARDS):
-                for path in staging.glob(weights):
-                    path.unlink()
-            _save_tokenizer(own, staging)
-            if (own / CARD).exists():
-                shutil.copyfile(own / CARD, staging / CARD)
-            files = _write(model, recorded, staging, **options)
-            staging.chmod(0o755)
-            if target.exists():
-                target.rmdir()
-            staging.rename(target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    return [target / path.relative_to(staging) for path in files]
+    """A new folder with config, tokenizer and graphs."""
+    with new_folder(target, CheckpointError) as folder:
+        model.save(folder)
+        for weights in (WEIGHTS, INDEX, SHARDS, CHECKSUMS):
+            for path in folder.glob(weights):
+                path.unlink()
+        _save_tokenizer(own, folder)
+        if (own / CARD).exists():
+            shutil.copyfile(own / CARD, folder / CARD)
+        files = [path.relative_to(folder) for path in _write(model, recorded, folder, **options)]
+        write_checksums(folder, [path.relative_to(folder).as_posix() for path in folder.rglob("*")])
+    return [target / path for path in files]
 
 
 def _save_tokenizer(own: Path, folder: Path) -> None:
@@ -151,4 +141,7 @@ def _save_tokenizer(own: Path, folder: Path) -> None:
 def description_of(model: Model) -> str:
     """The model without its weights, as JSON: what a graph carries with it."""
     fields: dict[str, Any] = NativeFormat().write(describe(model))
+    quantized = quantized_parameters(model)
+    if quantized:
+        fields[SECTION] = section_of(quantized)
     return json.dumps(fields, sort_keys=True)

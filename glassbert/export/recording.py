@@ -26,6 +26,7 @@ import numpy as np
 
 from glassbert.arrays import Array
 from glassbert.engines.recording import Finished, Graph, RecordingEngine, Size, Symbol
+from glassbert.engines.recording.quantized import symbolic
 from glassbert.errors import ConfigError
 from glassbert.layers.registry import ATTENTIONS, POSITIONS
 from glassbert.layers.scope import NullCache
@@ -35,7 +36,8 @@ from glassbert.models.inputs import default_positions
 from glassbert.models.model import Model
 from glassbert.models.numbers import NumbersConfig
 from glassbert.models.passes import Network, Pass
-from glassbert.ops import unit_length
+from glassbert.models.quantized import on_host, quantized_parameters
+from glassbert.ops import QuantizedArray, unit_length
 
 PRECISIONS = ("float32", "float16")
 PAST, PRESENT = "past_key_values.{}.{}", "present.{}.{}"
@@ -86,11 +88,18 @@ def begin(
     engine = RecordingEngine(graph, kernels)
     network = model.network._replace(engine=engine)
     batch = symbolic_batch(network, with_past)
+    if quantized_parameters(model) and (given or dtype != "float32"):
+        raise ConfigError(
+            "a quantised model is exported in float32 and without gradients; export the model that it was made from"
+        )
+    parameters: dict[str, Any]
     if given:
         parameters = {name: graph.input(name, np.float32, shape) for name, shape in model.layout.shapes.items()}
     else:
         parameters = {
-            name: graph.parameter(name, _in_precision(name, model.engine.to_numpy(values), dtype))
+            name: symbolic(graph, name, on_host(values))
+            if isinstance(values, QuantizedArray)
+            else graph.parameter(name, _in_precision(name, model.engine.to_numpy(values), dtype))
             for name, values in model.parameters.items()
         }
     run = Pass(network, batch, parameters, trace=True, kernels=kernels)

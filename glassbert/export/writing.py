@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.engines.recording import Finished, Node, Size, Symbol
+from glassbert.engines.recording.quantized import OF_RUNTIME
 from glassbert.errors import ConfigError, EngineError, needs
 from glassbert.files import atomic_write
 
@@ -17,6 +18,7 @@ OLDEST = 20  # the first with all operators of our graphs
 LARGEST_FILE = 2**31 - 2**25  # a file is one protocol buffer of less than 2 GiB, nodes included
 SMALL = 1_024  # bytes: smaller constants stay in the file
 PRODUCER = "glassbert"
+RUNTIME_DOMAIN = "com.microsoft"  # operators that only ONNX Runtime has, for quantised weights
 
 
 def require(package: str) -> None:
@@ -81,6 +83,8 @@ def as_proto(
     )
     operators = [helper.make_opsetid("", opset)]
     version = helper.find_min_ir_version_for(operators)
+    if any(node.operator in OF_RUNTIME for node in graph.nodes):
+        operators.append(helper.make_opsetid(RUNTIME_DOMAIN, 1))
     model = helper.make_model(proto, producer_name=PRODUCER, opset_imports=operators, ir_version=version)
     helper.set_model_props(model, metadata)
     return model
@@ -117,8 +121,9 @@ def _node(node: Node) -> Any:
     attributes: dict[str, Any] = {
         name: _type(value) if name == "to" else value for name, value in node.attributes.items()
     }
+    domain = RUNTIME_DOMAIN if node.operator in OF_RUNTIME else None
     return helper.make_node(node.operator, node.inputs, node.outputs, name=f"{node.operator}/{node.outputs[0]}",
-                            **attributes)  # fmt: skip
+                            domain=domain, **attributes)  # fmt: skip
 
 
 def _value_info(name: str, symbol: Symbol) -> Any:

@@ -19,6 +19,8 @@ from glassbert.ops.convolution import convolution, convolution_backward
 from glassbert.ops.distillation import (
     cosine_distance_loss,
     cosine_distance_loss_backward,
+    relation_loss,
+    relation_loss_backward,
     soft_target_loss,
     soft_target_loss_backward,
 )
@@ -54,6 +56,13 @@ from glassbert.ops.pooling import (
     mean_pool,
     mean_pool_backward,
 )
+from glassbert.ops.quantized import (
+    QuantizedArray,
+    quantized_embedding,
+    quantized_embedding_backward,
+    quantized_linear,
+    quantized_linear_backward,
+)
 from glassbert.ops.registry import OPERATIONS, operation, operation_names
 from glassbert.ops.relative import relative_scores, relative_scores_backward
 from glassbert.ops.relative_shift import relative_shift, relative_shift_backward
@@ -72,6 +81,7 @@ __all__ = [
     "IGNORED",
     "OPERATIONS",
     "AttentionPattern",
+    "QuantizedArray",
     "attention",
     "attention_backward",
     "attention_pool",
@@ -130,6 +140,12 @@ __all__ = [
     "ordinal_loss_backward",
     "put_tokens",
     "put_tokens_backward",
+    "quantized_embedding",
+    "quantized_embedding_backward",
+    "quantized_linear",
+    "quantized_linear_backward",
+    "relation_loss",
+    "relation_loss_backward",
     "relative_scores",
     "relative_scores_backward",
     "relative_shift",

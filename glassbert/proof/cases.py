@@ -87,7 +87,7 @@ def all_cases() -> dict[str, Case]:
     for module in (
         *("op_cases", "loss_cases", "pooling_cases", "attention_cases", "relative_cases"),
         *("layer_cases", "head_cases", "model_cases", "series_cases", "low_rank_cases", "number_cases"),
-        *("aligned_cases", "family_cases", "deberta_cases", "rtd_cases"),
+        *("aligned_cases", "family_cases", "deberta_cases", "rtd_cases", "distillation_cases", "quantized_cases"),
         *FAMILY_MODULES,
     ):
         import_module(f"glassbert.proof.{module}")

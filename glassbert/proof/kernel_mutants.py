@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.arrays import namespace
-from glassbert.engines import numpy_kernels
+from glassbert.engines import bfloat16_kernels, numpy_kernels, onednn
 from glassbert.ops.registry import SUFFIX
 from glassbert.proof.mutants import wrong_kernel
 
@@ -40,6 +40,7 @@ def spoiled(function: Callable[..., Any], forward: bool) -> Callable[..., Any]:
 # Cases in which the kernel itself runs; in others it leaves the inputs to the plain operation, which has another state.
 RUNS_IN = {
     ("mlx", "tiled_attention"): ("tiled_attention: heads of 8, no mask",),
+    ("mlx", "quantized_linear"): ("quantized_linear: 4 bits, groups with offsets, rows of 64",),
     ("mlx", "layer_norm"): ("layer_norm: 2,000 rows of 64",),  # on CUDA only widths that 64 divides
 }
 
@@ -53,8 +54,33 @@ def plant_in_all(engine: str, kernels: dict[str, Callable[..., Any]]) -> None:
 
 
 plant_in_all("numpy", numpy_kernels.KERNELS)
+if not onednn.why_not():
+    own = {name: f for name, f in bfloat16_kernels.KERNELS.items() if numpy_kernels.KERNELS.get(name) is not f}
+    plant_in_all("bfloat16", own)
+
+    @wrong_kernel("bfloat16", "linear_backward", "bfloat16 kernel of linear: rows that fill up are not zeros")
+    def _(dy, state, out=(None, None)):
+        narrow, *others = state
+        narrow = narrow.copy()
+        narrow[-1] = narrow[0]
+        return bfloat16_kernels.linear_backward(dy, (narrow, *others), out)
+
+    @wrong_kernel("bfloat16", "linear", "bfloat16 kernel of linear: the bias is forgotten")
+    def _(x, weight, bias=None):
+        return bfloat16_kernels.linear(x, weight)[0], bfloat16_kernels.linear(x, weight, bias)[1]
+
+    @wrong_kernel("bfloat16", "attention_backward", "bfloat16 kernel of attention: gradients of q and k exchanged")
+    def _(dcontext, state):
+        dq, dk, dv, dbias = bfloat16_kernels.attention_backward(dcontext, state)
+        return dk, dq, dv, dbias
+
+    @wrong_kernel("bfloat16", "attention", "bfloat16 kernel of attention: the scale is forgotten")
+    def _(q, k, v, pattern, bias=None, scale=None, dropout_mask=None, dropout_rate=0.0):
+        return bfloat16_kernels.attention(q, k, v, pattern, bias, 1.0, dropout_mask, dropout_rate)
+
+
 if importlib.util.find_spec("mlx") is not None:
-    from glassbert.engines import mlx_kernels
+    from glassbert.engines import mlx_kernels, mlx_quantized  # noqa: F401 (enters its kernels)
 
     plant_in_all("mlx", mlx_kernels.KERNELS)
 

@@ -241,3 +241,21 @@ case("op", "cosine_distance_loss", "complex step")(
 case("op", "cosine_distance_loss", "all rows ignored")(
     lambda rng: taught_fixture("cosine_distance_loss", rng, [-100, -100])
 )
+
+
+def relation_fixture(rng: Rng, real: Any, method: str = "central", **options: Any) -> Fixture:
+    """Relations of 6 columns against those of a teacher of 8."""
+    real = np.array(real)
+    wanted = rng.standard_normal((*real.shape, 8))
+
+    def run(engine, x):
+        return engine.ops.relation_loss(x, engine.array(wanted), engine.integers(real), **options)
+
+    return one_input(rng.standard_normal((*real.shape, 6)), run, method=method)
+
+
+RAGGED = [[1, 1, 1, 1], [1, 1, 0, 0]]
+case("op", "relation_loss", "two heads, padding")(lambda rng: relation_fixture(rng, RAGGED, heads=2))
+case("op", "relation_loss", "one head, complex step")(lambda rng: relation_fixture(rng, RAGGED, "complex"))
+case("op", "relation_loss", "a row of padding")(lambda rng: relation_fixture(rng, [[1, 1, 1], [0, 0, 0]], heads=2))
+case("op", "relation_loss", "nothing but padding")(lambda rng: relation_fixture(rng, [[0, 0, 0]]))

@@ -242,3 +242,33 @@ def _(dloss, state):
 def _(dloss, state):
     aim, valid, count, x_state = state
     return ops.cosine_distance_loss_backward(dloss, (aim, np.ones_like(valid), count, x_state))
+
+
+@wrong("relation_loss_backward", "relations: x stands twice in x xᵀ, and one gradient is lost")
+def _(dloss, state):
+    x, difference, valid, count, heads = state
+    rows, length, width = x.shape
+    parts = x.reshape(rows, length, heads, width // heads).swapaxes(1, 2)
+    dscores = difference * np.where(valid, dloss / count, 0.0)[..., None]
+    return (2 * dscores @ parts * (width // heads) ** -0.5).swapaxes(1, 2).reshape(x.shape)
+
+
+@wrong("relation_loss_backward", "relations: 1/√d of the whole width instead of one head")
+def _(dloss, state):
+    return ops.relation_loss_backward(dloss, state) * state[-1] ** -0.5
+
+
+@wrong("relation_loss_backward", "relations: padding has a gradient")
+def _(dloss, state):
+    x, difference, valid, *rest = state
+    return ops.relation_loss_backward(dloss, (x, difference, np.ones_like(valid), *rest))
+
+
+@wrong("relation_loss_backward", "relations: teacher less student")
+def _(dloss, state):
+    return -ops.relation_loss_backward(dloss, state)
+
+
+@wrong("relation_loss_backward", "relations: not divided by the number of heads")
+def _(dloss, state):
+    return ops.relation_loss_backward(dloss, state) * state[-1]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from glassbert.engines import get_engine
 from glassbert.proof.cases import FAMILY_MODULES, Case, all_cases, settings
-from glassbert.proof.referee import PLAIN, differences, kernel_fault
+from glassbert.proof.referee import PLAIN, bfloat16_fault, differences, kernel_fault
 
 Plant = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -31,7 +31,7 @@ class Mutant(NamedTuple):
     replaced: Mapping[str, Callable[..., Any]] = {}
     plant: Plant = contextlib.nullcontext
     harmless: bool = False
-    kernels_of: str = ""  # the engine whose kernel is replaced; "": a fault over the plain operations
+    kernels_of: str = ""  # the engine whose kernel is replaced, or "bfloat16"; "": a fault over the plain operations
 
 
 class Verdict(NamedTuple):
@@ -99,6 +99,7 @@ def wrong_in(places: dict[Any, str], name: str, *suspects: str, harmless: bool =
 def all_mutants() -> dict[str, Mutant]:
     for module in (
         "op_mutants",
+        "quantized_mutants",
         "number_mutants",
         "aligned_mutants",
         "loss_mutants",
@@ -107,6 +108,7 @@ def all_mutants() -> dict[str, Mutant]:
         "model_mutants",
         "deberta_mutants",
         "rtd_mutants",
+        "distillation_mutants",
         "kernel_mutants",
         "family_mutants",
         *FAMILY_MODULES,
@@ -127,7 +129,9 @@ def judge(mutant: Mutant) -> Verdict:
     for case in suspected(mutant):
         fixture = case.build()
         with mutant.plant(), fixture.around():
-            if mutant.kernels_of:
+            if mutant.kernels_of == "bfloat16":
+                caught = bool(bfloat16_fault(case.subject, fixture, mutant.replaced)[1])
+            elif mutant.kernels_of:
                 engine = get_engine(mutant.kernels_of, "float32", fixture.threads).with_operations(mutant.replaced)
                 caught = bool(kernel_fault(fixture, engine))
             else:

@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines import Engine, get_engine
-from glassbert.proof.cases import Case, Fixture
+from glassbert.engines import Engine, bfloat16_kernels, get_engine, onednn
+from glassbert.proof.cases import Case, Fixture, settings
 from glassbert.proof.gradient_check import gradient_check
 from glassbert.proof.report import GradientReport
 
 PLAIN, FAST = "plain", "fast"
 TOLERANCE = 1e-6  # float64 against finite differences
 KERNEL_TOLERANCE = {"float64": 1e-10, "float32": 2e-5}  # a kernel against the plain operations, same precision
+# The kernels with bfloat16 products against the plain operations in float32: a number has 8 bits, and the softmax of
+# large scores multiplies their rounding.
+BFLOAT16_TOLERANCE = {"linear": 5e-3, "attention": 4e-2}
 FLOAT32_TOLERANCE = 1e-4  # float32, on either engine, against float64
 EVERY_ENTRY = 4_096  # larger tensors are sampled even with --every-entry
 NEGLIGIBLE = 1e-2  # gradients so much smaller than the largest of their case are compared on its scale
@@ -33,6 +36,7 @@ class CaseResult:
     kernels       output and gradients by the kernels in float32 against the plain operations in float32
     mlx           our backward on MLX against the float64 one on NumPy
     mlx_autograd  our backward on MLX against MLX's own differentiation of our plain forward
+    bfloat16      output and gradients by NumPy's kernels with bfloat16 products against the plain operations in float32
     """
 
     name: str
@@ -44,6 +48,7 @@ class CaseResult:
     kernels: float
     mlx: float | None
     mlx_autograd: float | None
+    bfloat16: float | None
     ok: bool
     reason: str
     seconds: float
@@ -63,7 +68,7 @@ def check_case(case: Case, use_mlx: bool = True, every_entry: bool = False) -> C
         reason = f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - started
         return CaseResult(
-            case.name, case.kind, case.subject, np.inf, np.inf, np.inf, np.inf, None, None, False, reason, seconds
+            case.name, case.kind, case.subject, np.inf, np.inf, np.inf, np.inf, None, None, None, False, reason, seconds
         )
 
 
@@ -81,6 +86,8 @@ def _check(case: Case, use_mlx: bool, every_entry: bool, started: float) -> Case
         kernels = _kernel_difference(get_engine("numpy", "float32", fixture.threads), fixture)
         if case.kind == "op":
             reasons += non_finite_faults(get_engine("numpy", "float32", fixture.threads), fixture)
+        bfloat16, fault = bfloat16_fault(case.subject, fixture)
+        reasons += [fault] if fault else []
         mlx = autograd = None
         if use_mlx and fixture.on_mlx:
             ours, theirs = gradients_on_mlx(fixture)
@@ -98,7 +105,7 @@ def _check(case: Case, use_mlx: bool, every_entry: bool, started: float) -> Case
         if value is not None and not value <= limit:
             reasons.append(f"{what} by {value:.1e}")
     return CaseResult(
-        case.name, case.kind, case.subject, report.error, plain, float32, kernels, mlx, autograd, not reasons,
+        case.name, case.kind, case.subject, report.error, plain, float32, kernels, mlx, autograd, bfloat16, not reasons,
         "; ".join(reasons), time.perf_counter() - started,
     )  # fmt: skip
 
@@ -109,6 +116,24 @@ def kernel_fault(fixture: Fixture, engine: Engine) -> str:
     if not difference <= KERNEL_TOLERANCE["float32"]:
         return f"kernels and plain operations differ by {difference:.1e}"
     return "; ".join(non_finite_faults(engine, fixture)) if engine.name == "numpy" else ""
+
+
+def bfloat16_fault(
+    subject: str, fixture: Fixture, replaced: Mapping[str, Any] | None = None
+) -> tuple[float | None, str]:
+    """How far the kernels with bfloat16 products are from the plain operations, and what is wrong about it.
+
+    Kernels may be replaced, by the names of their operations. None: `subject` has none, or this machine has none.
+    """
+    if subject not in BFLOAT16_TOLERANCE or onednn.why_not():
+        return None, ""
+    engine = get_engine("numpy", "bfloat16", fixture.threads).with_operations(replaced or {})
+    with settings(bfloat16_kernels, FEW_ROWS=0, FEW_QUERIES=0):  # the smallest cases too
+        difference = _kernel_difference(engine, fixture)
+        faults = non_finite_faults(engine, fixture)
+    if not difference <= BFLOAT16_TOLERANCE[subject]:
+        faults.append(f"bfloat16 kernels and plain operations differ by {difference:.1e}")
+    return difference, "; ".join(faults)
 
 
 def _kernel_difference(engine: Engine, fixture: Fixture) -> float:

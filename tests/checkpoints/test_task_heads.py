@@ -47,7 +47,13 @@ THEIRS = {
 def task_model(family: str, task: str) -> glassbert.Model:
     head_type, labels, options = TASKS[task]
     model = glassbert.create_model(
-        "bert_with_head", head_type=head_type, num_labels=labels, config=CONFIGS[family], engine="numpy", **options
+        "bert_with_head",
+        head_type=head_type,
+        num_labels=labels,
+        config=CONFIGS[family],
+        engine="numpy",
+        threads=1,
+        **options,
     )
     rng = np.random.default_rng(1)
     for name, value in model.parameters.items():

@@ -4,11 +4,14 @@ import os
 import pickle
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from glassbert.arrays import FlatArrays, FlatGradients, Layout, ThreadGradients
+from glassbert.engines import threads
 from glassbert.engines.numpy_engine import NumpyDropout, NumpyEngine
 from glassbert.engines.threads import run_together, usable_cores, using_threads
 
@@ -114,6 +117,49 @@ def test_tasks_inside_tasks_do_not_wait_for_each_other():
         return run_together(lambda j: (i, j), range(2))
 
     assert run_together(outer, range(2)) == [[(0, 0), (0, 1)], [(1, 0), (1, 1)]]
+
+
+def threads_of_blas() -> set[int]:
+    """The limits of the BLAS libraries of the engine: another package may have loaded one of its own since."""
+    return {library.get_num_threads() for library in threads._blas().lib_controllers}
+
+
+@pytest.fixture
+def two_threads_of_blas():
+    with threadpool_limits(2, user_api="blas"):
+        yield threads_of_blas()
+
+
+def limited() -> set[int]:
+    with using_threads(1):
+        return threads_of_blas()
+
+
+def test_any_thread_limits_blas(two_threads_of_blas):
+    """threadpoolctl 3.8 ignores every thread but the first that set a limit."""
+    with ThreadPoolExecutor(1) as other:
+        for call in (limited, lambda: other.submit(limited).result(timeout=60), limited):
+            assert call() <= {1}
+            assert threads_of_blas() == two_threads_of_blas <= {2}
+
+
+def test_the_thread_that_leaves_last_restores_what_another_one_limited(two_threads_of_blas):
+    entered, may_leave = threading.Event(), threading.Event()
+
+    def stay():
+        with using_threads(1):
+            entered.set()
+            assert may_leave.wait(60)
+            return threads_of_blas()
+
+    with ThreadPoolExecutor(1) as other:
+        with using_threads(1):
+            staying = other.submit(stay)
+            assert entered.wait(60)
+        assert threads_of_blas() <= {1}
+        may_leave.set()
+        assert staying.result(timeout=60) <= {1}
+    assert threads_of_blas() == two_threads_of_blas
 
 
 def test_the_engine_uses_all_cores_unless_told_otherwise():

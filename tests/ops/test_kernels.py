@@ -1,6 +1,7 @@
 """Every NumPy kernel gives what the plain operation gives: at sizes that it splits, over threads, for NaN and inf."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from glassbert.ops.attention import AttentionPattern
 from glassbert.ops.registry import OPERATIONS, SUFFIX, operation_names
 from glassbert.proof.cases import all_cases
 from glassbert.proof.proof import mlx_in_words
+from glassbert.proof.quantized_cases import random_codes
 from glassbert.proof.referee import results_on
 
 DTYPES = {"float32": 5e-5, "float64": 1e-12}
@@ -58,6 +60,15 @@ def elementwise(name):
 
 def relu_of_a_view():
     return Run("relu", {"x": (40, 30)}, {"x": (9, 7)}, lambda run, a, **hints: run(a["x"].T, **hints))
+
+
+def quantized_linear(bits, groups=1, symmetric=True, rounding=None):
+    def call(run, a, **hints):
+        width, outputs = a["x"].shape[-1], a["bias"].shape[0]
+        weight = random_codes(np.random.default_rng(3), outputs, width, bits, groups, symmetric, a["x"].dtype)
+        return run(a["x"], replace(weight, rounding=rounding), a["bias"], **hints)
+
+    return Run("quantized_linear", {"x": (4, 90, 256), "bias": (140,)}, {"x": (2, 3, 8), "bias": (5,)}, call)
 
 
 def dropout():
@@ -153,6 +164,9 @@ RUNS = {
     "relative_scores": relative_scores(),
     "relative_shift": relative_shift(),
     "dropout": dropout(),
+    "quantized_linear, 8 bits": quantized_linear(8),
+    "quantized_linear, 4 bits in groups": quantized_linear(4, 4, False),
+    "quantized_linear, rounded activations": quantized_linear(8, rounding=(-20.0, 20.0)),
     "cross_entropy": cross_entropy(),
 }
 

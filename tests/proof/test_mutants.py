@@ -3,7 +3,7 @@
 import pytest
 
 from glassbert import get_engine
-from glassbert.engines import numpy_kernels
+from glassbert.engines import bfloat16_kernels, numpy_kernels, onednn
 from glassbert.ops.registry import OPERATIONS, operation_names
 from glassbert.proof.cases import all_cases
 from glassbert.proof.mutants import Mutant, all_mutants, judge, suspected
@@ -44,6 +44,9 @@ def test_every_operation_has_a_planted_fault():
 
 def test_every_kernel_of_every_engine_has_a_planted_fault():
     tables = {"numpy": numpy_kernels.KERNELS}
+    if not onednn.why_not():
+        own = {k: v for k, v in bfloat16_kernels.KERNELS.items() if numpy_kernels.KERNELS.get(k) is not v}
+        tables["bfloat16"] = own
     if mlx_in_words() is not None:
         from glassbert.engines import mlx_kernels
 

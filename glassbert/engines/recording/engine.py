@@ -18,6 +18,7 @@ import numpy as np
 
 from glassbert.arrays import Gradients, Layout
 from glassbert.engines.kernels import KERNEL_SETS, Kernels, Operations
+from glassbert.engines.recording import quantized  # noqa: F401 (enters its kernels)
 from glassbert.engines.recording.functions import Functions
 from glassbert.engines.recording.graph import Graph
 from glassbert.engines.recording.kernels import FUSED, PLAIN
@@ -28,8 +29,10 @@ from glassbert.errors import EngineError
 class RecordingEngine:
     """Arrays are symbols of one graph; a batch is never split."""
 
+    many = None
     name = "recording"
     compiles = True
+    bytes_kept = 4
     threads = 1
     limits_blas = False
 

@@ -34,7 +34,8 @@ from glassbert.finetuning.low_rank.gradients import (
 )
 from glassbert.layers.scope import Parameter
 from glassbert.models.model import Model
-from glassbert.ops import low_rank
+from glassbert.models.quantized import QuantizedModel
+from glassbert.ops import QuantizedArray, low_rank
 
 # target -> (matrix, index of its part, number of parts stacked in the matrix)
 MATRICES = {
@@ -121,6 +122,10 @@ class LowRank(Model):
         changed = {name: parameters[name] for name in self.fully_trained}
         for name, adapters in self.adapters.items():
             weight, parts, done = self.base.parameters[name], [], 0
+            if isinstance(weight, QuantizedArray):  # the codes stay as they are, and the product has one more term
+                changes = [(one.rows, parameters[one.a], parameters[one.b], one.scale) for one in adapters]
+                changed[name] = weight.with_changes(changes)
+                continue
             for adapter in sorted(adapters, key=lambda one: one.rows.start):
                 if adapter.rows.start > done:
                     parts.append(weight[done : adapter.rows.start])
@@ -147,14 +152,18 @@ class LowRank(Model):
     # ---- without adapters, and in files -----------------------------------------------------------------------------
 
     def merge(self) -> Model:
-        """A model without adapters, with its own copy of the weights. Its output is the same bit by bit."""
-        plain = copy.copy(self.base)
+        """A model without adapters, with its own copy of the weights. Its output is the same bit by bit.
+
+        Over a quantised model it is one of floats, whose output is the same up to rounding.
+        """
+        plain = self.base.in_floats() if isinstance(self.base, QuantizedModel) else copy.copy(self.base)
         plain.parameters = self.engine.parameters(plain.layout)
         plain._prepare_sharing()
         plain.training, plain.checkpointing = self.training, self.checkpointing
         plain.dropout_seed, plain.carried_fields = self.dropout_seed, self.carried_fields
         for name, value in {**self.base.parameters, **self.weights(self.parameters)}.items():
-            plain.parameters[name] = value
+            quantized = isinstance(value, QuantizedArray)
+            plain.parameters[name] = self.engine.array(np.array(value)) if quantized else value
         return plain
 
     def save(self, folder: str | Path, **options: Any) -> None:

@@ -1,0 +1,240 @@
+"""oneDNN through its C interface: products of bfloat16 and 8-bit matrices, where the processor has them.
+
+    matmul         C [..., m, n] = A [..., m, k] B [..., k, n] (+ bias [n])    bfloat16 (in NumPy uint16, the upper half
+                                                                               of a float32) into float32
+    product_u8s8   C [m, n] = A [m, k] Bᵀ [k, n]                               uint8 and int8 into int32
+
+`pip install onednn-cpu-gomp` installs the library. It is loaded at the first use; `why_not` says in a sentence what is
+missing. A call runs in the calling thread, like the BLAS of the other kernels: GNU OpenMP would keep a team of threads
+for every thread that calls it. OpenMP is limited during the call only, so that others find it as they left it. oneDNN
+compiles a product for its shape and strides, in about half a millisecond; every thread keeps what it has compiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import os
+import platform
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glassbert.errors import EngineError, needs
+
+PACKAGE, LIBRARY = "onednn-cpu-gomp", "libdnnl.so.3"
+BFLOAT16_ISA = 0x80  # the bit of AVX512-BF16 in oneDNN's set of instructions; AMX includes it
+VNNI_ISA = 0x48  # those of AVX512-VNNI and AVX-VNNI
+NO_OFFSET = np.zeros(1, np.int32)
+TYPES = {"H": 2, "f": 3}  # NumPy's uint16, float32 -> dnnl_data_type_t
+PRODUCTS = {("H", "H"): "f"}
+SOURCE, TARGET, WEIGHTS, BIAS = 1, 17, 33, 41  # the places of arguments
+KEPT = 1_024  # compiled products of a thread
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = (("place", ctypes.c_int), ("memory", ctypes.c_void_p))
+
+
+@functools.cache
+def library() -> Any:
+    """The loaded library, or the reason in a sentence why there is none."""
+    if os.environ.get("GLASSBERT_ONEDNN") == "0":
+        return "GLASSBERT_ONEDNN=0 turns oneDNN off"
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return "oneDNN is used on Linux with an x86-64 processor"
+    try:
+        files = importlib.metadata.files(PACKAGE) or ()
+        path = next(file.locate() for file in files if file.name == LIBRARY)
+        found = ctypes.CDLL(str(path))
+        found.omp_set_num_threads  # noqa: B018  a library without OpenMP has threads of its own
+    except (importlib.metadata.PackageNotFoundError, StopIteration):
+        return needs("bfloat16 on a CPU", PACKAGE)
+    except (OSError, AttributeError) as problem:
+        return f"oneDNN cannot be loaded ({problem})"
+    return found
+
+
+@functools.cache
+def why_not() -> str:
+    """Why there are no fast bfloat16 products on this machine, in a sentence; "" if there are."""
+    found = library()
+    if isinstance(found, str):
+        return found
+    if not found.dnnl_get_effective_cpu_isa() & BFLOAT16_ISA:
+        return "this processor has no instructions for bfloat16 (AVX512-BF16 or AMX)"
+    return ""
+
+
+class _Thread(threading.local):
+    """What a thread keeps: a stream, and the products that were compiled in it."""
+
+    def __init__(self) -> None:
+        self.library: Any = library()
+        if isinstance(self.library, str):
+            raise EngineError(self.library)
+        self.engine, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
+        cpu, index, in_order = 1, ctypes.c_size_t(0), 1
+        self.call("dnnl_engine_create", ctypes.byref(self.engine), cpu, index)
+        self.call("dnnl_stream_create", ctypes.byref(self.stream), self.engine, in_order)
+        self.kept: dict[Any, _Primitive] = {}
+
+    def call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.library, name)(*arguments)
+        if status:
+            raise EngineError(f"oneDNN refuses a computation: {name} returned {status}")
+
+    def run(self, key: Any, create: str, places: Sequence[int], arrays: Sequence[np.ndarray | None]) -> None:
+        """Run what is kept under `key`, or compile it first, on one thread."""
+        limit, before = self.library.omp_set_num_threads, self.library.omp_get_max_threads()
+        if before != 1:
+            limit(1)  # of this thread alone
+        try:
+            found = self.kept.get(key)
+            if found is None:
+                if len(self.kept) >= KEPT:
+                    self.kept.clear()
+                found = self.kept[key] = _Primitive(self, create, places, arrays)
+            found.run(arrays)
+        finally:
+            if before != 1:
+                limit(before)
+
+
+@functools.cache
+def _threads() -> _Thread:
+    return _Thread()
+
+
+class _Primitive:
+    """A compiled computation, and memory objects whose addresses are set before it runs."""
+
+    def __init__(self, thread: _Thread, create: str, places: Sequence[int], arrays: Sequence[np.ndarray | None]):
+        self.library, self.stream = thread.library, thread.stream
+        layouts = [None if x is None else _layout(thread, x) for x in arrays]
+        description, primitive = ctypes.c_void_p(), ctypes.c_void_p()
+        if create == "dnnl_reorder_primitive_desc_create":
+            source, target = layouts
+            thread.call(create, ctypes.byref(description), source, thread.engine, target, thread.engine, None)
+        else:
+            thread.call(create, ctypes.byref(description), thread.engine, *layouts, None)
+        thread.call("dnnl_primitive_create", ctypes.byref(primitive), description)
+        thread.call("dnnl_primitive_desc_destroy", description)
+        self.primitive = primitive
+        self.memories = []
+        for layout in layouts:
+            if layout is not None:
+                memory = ctypes.c_void_p()
+                thread.call("dnnl_memory_create", ctypes.byref(memory), layout, thread.engine, None)
+                thread.call("dnnl_memory_desc_destroy", layout)
+                self.memories.append(memory)
+        used = [place for place, layout in zip(places, layouts, strict=True) if layout is not None]
+        self.arguments = (_Argument * len(used))(*(_Argument(*pair) for pair in zip(used, self.memories, strict=True)))
+
+    def run(self, arrays: Sequence[np.ndarray | None]) -> None:
+        given = (x for x in arrays if x is not None)
+        for memory, x in zip(self.memories, given, strict=True):
+            self.library.dnnl_memory_set_data_handle(memory, ctypes.c_void_p(x.__array_interface__["data"][0]))
+        status = self.library.dnnl_primitive_execute(self.primitive, self.stream, len(self.arguments), self.arguments)
+        if status:
+            raise EngineError(f"oneDNN could not finish a computation: it returned {status}")
+
+    def __del__(self) -> None:
+        for memory in getattr(self, "memories", ()):
+            self.library.dnnl_memory_destroy(memory)
+        if hasattr(self, "primitive"):
+            self.library.dnnl_primitive_destroy(self.primitive)
+
+
+def _layout(thread: _Thread, x: np.ndarray) -> ctypes.c_void_p:
+    numbers = ctypes.c_int64 * x.ndim
+    strides = numbers(*(step // x.itemsize for step in x.strides))
+    layout = ctypes.c_void_p()
+    thread.call(
+        "dnnl_memory_desc_create_with_strides", ctypes.byref(layout), x.ndim, numbers(*x.shape), TYPES[x.dtype.char],
+        strides,
+    )  # fmt: skip
+    return layout
+
+
+def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+    """out = a b + bias, in this thread; returns `out`. The arrays may be views, transposed ones too.
+
+    a, b, out   [..., m, k], [..., k, n], [..., m, n]; 2 to 4 axes, the same number in each
+    bias        float32 [n], added to every row
+    """
+    kinds = a.dtype.char, b.dtype.char  # the name of a type takes longer than a small product
+    if PRODUCTS.get(kinds) != out.dtype.char:
+        raise EngineError(f"oneDNN has no product of {a.dtype} and {b.dtype} into {out.dtype}")
+    if a.shape[:-1] != out.shape[:-1] or (*a.shape[:-2], a.shape[-1], out.shape[-1]) != b.shape:
+        raise EngineError(f"the product of {list(a.shape)} and {list(b.shape)} does not fit into {list(out.shape)}")
+    if not out.flags.writeable:
+        raise EngineError("the product cannot be written into a read-only array")
+    if 0 in out.shape or a.shape[-1] == 0:
+        out[...] = 0 if bias is None else bias
+        return out
+    row = None if bias is None else bias.reshape(*[1] * (out.ndim - 1), -1)
+    key = (*kinds, a.shape, a.strides, b.strides, out.shape, out.strides, row is None)
+    places = (SOURCE, WEIGHTS, BIAS, TARGET)
+    _threads().run(key, "dnnl_matmul_primitive_desc_create", places, (a, b, row, out))
+    return out
+
+
+def to_bfloat16(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """float32 rounded to the nearest bfloat16 (ties to even), as uint16; x may be a view."""
+    out = np.empty(x.shape, np.uint16) if out is None else out
+    if x.size == 0:
+        return out
+    if x.flags.c_contiguous and out.flags.c_contiguous:
+        x, narrow = x.reshape(-1), out.reshape(-1)
+    else:
+        narrow = out
+    key = (x.shape, x.strides, narrow.strides)
+    _threads().run(key, "dnnl_reorder_primitive_desc_create", (SOURCE, TARGET), (x, narrow))
+    return out
+
+
+def from_bfloat16(x: np.ndarray) -> np.ndarray:
+    """bfloat16, as uint16, to float32."""
+    return (x.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def has_integer_products() -> bool:
+    """Whether oneDNN is there and the processor adds products of 8 bits in 32: in 16 bits they may overflow."""
+    found = library()
+    return not isinstance(found, str) and bool(found.dnnl_get_effective_cpu_isa() & VNNI_ISA)
+
+
+def product_u8s8(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """out [m, n] = a [m, k] bᵀ, exactly, in this thread: a uint8, b int8 [n, k], out int32; rows are contiguous.
+
+    Up to 65,000 terms cannot overflow. Zero points and scales are the caller's. This is a single function of oneDNN,
+    which compiles nothing for a new shape.
+    """
+    (m, k), n = a.shape, len(b)
+    limit, before = library().omp_set_num_threads, library().omp_get_max_threads()
+    limit(1)
+    try:
+        status = _gemm_u8s8()(
+            b"N", b"T", b"F", m, n, k, 1.0, a.ctypes.data, a.strides[0], 0, b.ctypes.data, b.strides[0], 0, 0.0,
+            out.ctypes.data, out.strides[0] // 4, NO_OFFSET.ctypes.data,
+        )  # fmt: skip
+    finally:
+        limit(before)
+    if status:
+        raise EngineError(f"oneDNN could not finish an integer product: it returned {status}")
+    return out
+
+
+@functools.cache
+def _gemm_u8s8() -> Any:
+    gemm, size, pointer = library().dnnl_gemm_u8s8s32, ctypes.c_int64, ctypes.c_void_p
+    gemm.argtypes = [
+        *(ctypes.c_char, ctypes.c_char, ctypes.c_char, size, size, size, ctypes.c_float),
+        *(pointer, size, ctypes.c_uint8, pointer, size, ctypes.c_int8, ctypes.c_float, pointer, size, pointer),
+    ]
+    return gemm
