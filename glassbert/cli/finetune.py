@@ -18,6 +18,7 @@ from glassbert.cli.options import AsJson
 from glassbert.cli.output import exit_interrupted, print_json
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
+from glassbert.finetuning import distilled
 from glassbert.finetuning.card import choice_sentence
 from glassbert.finetuning.run import FineTuned, finetune
 from glassbert.finetuning.seeds import RESULT, Spread
@@ -70,6 +71,8 @@ def show(tuned: FineTuned, as_json: bool = False) -> None:
         show_folds(tuned, console)
         return
     console.print(scores_table(tuned))
+    if tuned.distillation is not None:
+        show_distillation(tuned.distillation, console)
     if tuned.spread is not None and len(tuned.seeds) > 1:
         scores = f"{tuned.metric} over {len(tuned.seeds)} seeds: {tuned.spread}"
         console.print(Text(f"{scores}; the model of seed {tuned.best} is saved."))
@@ -121,6 +124,17 @@ def show_files(tuned: FineTuned, console: Console) -> None:
     if tuned.report.exists():
         console.print(Text(f"Report  {tuned.report}"))
     console.print(Text(f"Try     {shell_examples(tuned.outcome, tuned.run)[0]}"))
+
+
+def show_distillation(content: dict[str, Any], console: Console) -> None:
+    """Print teacher and student side by side."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, name in enumerate(distilled.HEADERS):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in distilled.rows_of(content):
+        table.add_row(*row)
+    console.print(table)
+    console.print(Text(distilled.sentence(content)))
 
 
 def scores_table(tuned: FineTuned) -> Table:

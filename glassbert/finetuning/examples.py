@@ -41,6 +41,7 @@ class Examples:
     truth: Any = None
     pieces: WordPieces | None = None
     spans: SpanRows | None = None
+    scores: np.ndarray | None = None  # of a teacher: [rows, outputs], or of each token [tokens, outputs]
     group: int = 1  # rows per unit
     notes: tuple[str, ...] = ()
 
@@ -53,10 +54,14 @@ class Examples:
         return self.rows.lengths.reshape(-1, self.group).max(1)
 
     def inputs(self, units: np.ndarray, multiple: int = 1) -> dict[str, np.ndarray]:
-        """A padded batch of these units, as arguments of `model.loss`; its length is a multiple of `multiple`."""
+        """A padded batch of these units, as arguments of `model.loss`.
+
+        Its length is a multiple of `multiple`, but not beyond the longest row that the model reads.
+        """
         rows = (np.asarray(units)[:, None] * self.group + np.arange(self.group)).reshape(-1)
         lengths = self.rows.lengths[rows]
-        length = -(-int(lengths.max()) // multiple) * multiple
+        longest = int(lengths.max())
+        length = min(-(-longest // multiple) * multiple, max(longest, self.card.max_length))
         batch = {
             "input_ids": self.rows.padded(self.rows.ids, rows, self.pad_id, length),
             "attention_mask": (np.arange(length) < lengths[:, None]).astype(np.int32),
@@ -71,6 +76,9 @@ class Examples:
         if self.labels is not None:
             by_token = self.card.head == "token"
             batch["labels"] = self.rows.padded(self.labels, rows, IGNORED, length) if by_token else self.labels[rows]
+        if self.scores is not None:
+            by_token = self.card.head == "token"
+            batch["scores"] = self.rows.padded(self.scores, rows, np.nan, length) if by_token else self.scores[rows]
         return batch
 
 

@@ -12,6 +12,7 @@ from glassbert.errors import GlassBertError
 from glassbert.files import atomic_write, write_json
 from glassbert.finetuning.card import TaskCard, choice_sentence
 from glassbert.finetuning.display import progress_bar
+from glassbert.finetuning.distilled import compare_with_teacher
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.preparing import Prepared
 from glassbert.finetuning.seeds import RESULT, SeedResult, SeedRuns, Spread, choosing_outcome, outcome_of
@@ -37,10 +38,16 @@ class FinishedRun:
     outcome: Outcome
     baseline: Baseline | None
     soup: tuple[int, ...] = ()  # the seeds whose models were averaged
+    distillation: dict[str, Any] | None = None  # teacher and student side by side
 
 
 def finish(
-    prepared: Prepared, seeds: SeedRuns, results: list[SeedResult], folder: RunFolder, display: Display
+    prepared: Prepared,
+    seeds: SeedRuns,
+    results: list[SeedResult],
+    folder: RunFolder,
+    display: Display,
+    without_teacher: Outcome | None = None,
 ) -> FinishedRun:
     from glassbert.finetuning.calibration import calibrate
     from glassbert.finetuning.report.model_card import write_model_card
@@ -59,7 +66,8 @@ def finish(
         calibration = calibration.measured_on(outcome, resamples=resamples)
     card = calibration.apply_to(prepared.card).replace(baseline=baseline.summary() if baseline is not None else {})
     outcome = dataclasses.replace(outcome, card=card)
-    finished = FinishedRun(spread, best.seed, outcome, baseline, tuple(averaged))
+    distillation = compare_with_teacher(prepared, model, outcome, without_teacher)
+    finished = FinishedRun(spread, best.seed, outcome, baseline, tuple(averaged), distillation)
     write_model(folder, model, card, prepared.tokenizer)
     write_model_card(
         folder.model,
@@ -104,6 +112,7 @@ def result_of(
         "spread": asdict(finished.spread) if finished.spread is not None else None,
         "baseline": finished.baseline.summary() if finished.baseline is not None else None,
         "calibration": calibration.as_json(),
+        **({"distillation": finished.distillation} if finished.distillation is not None else {}),
         "seconds": round(sum(result.seconds for result in results), 3),
         "examples_per_second": round(sum(r.examples for r in results) / max(sum(r.seconds for r in results), 1e-9), 1),
         "note": choice_sentence(prepared.card, len(results)),
@@ -160,6 +169,7 @@ def _write_report(
                 notes=prepared.notes,
                 seeds=results,
                 log=folder.log_file,
+                distillation=finished.distillation,
             )
     except (GlassBertError, ImportError) as error:
         display.say(f"The report could not be written: {error}")

@@ -25,6 +25,7 @@ from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import resolve_head, with_pooling
 from glassbert.models.model import Model
 from glassbert.models.numbers import NumbersConfig
+from glassbert.models.quantized import QuantizedModel, quantized_parameters
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
 from glassbert.text.loading import find_tokenizer
 from glassbert.training.recipes import DROPOUTS
@@ -96,6 +97,9 @@ def build_model(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = load(settings.model, pooling=settings.pooling, **options, **device)  # type: ignore[arg-type]
+    kept = quantized_parameters(found) if settings.low_rank is not None else {}
+    if isinstance(found, QuantizedModel) and not kept:
+        found = found.in_floats()  # all weights are trained, from what the codes stand for
     notes = [f"{str(warning.message)[0].upper()}{str(warning.message)[1:]}." for warning in caught]
     bad = [name for name, a in found.parameters.items() if not np.isfinite(found.engine.to_numpy(a)).all()]
     if bad:
@@ -114,7 +118,7 @@ def build_model(
     if found.config.numbers != config.numbers:
         _start_numbers(model, numbers, tokenizer)
     model.carried_fields = {key: value for key, value in found.carried_fields.items() if "label" not in key}
-    return model, notes
+    return QuantizedModel(model, kept) if kept else model, notes
 
 
 def _with_numbers(config: EncoderConfig, numbers: TableNumbers | None) -> EncoderConfig:

@@ -29,7 +29,7 @@ from glassbert.checkpoints.locate import MODULES, open_checkpoint
 from glassbert.errors import CheckpointError, InputError, TextError
 from glassbert.export.runtime import graph_folder, open_onnx
 from glassbert.finetuning.card import TASK, TaskCard
-from glassbert.finetuning.examples import encode_examples, truth_of
+from glassbert.finetuning.examples import Examples, encode_examples, truth_of
 from glassbert.finetuning.predictions import Predictions
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.scoring import BATCH_TOKENS, compute_scores, score_examples
@@ -79,12 +79,15 @@ class Predictor:
     ) -> Predictions:
         """Predictions for all inputs; `options` are those of `read`."""
         data = self.read(given, **options)
-        card = self._card_for(data)
         start = time.perf_counter()
-        examples = encode_examples(data, self.tokenizer, card, token_types=self._has_types)
+        examples = self.encode(data)
         outputs = score_examples(self.model, examples, batch_tokens=batch_tokens, progress=progress)
-        seconds = time.perf_counter() - start
-        return Predictions(card, data, None, outputs, Scores(), seconds=seconds, notes=_notes_with_empty_texts(data))
+        seconds, notes = time.perf_counter() - start, _notes_with_empty_texts(data)
+        return Predictions(examples.card, data, None, outputs, Scores(), seconds=seconds, notes=notes)
+
+    def encode(self, data: TaskData) -> Examples:
+        """The rows of tokens that the model reads."""
+        return encode_examples(data, self.tokenizer, self._card_for(data), token_types=self._has_types)
 
     def judge(self, given: Any, *, resamples: int = 1000, **options: Any) -> Predictions:
         """Predictions and `scores` for examples with true answers."""

@@ -35,12 +35,16 @@ from glassbert.finetuning.initial_model import (
 from glassbert.finetuning.reading import TaskExamples, read_examples
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.settings import FineTuningSettings
+from glassbert.finetuning.teaching import TaskTeacher, further_texts, joined, taught
 from glassbert.models.config import EncoderConfig
 from glassbert.models.heads import HEADS as MODEL_HEADS
 from glassbert.models.model import Model
 from glassbert.models.numbers import NumbersConfig
 from glassbert.tasks import Finding, TaskData
 from glassbert.text.tokenizer import Tokenizer
+from glassbert.training.objectives import Objective, Objectives
+from glassbert.training.objectives.distillation import GivenScores, HiddenStates, Relations
+from glassbert.training.teacher import Teacher
 
 MAX_CLASS_WEIGHT = 10.0
 ProgressBar = Callable[[str], AbstractContextManager[Progress | None]]  # from a description to a progress callback
@@ -59,6 +63,11 @@ BY_EXAMPLES: dict[str, tuple[tuple[float, int, float], ...]] = {
     "aligned": ((3_000, 6, 0.85), (30_000, 3, 0.85), (math.inf, 2, 0.85)),
 }
 TABLE_DROPOUT = 0.1  # in the encoder
+# Changes for the run that a student is compared with.
+WITHOUT_TEACHER: dict[str, Any] = {
+    "teacher": "", "hidden": 0.0, "relations": 0.0, "texts": (), "augment": 0, "teacher_scores": "", "compare": False,
+    "baseline": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,23 @@ class Prepared:
     numbers: TableNumbers | None = None
     choice: TaskData | None = None
     choice_examples: Examples | None = None
+    teacher: TaskTeacher | None = None
+    scores_folder: Path = Path()  # of the teacher's answers
+    without_teacher: FineTuningSettings | None = None  # of the run to compare with
+
+    def objective(self, model: Model) -> Objectives | None:
+        """What a model is trained on; None: the loss of its head."""
+        settings = self.settings
+        states = [(HiddenStates(), settings.hidden), (Relations(), settings.relations)]
+        if self.teacher is None:
+            return None
+        ((labels, weight),) = Objectives.of(model.head).terms
+        terms: list[tuple[Objective, float]] = [(labels, weight)]
+        if self.train_examples.scores is not None:
+            terms = [(labels, 1.0 - settings.soft), (GivenScores(labels.part, settings.temperature), settings.soft)]
+        found = Objectives([(objective, weight) for objective, weight in [*terms, *states] if weight > 0])
+        compares = settings.hidden or settings.relations
+        return found.with_teacher(Teacher(self.teacher.predictor.model)) if compares else found
 
     @property
     def choosing(self) -> tuple[TaskData, Examples]:
@@ -100,6 +126,9 @@ class Prepared:
         if names:
             model.carried_fields["id2label"] = {str(number): name for number, name in enumerate(names)}
         model.dropout_seed = dropout_seed
+        objective = self.objective(model)
+        if objective is not None:
+            model = objective.prepared_student(model)
         if settings.low_rank is None:
             return model
         from glassbert.finetuning.low_rank import LowRank
@@ -117,15 +146,21 @@ class Prepared:
             digest.update(one.rows.ids.tobytes() + one.rows.starts.tobytes())
             digest.update(b"" if one.rows.values is None else one.rows.values.tobytes())
             digest.update(b"" if one.labels is None else np.ascontiguousarray(one.labels).tobytes())
+            digest.update(b"" if one.scores is None else np.ascontiguousarray(one.scores).tobytes())
         return digest.hexdigest()
 
 
-def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_folder: Path | None = None) -> Prepared:
-    """Read the examples, open the model to get its config, fill in the open settings, and encode the examples."""
-    task_examples = read_examples(settings)
+def prepare(
+    settings: FineTuningSettings, progress_bar: ProgressBar, run: Path | None = None, resumed: bool = True
+) -> Prepared:
+    """Read the examples, open the model to get its config, fill in the open settings, and encode the examples.
+
+    `run` is the folder of the run, which stores a teacher's answers; a `resumed` run has its tokenizer in it.
+    """
+    asked, task_examples = settings, read_examples(settings)
     card = task_examples.card
     texts = [*task_examples.train.texts, *(task_examples.train.pairs or ())]
-    tokenizer = open_tokenizer(settings, texts, tokenizer_folder)
+    tokenizer = open_tokenizer(settings, texts, run / "tokenizer" if run is not None and resumed else None)
     if card.pair is not None and card.head in SEQUENCE_HEADS:
         settings = settings.replace(pairs=choose_pairs(settings))
         card = card.replace(details={**card.details, "aligned": settings.pairs == "aligned"})
@@ -144,7 +179,13 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
     model, notes = build_model(settings, head, tokenizer, settings.seed, numbers)
     config = model.config
     card = card.replace(max_length=max_length(settings, config))
-    default_epochs, factor = default_schedule(card, len(task_examples.train))
+    teacher = TaskTeacher.open(settings, card) if settings.teacher else None
+    scores_folder = Path(settings.teacher_scores or (run or Path()) / "teacher")
+    further: list[TaskData] = []
+    if teacher is not None:
+        check_tokens(teacher, settings, card, tokenizer)
+        further = further_texts(teacher, settings, task_examples.train, scores_folder, progress_bar)
+    default_epochs, factor = default_schedule(card, len(task_examples.train) + sum(map(len, further)))
     epochs = settings.epochs or default_epochs
     settings = settings.replace(
         learning_rate=default_learning_rate(settings, config, factor, settings.from_scratch),
@@ -154,12 +195,14 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
     )
     examples = []
     named = [(task_examples.train, "training"), (task_examples.dev, "held-out"), (task_examples.choice, "choosing")]
+    named += [(data, "further") for data in further]
     for data, name in named:
         if data is not None:
             with progress_bar(f"Encoding {len(data):,} {name} examples") as progress:
                 types = config.type_vocab_size > 1
                 examples.append(encode_examples(data, tokenizer, card, token_types=types, progress=progress))
     train, dev = examples[:2]
+    choice = examples[2] if task_examples.choice is not None else None
     notes += [note for one in examples for note in one.notes]
     windows = len(train.rows) // train.group
     if card.head != "embedding" and windows > len(train):
@@ -167,6 +210,14 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
     smoothing = settings.label_smoothing
     if smoothing and train.labels is not None and card.head in ("binary", "multilabel"):  # may be soft
         train = replace(train, labels=train.labels * (1 - smoothing) + smoothing / 2)
+    without = None
+    if teacher is not None:
+        without = asked.replace(**WITHOUT_TEACHER)
+        notes += teacher.notes
+        if further:
+            notes.append(f"The teacher also answers for {sum(map(len, further)):,} texts without labels.")
+        parts = zip([task_examples.train, *further], [train, *examples[len(examples) - len(further) :]], strict=True)
+        train = joined([ask(teacher, data, one, settings.soft, scores_folder, progress_bar) for data, one in parts])
     return Prepared(
         settings,
         card,
@@ -180,8 +231,39 @@ def prepare(settings: FineTuningSettings, progress_bar: ProgressBar, tokenizer_f
         task_examples.notes + notes,
         numbers,
         task_examples.choice,
-        examples[2] if task_examples.choice is not None else None,
+        choice,
+        teacher,
+        scores_folder,
+        without,
     )
+
+
+def check_tokens(teacher: TaskTeacher, settings: FineTuningSettings, card: TaskCard, tokenizer: Tokenizer) -> None:
+    """Raise if hidden states are to be compared, and teacher and student do not read the same tokens."""
+    if not (settings.hidden or settings.relations):
+        return
+    advice = "remove --hidden and --relations; the answers of the teacher (--soft) need no common tokens"
+    if teacher.predictor.tokenizer.vocabulary != tokenizer.vocabulary:
+        raise ConfigError(
+            f"hidden states belong to tokens, and {settings.teacher} has another tokenizer than the student: {advice}"
+        )
+    if card.aligned or card.reads_numbers or teacher.predictor.card.reads_numbers:
+        what = "aligned pairs" if card.aligned else "numbers beside the text"
+        raise ConfigError(f"hidden states of {what} cannot be compared: {advice}")
+    longest = teacher.predictor.model.config.max_length
+    if card.max_length > longest:
+        raise ConfigError(
+            f"{settings.teacher} reads rows of at most {longest} tokens, and the student's have {card.max_length}; "
+            f"give --max-length {longest}, or {advice}"
+        )
+
+
+def ask(
+    teacher: TaskTeacher, data: TaskData, examples: Examples, soft: float, folder: Path, progress_bar: ProgressBar
+) -> Examples:
+    """Examples with the teacher's answers."""
+    with progress_bar(f"The teacher answers for {len(data):,} examples") as progress:
+        return taught(examples, teacher.answers(data, folder, progress), soft)
 
 
 def choose_pairs(settings: FineTuningSettings) -> str:
@@ -205,10 +287,11 @@ def choose_head(settings: FineTuningSettings, task_examples: TaskExamples) -> He
     if card.head == "regression":
         options = {"target_mean": [float(truth.mean())], "target_scale": [float(truth.std())]}
     elif card.head == "embedding":
-        loss = settings.embedding_loss or ("contrastive" if truth is None else "cosine")
-        if loss == "contrastive" and truth is not None:
-            raise ConfigError("--embedding-loss contrastive learns from matching pairs without scores: remove --target")
-        if loss == "cosine" and truth is None:
+        loss = settings.embedding_loss or ("contrastive" if truth is None and not settings.teacher else "cosine")
+        if loss == "contrastive" and (truth is not None or settings.teacher):
+            given = "--target" if truth is not None else "--teacher"
+            raise ConfigError(f"--embedding-loss contrastive learns from matching pairs without scores: remove {given}")
+        if loss == "cosine" and truth is None and not settings.teacher:
             raise ConfigError("--embedding-loss cosine needs scores of similarity: name their column with --target")
     if settings.class_weights == "balanced":
         options |= _balanced_weights(card, truth)

@@ -40,12 +40,12 @@ class Rows:
     def lengths(self) -> np.ndarray:
         return np.diff(self.starts)
 
-    def padded(self, values: np.ndarray, rows: np.ndarray, filling: int, length: int) -> np.ndarray:
-        """Flat values of these rows as [rows, length], padded on the right with `filling`."""
+    def padded(self, values: np.ndarray, rows: np.ndarray, filling: float, length: int) -> np.ndarray:
+        """Values of tokens, [tokens, ...], as [rows, length, ...], padded on the right with `filling`."""
         begins, lengths = self.starts[rows], self.lengths[rows]
         positions = np.arange(length)
         is_token = positions < lengths[:, None]
-        block = np.full((len(rows), length), filling, values.dtype)
+        block = np.full((len(rows), length, *values.shape[1:]), filling, values.dtype)
         block[is_token] = values[(begins[:, None] + positions)[is_token]]
         return block
 

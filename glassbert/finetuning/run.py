@@ -10,6 +10,8 @@ RUN/log.jsonl          losses and scores during training
 RUN/seed-0/            checkpoints of a seed, later its result
 RUN/model/             the model of the best seed, with its tokenizer and task.json
 RUN/predictions.jsonl  its predictions for the held-out examples
+RUN/teacher/           the answers of a teacher, and texts with replaced words
+RUN/without-teacher/   with --compare, the same fine-tuning without the teacher
 RUN/result.json        scores with intervals, every seed, the baseline
 RUN/report.html        the report
 """
@@ -34,7 +36,7 @@ from glassbert.files import atomic_write, read_json, write_json
 from glassbert.finetuning.display import progress_bar, tuning_display
 from glassbert.finetuning.finishing import finish, fit_simple_model
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.preparing import Prepared, prepare
+from glassbert.finetuning.preparing import WITHOUT_TEACHER, Prepared, prepare
 from glassbert.finetuning.seeds import RESULT, SeedResult, SeedRuns, Spread, outcome_of
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.metrics import Scores
@@ -60,6 +62,7 @@ CHOICES = {
     "reported": "The epoch is chosen on the held-out examples that are reported; a --test file would give unbiased "
     "scores.",
 }
+WITHOUT = "without_teacher"  # in settings.json: the settings of the run to compare with
 IN_MEMORY = ("train", "dev", "test")  # settings that may be examples in memory
 
 
@@ -76,6 +79,7 @@ class FineTuned:
     outcome: Outcome | None = None
     baseline: Outcome | None = None
     folds: tuple[FineTuned, ...] = ()  # of a cross-validation
+    distillation: dict[str, Any] | None = None  # teacher and student side by side (`glassbert.finetuning.distilled`)
 
     @property
     def scores(self) -> Scores:
@@ -117,7 +121,7 @@ def finetune(
             from glassbert.finetuning.cross_validation import cross_validate
 
             return cross_validate(settings, folder.path, display=display)
-        prepared = prepare(settings, progress_bar)
+        prepared = prepare(settings, progress_bar, folder.path, resumed=False)
     show_plan(prepared, display)
     with folder.locked():
         prepared.tokenizer.save(folder.path / "tokenizer")
@@ -152,7 +156,7 @@ def resume_finetuning(run: str | Path, *, display: Display | None = None) -> Fin
 
         return cross_validate(settings, folder.path, display=display)
     with folder.locked():
-        prepared = prepare(settings, progress_bar, folder.path / "tokenizer")
+        prepared = prepare(settings, progress_bar, folder.path)
         if prepared.fingerprint != content["fingerprint"]:
             raise TrainingError(
                 f"the examples of {folder.path} have changed since the run started; restore them, or start a new run"
@@ -176,12 +180,15 @@ def reopen(run: str | Path, *, baseline: bool = False) -> FineTuned:
     if not (folder.path / RESULT).exists():
         raise TrainingError(f"{folder.path} is not finished; resume it with: glassbert resume {folder.path}")
     result = read_json(folder.path / RESULT, TrainingError)
-    prepared = prepare(settings, progress_bar, folder.path / "tokenizer")
+    prepared = prepare(settings.replace(**WITHOUT_TEACHER), progress_bar, folder.path)
     seeds = [SeedResult.from_json(one) for one in result["seeds"]]
     spread = Spread(**result["spread"]) if result["spread"] else None
     outcome = outcome_of(prepared, load(folder.model, engine=prepared.settings.engine))
     simple = fit_simple_model(prepared, NoDisplay()) if baseline and result["baseline"] else None
-    return FineTuned(folder.path, "finished", seeds, result["metric"], spread, result["best_seed"], outcome, simple)
+    return FineTuned(
+        folder.path, "finished", seeds, result["metric"], spread, result["best_seed"], outcome, simple,
+        distillation=result.get("distillation"),
+    )  # fmt: skip
 
 
 def finetune_or_go_on(settings: FineTuningSettings, run: str | Path, *, display: Display | None = None) -> FineTuned:
@@ -258,10 +265,19 @@ def _tune(prepared: Prepared, folder: RunFolder, display: Display) -> FineTuned:
     metric = prepared.card.metric
     if len(results) < prepared.settings.seeds:
         return FineTuned(folder.path, "interrupted", results, metric)
-    finished = finish(prepared, seeds, results, folder, display)
+    without: Outcome | None = None
+    if prepared.settings.compare:
+        plain = FineTuningSettings.from_dict(folder.read_settings()[WITHOUT])
+        display.say("The same fine-tuning without the teacher:")
+        compared = finetune_or_go_on(plain, folder.path / "without-teacher", display=display)
+        if compared.outcome is None:
+            return FineTuned(folder.path, "interrupted", results, metric)
+        without = compared.outcome
+    finished = finish(prepared, seeds, results, folder, display, without)
     return FineTuned(
-        folder.path, "finished", results, metric, finished.spread, finished.best, finished.outcome, finished.baseline
-    )
+        folder.path, "finished", results, metric, finished.spread, finished.best, finished.outcome, finished.baseline,
+        distillation=finished.distillation,
+    )  # fmt: skip
 
 
 def _receipt(prepared: Prepared) -> dict[str, Any]:
@@ -276,6 +292,7 @@ def _receipt(prepared: Prepared) -> dict[str, Any]:
         "notes": prepared.notes,
         "findings": [finding.as_json() for finding in prepared.findings],
         "fingerprint": prepared.fingerprint,
+        **({WITHOUT: prepared.without_teacher.to_dict()} if prepared.without_teacher is not None else {}),
         "machine": machine_facts(),
         "versions": versions(),
     }

@@ -45,7 +45,11 @@ def score_examples(
     model: Model, examples: Examples, *, batch_tokens: int = BATCH_TOKENS, progress: Progress | None = None
 ) -> Any:
     """Raw outputs for every example, of the shapes in the table of `glassbert.finetuning.outcome`."""
-    rows = row_outputs(model, examples, batch_tokens=batch_tokens, progress=progress)
+    return join_rows(model, examples, row_outputs(model, examples, batch_tokens=batch_tokens, progress=progress))
+
+
+def join_rows(model: Model, examples: Examples, rows: list[np.ndarray]) -> Any:
+    """Outputs of examples from those of their rows: the windows of a text are one example."""
     head = examples.card.head
     if head == "token":
         assert examples.pieces is not None
@@ -75,7 +79,11 @@ def row_outputs(
     done = 0
     with evaluation_mode(model):
         for units in batches_longest_first(lengths, batch_tokens // examples.group):
-            batch = {name: values for name, values in examples.inputs(units, multiple).items() if name != "labels"}
+            batch = {
+                name: values
+                for name, values in examples.inputs(units, multiple).items()
+                if name not in ("labels", "scores")
+            }
             output = model.engine.to_numpy(model.predict(**batch)).astype(np.float64)
             require_finite(output)
             members = (units[:, None] * examples.group + np.arange(examples.group)).reshape(-1)

@@ -197,6 +197,7 @@ class SeedRuns:
                 status=status,
                 should_stop=self.should_stop,
                 choose=card.chosen_on != "nothing",
+                objective=prepared.objective(model),
             ).tune()
             result = SeedResult(
                 seed,
@@ -217,7 +218,7 @@ class SeedRuns:
     def _save(self, result: SeedResult, model: Model, log: RunLog) -> SeedResult:
         """Save a finished seed; its result holds the log position."""
         folder = self._seed_folder(result.seed)
-        finished = model.merge() if hasattr(model, "merge") else model
+        finished = model.merge() if hasattr(model, "merge") else model.head.finished(model)[""]  # type: ignore[union-attr]
         shutil.rmtree(folder / MODEL, ignore_errors=True)
         finished.save(folder / MODEL)
         self._outcomes[result.seed] = outcome_of(self.prepared, finished)

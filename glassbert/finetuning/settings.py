@@ -38,6 +38,7 @@ from glassbert.training.settings_base import (
     one_of,
 )
 
+TAUGHT_ONLY = ("hidden", "relations", "texts", "augment", "teacher_scores", "compare")
 FREEZABLE = ("none", "embeddings", "encoder")
 
 
@@ -114,6 +115,29 @@ class FineTuningSettings(FileSettings):
     stride: int | None = about(None, "Tokens from one window to the next. Default: half a window.", "Examples")
     max_windows: int = about(16, "The maximum number of windows per text (token and span tasks: all).", "Examples")
 
+    teacher: str = about(
+        "", "A model that was fine-tuned for the same task, whose answers are learned besides the labels.", "Teacher"
+    )
+    soft: float = about(0.9, "The weight of the teacher's answers; the labels have the rest. 1: no labels.", "Teacher")
+    temperature: float = about(2.0, "Softens the answers of teacher and student.", "Teacher")
+    hidden: float = about(
+        0.0, "The weight of the teacher's last hidden states; teacher and student must share a tokenizer.", "Teacher"
+    )
+    relations: float = about(0.0, "The weight of the relations between the teacher's tokens; likewise.", "Teacher")
+    texts: tuple[str, ...] = about(
+        (), "Further texts without labels, for which the teacher answers (repeat the flag).", "Teacher"
+    )
+    augment: int = about(
+        0, "So many copies of each training text, with some words replaced; the teacher answers for them.", "Teacher"
+    )
+    augment_model: str = about(DEFAULT_MODEL, "The masked language model that replaces words.", "Teacher")
+    teacher_scores: str = about(
+        "", "A folder that keeps the teacher's answers for other runs too. Without it: RUN/teacher.", "Teacher"
+    )
+    compare: bool = about(
+        False, "Also fine-tune without the teacher, in RUN/without-teacher, for the report.", "Teacher"
+    )
+
     epochs: int | None = about(None, "Passes over all examples. Default: by their number.", "Learning")
     metric: str | None = about(None, "The metric that selects the best epoch.", "Learning")
     patience: int | None = about(None, "Stop after this many evaluations without improvement; 0: never.", "Learning")
@@ -162,7 +186,7 @@ class FineTuningSettings(FileSettings):
     resamples: int = about(1_000, "The number of bootstrap resamples for intervals.", "End")
 
     engine: str = about("auto", "auto, numpy or mlx.", "Machine")
-    precision: str = about("float32", "float32; bfloat16 on MLX; float64 on NumPy.", "Machine")
+    precision: str = about("float32", "float32; bfloat16 (NumPy: with oneDNN); float64 on NumPy.", "Machine")
     threads: int | None = about(None, "Threads of the NumPy engine. Default: all cores.", "Machine")
     gradient_checkpointing: bool = about(False, "Use less memory and a third more time.", "Machine")
 
@@ -170,11 +194,14 @@ class FineTuningSettings(FileSettings):
         super().__post_init__()
         names: Any = self.low_rank_targets or ()
         object.__setattr__(self, "low_rank_targets", (names,) if isinstance(names, str) else tuple(names))
+        files: Any = self.texts or ()
+        object.__setattr__(self, "texts", (files,) if isinstance(files, str) else tuple(files))
         object.__setattr__(self, "freeze", str(self.freeze))
         check_fields(self, CHECKS, OPTIONAL)
         if not self.model:
             object.__setattr__(self, "model", DEFAULT_MODEL)
         self._check_start()
+        self._check_teacher()
         if bool(self.task) == bool(self.train):
             raise TrainingError(
                 "no training data: give a ready task with --task, or a file with --train"
@@ -221,6 +248,19 @@ class FineTuningSettings(FileSettings):
                 f"{self.model}, else a run, a saved model, a hub id, or {' or '.join(packaged_names())}"
             )
 
+    def _check_teacher(self) -> None:
+        """Raise if a setting needs a teacher and there is none, or if its answers would leak."""
+        for name in TAUGHT_ONLY:
+            if not self.teacher and getattr(self, name) != self.fields()[name].default:
+                raise TrainingError(f"--{name.replace('_', '-')} needs a --teacher, whose answers the model learns")
+        if (self.hidden or self.relations) and self.low_rank is not None:
+            raise TrainingError("--hidden and --relations train the whole encoder; remove --low-rank, or both of them")
+        if self.teacher and self.folds is not None:
+            raise TrainingError(
+                "--folds does not go with a --teacher, which has seen the examples of every fold; give a --dev file, "
+                "or leave the teacher out"
+            )
+
 
 def _is_freezable(value: Any) -> bool:
     return value in FREEZABLE or str(value).isdigit()
@@ -234,11 +274,11 @@ def is_head(value: Any) -> bool:
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
         ("model", "preset", "tokenizer", "task", "data", "train", "dev", "test", "text", "pair", "words", "target",
-         "template", "separator", "label_prefix", "positive"),
+         "template", "separator", "label_prefix", "positive", "teacher", "augment_model", "teacher_scores"),
         (is_text, "text"),
     ),
     **dict.fromkeys(
-        ("from_scratch", "drop_missing", "gradient_checkpointing", "baseline", "report", "soup"),
+        ("from_scratch", "drop_missing", "gradient_checkpointing", "baseline", "report", "soup", "compare"),
         (is_flag, "true or false"),
     ),
     **dict.fromkeys(
@@ -246,7 +286,9 @@ CHECKS: dict[str, Check] = {
          "unfreeze_every", "threads", "average"),
         (is_integer(1), "a whole number of at least 1"),
     ),
-    **dict.fromkeys(("seed", "patience", "resamples", "fold"), (is_integer(0), "a whole number of at least 0")),
+    **dict.fromkeys(
+        ("seed", "patience", "resamples", "fold", "augment"), (is_integer(0), "a whole number of at least 0")
+    ),
     "folds": (is_integer(2), "a whole number of at least 2"),
     **dict.fromkeys(("max_length", "batch_tokens"), (is_integer(8), "a whole number of at least 8")),
     **dict.fromkeys(
@@ -256,7 +298,10 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(
         ("learning_rate", "low_rank_alpha", "head_factor"), (is_between(0, math.inf), "a number above 0")
     ),
-    **dict.fromkeys(("weight_decay", "clip", "focal_gamma"), (lambda v: is_number(v) and v >= 0, "at least 0")),
+    **dict.fromkeys(
+        ("weight_decay", "clip", "focal_gamma", "hidden", "relations"),
+        (lambda v: is_number(v) and v >= 0, "at least 0"),
+    ),
     "layer_decay": (lambda value: is_number(value) and 0 < value <= 1, "in (0, 1], such as 0.9"),
     "held_out": (is_between(0, 1), "between 0 and 1"),
     "inner": (is_between(0, 1), "between 0 and 1"),
@@ -274,6 +319,9 @@ CHECKS: dict[str, Check] = {
     "schedule": one_of(*SCHEDULES),
     "engine": one_of(*ENGINES),
     "precision": one_of(*PRECISIONS),
+    "soft": (lambda value: is_number(value) and 0 < value <= 1, "in (0, 1], such as 0.9"),
+    "temperature": (is_between(0, math.inf), "a number above 0"),
+    "texts": (lambda value: all(isinstance(name, str) for name in value), "a list of files"),
     "low_rank_targets": (lambda value: all(isinstance(name, str) for name in value), "a list of names"),
 }  # fmt: skip
 OPTIONAL = {name for name, f in FineTuningSettings.fields().items() if "None" in str(f.type)}

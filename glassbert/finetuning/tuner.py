@@ -41,6 +41,7 @@ from glassbert.training.checkpointing import last_intact, prune, read_checkpoint
 from glassbert.training.display import Display, NoDisplay
 from glassbert.training.ema import EMA
 from glassbert.training.log import NoLog, RunLog
+from glassbert.training.objectives import Objectives
 from glassbert.training.optimizers import make_optimizer
 from glassbert.training.optimizers.base import check_fit
 from glassbert.training.run_folder import RunFolder
@@ -169,6 +170,7 @@ class FineTuner:
     folder       for checkpoints
     should_stop  called after every step; if it returns True, the state is saved and `tune` returns
     choose       False: scores choose nothing, and the weights of the last step are kept
+    objective    what is trained on; by default the loss of the head
     """
 
     def __init__(
@@ -186,6 +188,7 @@ class FineTuner:
         status: TuningStatus | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         choose: bool = True,
+        objective: Objectives | None = None,
     ):
         if settings.learning_rate is None or settings.epochs is None:
             raise TrainingError("FineTuner needs learning_rate and epochs in its settings; `finetune` sets defaults")
@@ -208,7 +211,9 @@ class FineTuner:
         self.schedule = make_schedule(settings.schedule, warmup=settings.warmup)
         self.ema = EMA(model, settings.ema) if settings.ema is not None else None
         rows = settings.physical_batch
-        self.step = TrainingStep(model, self.optimizer, physical_batch=rows and rows * examples.group, ema=self.ema)
+        self.step = TrainingStep(
+            model, self.optimizer, objective=objective, physical_batch=rows and rows * examples.group, ema=self.ema
+        )
         self.state = TuningState()
         self.evaluation_interval = Interval(None, self.epochs * settings.evaluations)
         self.log_interval = Interval(None, LOG_LINES)
@@ -344,7 +349,7 @@ class FineTuner:
         state.skipped_in_a_row += 1
         self.status.skipped = state.skipped
         if state.skipped == 1:
-            why = explain_bad_step(self.model, batch)
+            why = explain_bad_step(self.model, batch, self.step)
             self.display.say(f"Step {state.step:,} was skipped because its loss or gradient is not finite: {why}.")
         if state.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise TrainingError(

@@ -42,13 +42,12 @@ def make_tokenizer() -> FastTokenizer:
     return FastTokenizer(files.as_json(Description((*SPECIAL_TOKENS, *pieces), Normaliser())))
 
 
-def make_model(folder: Path, **changes) -> Path:
+def make_model(folder: Path, tokenizer: FastTokenizer | None = None, **changes) -> Path:
     """Save a masked language model with its tokenizer."""
-    tokenizer = make_tokenizer()
+    tokenizer = tokenizer or make_tokenizer()
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = MINI_BERT_CONFIG.replace(
-        vocab_size=tokenizer.vocab_size, max_position_embeddings=24, tie_word_embeddings=True, **{**sizes, **changes}
-    )
+    sizes |= {"max_position_embeddings": 24, "vocab_size": tokenizer.vocab_size}
+    config = MINI_BERT_CONFIG.replace(tie_word_embeddings=True, **{**sizes, **changes})
     BertWithHead(config, "mlm", engine="numpy", seed=3).save(folder)
     tokenizer.save(folder)
     return folder

@@ -7,7 +7,7 @@ import pytest
 
 from glassbert.errors import InputError
 from glassbert.tasks import TaskData, check_data, folds, train_dev_split
-from glassbert.tasks.splits import normalised
+from glassbert.tasks.splits import normalised, whole_texts
 
 
 def make_data(n=200, **columns):
@@ -35,6 +35,25 @@ def test_equal_texts_stay_on_one_side():
     train, dev = train_dev_split(make_data(90, text=texts), 0.3)
     assert len(dev) == 27
     assert not set(map(normalised, train.texts)) & set(map(normalised, dev.texts))
+
+
+def test_a_text_and_its_parts_stay_on_one_side():
+    whole = [f"the {row}th film is a slow and tender story" for row in range(40)]
+    parts = [part for row in range(40) for part in (f"the {row}TH film!", f"{row}th film is a slow")]
+    data = make_data(180, text=[*whole, *parts, *["tender story"] * 60])
+    train, dev = train_dev_split(data, 0.25, seed=1)
+    sides = [
+        {word for text in side.texts for word in text.lower().split() if word[0].isdigit()} for side in (train, dev)
+    ]
+    assert not sides[0] & sides[1] and len(sides[0] | sides[1]) == 40
+    assert len(dev) >= 20 and len({"tender story"} & set(train.texts)) + len({"tender story"} & set(dev.texts)) == 1
+
+
+def test_parts_are_found_word_by_word():
+    texts = ["a slow and tender film", "slow and tender", "low and tender", "and tender film", "tender film", "a"]
+    whole = whole_texts(texts)
+    assert whole["slow and tender"] == whole["and tender film"] == texts[0]
+    assert [text for text in texts if whole[text] == text] == [texts[0], "low and tender", "tender film", "a"]
 
 
 def test_folds():

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from glassbert.checkpoints import load
 from glassbert.errors import TrainingError
 from glassbert.models.inputs import check_inputs
 from glassbert.ops.distillation import log_softmax
 from glassbert.training.display import NoDisplay
+from glassbert.training.distilling import distill
 from glassbert.training.evaluate import evaluate
 from glassbert.training.log import read_log
 from glassbert.training.objectives import Objectives
@@ -22,6 +24,7 @@ from tests.models.small import BERT, MODERN, batch, make
 from tests.training.toy import make_trainer
 
 LENGTHS = np.random.default_rng(1).integers(0, 10, 12)
+NARROW = MODERN.replace(hidden_size=12, num_attention_heads=3, teacher_size=16)
 MLX = pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="MLX is not installed")
 
 
@@ -93,12 +96,40 @@ def test_a_student_that_equals_its_teacher_has_nothing_to_learn():
     assert result.gradient_norm < 1e-6
 
 
+@pytest.mark.parametrize(("physical_batch", "threads"), [(5, 1), (1, 3)])
+def test_micro_batches_of_a_narrow_student_give_the_whole_batch(physical_batch, threads):
+    options = {"objective": "mlm+hidden+2*relations", "student": NARROW}
+    whole, expected = distilled(**options)
+    pieces, found = distilled(**options, physical_batch=physical_batch, threads=threads)
+    assert pieces.losses == pytest.approx(whole.losses, rel=1e-12)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_projection_is_learned_and_left_out_at_the_end():
+    """With the encoder frozen, the map alone brings the student nearer to the teacher."""
+    student = make(NARROW.replace(teacher_size=None))
+    objectives = Objectives.parse("hidden").with_teacher(Teacher(make(MODERN, seed=8)))
+    taught = objectives.prepared_student(student)
+    assert taught.config.teacher_size == 16 and taught.parameters["head.teacher.weight"].shape == (16, 12)
+    optimizer = AdamW(taught, 3e-2, weight_decay=0.0)
+    optimizer.rates = {name: float(name.startswith("head.teacher")) for name in taught.parameters}
+    step = TrainingStep(taught, optimizer, objective=objectives)
+    ids, mask, labels = batch(MODERN, LENGTHS)
+    losses = [float(step(ids, labels, mask).loss) for _ in range(60)]
+    assert losses[-1] < 0.7 * losses[0]
+    kept = taught.head.finished(taught)[""]
+    assert kept.config == student.config and kept.layout.shapes == student.layout.shapes
+    for name, values in student.parameters.items():
+        np.testing.assert_array_equal(kept.parameters[name], values)
+    assert objectives.prepared_student(make(MODERN)).config.teacher_size is None  # equal widths need no map
+
+
 @MLX
 @pytest.mark.parametrize("physical_batch", [None, 5])
 def test_mlx_equals_numpy(physical_batch):
-    options = {"dtype": "float32", "teacher": BERT.replace(hidden_size=16)}
-    expected, _ = distilled("mlm+distill+hidden", **options)
-    found, _ = distilled("mlm+distill+hidden", engine="mlx", physical_batch=physical_batch, **options)
+    options = {"dtype": "float32", "teacher": BERT.replace(hidden_size=16), "student": NARROW}
+    expected, _ = distilled("mlm+distill+hidden+relations", **options)
+    found, _ = distilled("mlm+distill+hidden+relations", engine="mlx", physical_batch=physical_batch, **options)
     assert {k: float(v) for k, v in found.losses.items()} == pytest.approx(expected.losses, rel=1e-4)
     assert float(found.gradient_norm) == pytest.approx(expected.gradient_norm, rel=1e-4)
 
@@ -144,18 +175,33 @@ def teacher(corpus, tmp_path_factory):
     return folder
 
 
-def test_a_run_learns_from_a_teacher(corpus, teacher, tmp_path):
-    changes = {"steps": 40, "objective": "mlm+distill", "teacher": str(teacher)}
+def test_a_run_learns_from_a_wider_teacher(corpus, teacher, tmp_path):
+    changes = {"steps": 40, "objective": "mlm+distill+hidden+relations", "teacher": str(teacher)}
     result = make_trainer(corpus, tmp_path / "run", **changes).train()
     inside = [line["metrics"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "inside"]
     assert result.stopped == "finished" and 0 < result.loss < 4.2
-    assert {"mlm_loss", "distill_loss"} <= inside[0].keys()
+    assert {"mlm_loss", "distill_loss", "hidden_loss", "relations_loss"} <= inside[0].keys()
+    kept = load(tmp_path / "run", engine="numpy")
+    assert kept.config.teacher_size is None and "head.teacher.weight" not in kept.parameters
+
+
+def test_distill_begins_with_a_student_of_its_own_shape(corpus, teacher, tmp_path):
+    make_trainer(corpus, tmp_path / "first", steps=2).train()
+    budget = {"steps": 3, "length": 16, "batch": 8, "engine": "numpy", "display": NoDisplay()}
+    trainer = distill(str(teacher), str(corpus), str(tmp_path / "first"), run=tmp_path / "run", **budget)
+    before = load(tmp_path / "first", engine="numpy")
+    np.testing.assert_array_equal(trainer.model.parameters["layers.0.attention.qkv.weight"],
+                                  before.parameters["layers.0.attention.qkv.weight"])  # fmt: skip
+    assert trainer.train().stopped == "finished"
+    assert load(tmp_path / "run", engine="numpy").config == before.config
+    with pytest.raises(TrainingError, match="name it with --teacher"):
+        distill("", str(corpus))
 
 
 @pytest.mark.parametrize("engine", ["numpy", pytest.param("mlx", marks=MLX)])
 def test_a_resumed_run_ends_with_identical_weights(corpus, teacher, tmp_path, monkeypatch, engine):
     changes = {
-        "steps": 6, "checkpoint_every": 2, "objective": "mlm+distill", "teacher": str(teacher), "engine": engine,
+        "steps": 6, "checkpoint_every": 2, "objective": "mlm+distill+hidden", "teacher": str(teacher), "engine": engine,
         "threads": 2 if engine == "numpy" else None,
     }  # fmt: skip
     make_trainer(corpus, tmp_path / "whole", **changes).train()
@@ -211,12 +257,12 @@ def test_a_teacher_that_does_not_fit():
 
     with pytest.raises(TrainingError, match="the teacher scores 40 classes, but the student 31"):
         step("mlm+distill", make(MODERN.replace(vocab_size=40)))
-    with pytest.raises(TrainingError, match="the teacher has 12 and the student 16; leave it out"):
+    with pytest.raises(TrainingError, match=r"the teacher has 12 and the student 16; .* teacher_size=12"):
         step("mlm+hidden", make(BERT))
     with pytest.raises(TrainingError, match="sampled labels"):
         step("mlm+distill", make(MODERN), optimizer=Sophia)
-    with pytest.raises(TrainingError, match=r"distributions over classes.* is binary_cross_entropy"):
-        step("sequence+distill", make(BERT, "binary"), make(BERT, "binary"))
+    with pytest.raises(TrainingError, match=r"distributions over classes.* is mean_squared_error"):
+        step("sequence+distill", make(BERT, "regression", 1), make(BERT, "regression", 1))
 
 
 def test_another_vocabulary_is_refused(corpus, teacher, tmp_path):

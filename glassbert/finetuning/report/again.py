@@ -34,7 +34,7 @@ def write_again(run: str | Path) -> Path:
         ) from error
     if settings.folds is not None and settings.fold is None:
         return reopen(folder.path).report  # writes the report of a cross-validation
-    prepared = prepare(settings, progress_bar, folder.path / "tokenizer")
+    prepared = prepare(settings, progress_bar, folder.path)
     if prepared.fingerprint != content["fingerprint"]:
         raise TrainingError(f"the examples of {folder.path} have changed since the run; restore them to report on it")
     model = load(folder.model, engine=settings.engine)
@@ -58,4 +58,5 @@ def write_again(run: str | Path) -> Path:
         notes=notes,
         seeds=seeds,
         log=folder.log_file,
+        distillation=result.get("distillation"),
     )

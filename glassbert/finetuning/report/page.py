@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glassbert.finetuning import distilled
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.card import choice_sentence
@@ -56,6 +57,7 @@ def write_report(
     seeds: Sequence[SeedResult] = (),
     log: str | Path | None = None,
     unit: str = "seed",
+    distillation: dict[str, Any] | None = None,
 ) -> Path:
     """Write the page.
 
@@ -66,6 +68,9 @@ def write_report(
     card, receipt = outcome.card, _receipt(path.parent)
     page = Page(card.title, f"`{settings.get('model') or 'A model'}`, fine-tuned to predict {TASKS[card.head]}.")
     _headline(page, outcome, outcomes, baseline, receipt, unit)
+    if distillation is not None:
+        page.heading("Teacher and student")
+        page.table(list(distilled.HEADERS), distilled.rows_of(distillation), caption=distilled.sentence(distillation))
     _scores(page, outcome, outcomes, baseline, unit)
     _learning(page, outcome, seeds, log, settings)
     head_sections(page, outcome, baseline, calibration)

@@ -24,9 +24,11 @@ from glassbert.arrays import Array
 from glassbert.errors import InputError, TrainingError
 from glassbert.layers.registry import Registry
 from glassbert.layers.scope import Scope
+from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head, HeadPart
 from glassbert.models.inputs import as_array
+from glassbert.models.model import Model
 from glassbert.models.passes import Pass, output_loss, output_loss_backward
 from glassbert.ops import IGNORED
 from glassbert.ops.losses import softplus
@@ -55,6 +57,10 @@ class Objective(ABC):
         """This objective with a teacher, where it needs one."""
         return self
 
+    def projection(self, config: EncoderConfig) -> int | None:
+        """The width to which it projects the hidden states of a student with this config; None: it does not."""
+        return None
+
     def check(self, head: Head) -> None:
         """Raise an error where a model with this head cannot be trained on it."""
         if self.part not in head.parts:
@@ -79,6 +85,10 @@ class Objective(ABC):
         self, run: Pass, targets: Mapping[str, Array], measure: bool = False, sample: SampleTargets | None = None
     ) -> None:
         """Called before the encoder: an objective may run another encoder, and replace the tokens that ours reads."""
+
+    def rows_read(self, head: Head, batch: Batch, targets: Mapping[str, Array]) -> Array | None:
+        """The tokens whose hidden states `loss` reads (`Head.rows_read`); None: all."""
+        return None
 
     @abstractmethod
     def loss(
@@ -126,6 +136,9 @@ class OutputObjective(Objective):
 
     def count(self, prepared: Mapping[str, np.ndarray]) -> int:
         return int((prepared["targets"] != IGNORED).sum())
+
+    def rows_read(self, head: Head, batch: Batch, targets: Mapping[str, Array]) -> Array | None:
+        return self.part_of(head).head.rows_read(batch, targets.get("rows"))
 
     def output(self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Array], scope: Scope) -> Array:
         part = self.part_of(head)
@@ -296,6 +309,11 @@ class Objectives:
             )
         return Objectives([(objective.with_teacher(teacher), weight) for objective, weight in self.terms], teacher)
 
+    def prepared_student(self, model: Model) -> Model:
+        """The model, with a map to the width of the teacher's hidden states where an objective compares these."""
+        widths = {one.projection(model.config) for one, _ in self.terms} - {None}
+        return model.with_config(model.config.replace(teacher_size=widths.pop())) if widths else model
+
     def held_out(self, head: Head) -> Objectives:
         """What held-out rows are measured by: the terms without a teacher, so that runs can be compared."""
         terms = [(objective, weight) for objective, weight in self.terms if not objective.taught]
@@ -314,6 +332,14 @@ class Objectives:
     def begin(self, run: Pass, targets: Mapping[str, Any], **options: Any) -> None:
         for objective, _ in self.terms:
             objective.begin(run, targets[objective.name], **options)
+
+    def rows_read(self, head: Head, batch: Batch, targets: Mapping[str, Any]) -> Array | None:
+        """The tokens whose hidden states are read; None: all. Objectives of one part read the same ones."""
+        terms = [objective for objective, _ in self.terms]
+        if len({objective.part for objective in terms}) > 1:
+            return None
+        read = [objective.rows_read(head, batch, targets[objective.name]) for objective in terms]
+        return None if any(rows is None for rows in read) else read[0]
 
     def loss(
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any

@@ -52,6 +52,9 @@ class OneHead:
     def begin(self, run: Pass, targets: Mapping[str, Any], **options: Any) -> None:
         """Nothing is needed before the hidden states."""
 
+    def rows_read(self, head: Head, batch: Batch, targets: Mapping[str, Any]) -> Array | None:
+        return self.objective.rows_read(head, batch, targets)
+
     def loss(
         self, head: Head, hidden: Array, batch: Batch, targets: Mapping[str, Any], scope: Scope, **options: Any
     ) -> ObjectiveResult:
