@@ -16,21 +16,14 @@ from typing import Any
 
 from glassbert.errors import InputError, needs
 from glassbert.learn.glass.session import Glass
+from glassbert.serving.listening import LOCAL as HOST
+from glassbert.serving.listening import PAGE_HEADERS as HEADERS
+from glassbert.serving.listening import TYPES, first_free, listen
 
-HOST = "127.0.0.1"
 FIRST_PORT = 8421
 PORTS_TRIED = 50
 LARGEST_QUESTION = 2_000_000  # bytes
 PAGE = Path(__file__).parent / "page"
-TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 
 
 def needs_extra() -> InputError:
@@ -106,24 +99,13 @@ def make_app(glass: Glass, port: int) -> Any:
 
 def free_socket(port: int | None) -> socket.socket:
     """A socket on 127.0.0.1: on `port`, which must be free, or on the first free one from `FIRST_PORT`."""
-    tried = [port] if port is not None else range(FIRST_PORT, FIRST_PORT + PORTS_TRIED)
-    for number in tried:
-        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            found.bind((HOST, number))
-            found.listen(64)
-            return found
-        except OverflowError:
-            found.close()
-            raise InputError(f"--port {number} is no port; give a number from 1024 to 65535") from None
-        except OSError as error:
-            found.close()
-            if port is not None:
-                raise InputError(
-                    f"--port {port} cannot be used ({error.strerror}); leave it out to take a free one"
-                ) from None
-    raise InputError(f"the ports {FIRST_PORT} to {FIRST_PORT + PORTS_TRIED - 1} are all in use; give another: --port N")
+    if port is not None:
+        return listen(port, HOST, "leave it out to take a free one")
+    found = first_free(range(FIRST_PORT, FIRST_PORT + PORTS_TRIED), HOST)
+    if found is None:
+        last = FIRST_PORT + PORTS_TRIED - 1
+        raise InputError(f"the ports {FIRST_PORT} to {last} are all in use; give another: --port N")
+    return found
 
 
 def serve(

@@ -1,0 +1,227 @@
+"""Slow clients, a full queue, broken requests, and the end of the server."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from glassbert.serving import server as server_module
+from tests.finetuning.test_predictor import save
+from tests.serving import fuzz
+from tests.serving.running import serving, until
+
+HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20\r\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save(tmp_path_factory.mktemp("models") / "binary", "binary")
+
+
+def test_clients_that_stop_are_told_so(folder, monkeypatch):
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.2)
+    with serving(folder, body_seconds=0.2) as running:
+        for sent in (b"", b"POST", HEAD, HEAD + b"\r\n", HEAD + b'\r\n{"input"'):
+            with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:
+                one.sendall(sent)
+                answer = one.recv(65_536)
+                assert answer.startswith(b"HTTP/1.1 408") and json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+        with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:  # after a whole request, too
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert one.recv(65_536).startswith(b"HTTP/1.1 200")
+            one.sendall(HEAD)
+            assert one.recv(65_536).startswith(b"HTTP/1.1 408")
+
+
+def test_heads_without_an_end_are_refused(folder):
+    with serving(folder) as running, socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:
+        one.sendall(HEAD + b"Cookie: " + b"a" * 70_000)
+        assert one.recv(65_536).startswith(b"HTTP/1.1 431")
+
+
+def test_too_many_connections_are_refused(folder, monkeypatch):
+    monkeypatch.setattr(server_module, "MOST_CONNECTIONS", 2)
+    with serving(folder) as running:
+        held = [socket.create_connection(("127.0.0.1", running.port), timeout=10) for _ in range(2)]
+        until(lambda: len(running.server.server_state.connections) == 2)
+        with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:
+            assert one.recv(65_536).startswith(b"HTTP/1.1 503")
+        for one in held:
+            one.close()
+
+
+class Held:
+    """Keeps the threads of a server from computing until it is told."""
+
+    def __init__(self, running, monkeypatch):
+        self.free, self.busy = threading.Event(), 0
+        lane = running.app.shelf.default.predict
+        compute = lane.run
+
+        def run(members):
+            self.busy += 1
+            assert self.free.wait(20)
+            return compute(members)
+
+        monkeypatch.setattr(lane, "run", run)
+
+
+def in_threads(count, work):
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(work())) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return found, threads
+
+
+def test_a_full_queue_answers_429_with_retry_after(folder, monkeypatch):
+    with serving(folder, queue=3, threads=1) as running:
+        held = Held(running, monkeypatch)
+        found, threads = in_threads(1, lambda: running.ask("/v1/predict", {"input": "a"})[0])
+        until(lambda: held.busy == 1)
+        more, others = in_threads(3, lambda: running.ask("/v1/predict", {"input": "a"})[0])
+        until(lambda: running.app.batcher.waiting == 3)
+        status, content, headers = running.ask("/v1/predict", {"input": "a"})
+        assert status == 429 and int(headers["retry-after"]) >= 1 and content["error"]["code"] == "busy"
+        held.free.set()
+        for thread in (*threads, *others):
+            thread.join(20)
+        assert found + more == [200] * 4
+
+
+def test_a_request_that_is_not_computed_in_time_gets_503(folder, monkeypatch):
+    with serving(folder, timeout=0.1, threads=1) as running:
+        held = Held(running, monkeypatch)
+        status, content, headers = running.ask("/v1/predict", {"input": "a"})
+        assert status == 503 and content["error"]["code"] == "too_slow" and "retry-after" in headers
+        held.free.set()
+        until(lambda: running.app.batcher._idle == 1)
+
+
+def test_a_client_that_leaves_frees_its_place(folder, monkeypatch):
+    with serving(folder, threads=1) as running:
+        held = Held(running, monkeypatch)
+        found, threads = in_threads(1, lambda: running.ask("/v1/predict", {"input": "a"})[0])
+        until(lambda: held.busy == 1)
+        body = b'{"input": "another"}'
+        with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one:
+            one.sendall(HEAD + b"\r\n" + body)
+            until(lambda: running.app.batcher.waiting == 1)
+        until(lambda: running.app.batcher.waiting == 0)
+        held.free.set()
+        threads[0].join(20)
+        assert found == [200]
+        assert running.app.metrics.value("glassbert_requests_total", path="/v1/predict", status="gone") == 1
+
+
+def test_the_end_finishes_what_was_accepted(folder, monkeypatch):
+    with serving(folder, threads=1, grace=0.2) as running:
+        held = Held(running, monkeypatch)
+        found, threads = in_threads(1, lambda: running.ask("/v1/predict", {"input": "a"}))
+        until(lambda: held.busy == 1)  # before the others come: requests that arrive together share a batch
+        more, others = in_threads(4, lambda: running.ask("/v1/predict", {"input": "a"}))
+        until(lambda: running.app.batcher.waiting == 4)
+        running.server.should_exit = True
+        until(lambda: running.app.draining)
+        status, _, headers = running.ask("/readyz")  # still answered, and no longer ready
+        assert status == 503 and headers["connection"] == "close" and running.ask("/healthz")[0] == 200
+        time.sleep(0.5)
+        with pytest.raises(OSError):
+            running.ask("/healthz")
+        held.free.set()
+        for thread in (*threads, *others):
+            thread.join(20)
+        assert [status for status, _, _ in found + more] == [200] * 5
+
+
+def test_sigterm_under_load_loses_no_request(folder):
+    """The command itself, in a process: clients with and without kept connections, until none can connect."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "PYTHONPATH": str(Path(server_module.__file__).parents[2])}
+    command = [sys.executable, "-m", "glassbert", "serve", str(folder), "--port", str(port), "--grace", "0.2"]
+    process = subprocess.Popen([*command, "--engine", "numpy"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=environment, text=True)  # fmt: skip
+    try:
+        assert process.stdout is not None and f":{port}/" in process.stdout.readline()
+        until(lambda: connects(port))
+        counts = {"answered": 0, "lost": 0}
+        body = b'{"input": "another"}'
+        lock = threading.Lock()
+
+        def client(keep: bool):
+            client = fuzz.Client(port)
+            while True:
+                try:
+                    status = client.exchange(HEAD + b"\r\n" + body)
+                except ConnectionRefusedError:
+                    return
+                with lock:
+                    counts["answered" if status == 200 else "lost"] += 1
+                if not keep:
+                    client.close()
+
+        threads = [threading.Thread(target=client, args=(i % 2 == 0,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        until(lambda: counts["answered"] >= 30)
+        process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join(30)
+        _, log = process.communicate(timeout=30)
+        assert counts["lost"] == 0 and counts["answered"] >= 30
+        assert process.returncode == 0 and json.loads(log.splitlines()[-1])["unanswered"] == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def connects(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_port_in_use_is_named(folder):
+    from glassbert.errors import InputError
+    from glassbert.serving.listening import listen
+
+    with listen(0) as taken, pytest.raises(InputError, match="cannot be used"):
+        listen(taken.getsockname()[1])
+    with pytest.raises(InputError, match="no address"):
+        listen(0, "no.such.host.invalid")
+
+
+def test_requests_that_nobody_should_send():
+    """A part of `python -m tests.serving.fuzz`."""
+    found = fuzz.run(400, seed=1)
+    assert found["answers"]["body: 200"] > 20 and found["answers"]["chunked nonsense: 400"] > 3
+
+
+WITHOUT_EXTRA = """
+import sys
+for name in ("httptools", "uvloop", "orjson"):
+    sys.modules[name] = None
+from glassbert.serving import server
+from tests.serving import fuzz
+assert server.Protocol.__mro__[1].__name__ == "H11Protocol"
+server.HEAD_SECONDS = 0.5
+assert fuzz.run(150, seed=5, slow=3)["answers"]["body: 200"] > 5
+"""
+
+
+def test_the_server_does_the_same_without_the_packages_of_its_extra():
+    root = Path(server_module.__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    subprocess.run([sys.executable, "-c", WITHOUT_EXTRA], check=True, cwd=root, env=environment, timeout=120)
