@@ -13,8 +13,9 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from rich.table import Table
 
 from glassbert.cli.corpus_report import report
+from glassbert.cli.folder_job import check_place
 from glassbert.cli.help import new_app
-from glassbert.cli.options import AsJson, chosen, counted
+from glassbert.cli.options import Address, AsJson, On, chosen, counted
 from glassbert.cli.output import print_json
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.tasks.file_settings import FileSettings
@@ -75,6 +76,8 @@ def _build(
     seed: Annotated[int, counted("Determines which documents are held out.", least=0)] = 0,
     shard_tokens: Annotated[int, counted("Maximum number of tokens per shard.")] = 1 << 24,
     workers: Annotated[int | None, counted("Number of processes; all cores by default.")] = None,
+    on: On = "here",
+    address: Address = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the corpus in the folder.")] = False,
     as_json: AsJson = False,
     **reading: Any,
@@ -84,6 +87,13 @@ def _build(
     Reads plain text, Markdown, JSON, CSV, TSV, Excel and Parquet, also compressed (gz, xz, bz2, zst), in bounded
     memory. The same input gives the same bytes. If a build is interrupted, run the same command again to continue.
     """
+    make_parts = None
+    if check_place(on, address) == "ray":
+        from glassbert.on_ray.cluster import ray_package
+        from glassbert.on_ray.corpus import parts_on_cluster
+
+        ray_package()
+        make_parts = parts_on_cluster(address, workers)
     screen = Console(stderr=True)
     start = time.perf_counter()
     with Progress(
@@ -104,6 +114,7 @@ def _build(
             lowercase=not cased,
             kind=tokenizer_kind,
             workers=workers,
+            make_parts=make_parts,
             overwrite=overwrite,
             progress=on_progress,
             layout=layout,

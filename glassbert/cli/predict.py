@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.checkpoints.packaged import DEFAULT_MODEL
+from glassbert.cli.folder_job import Overwrite, RowsPerPart, Workers, is_folder_job, run_folder_job
 from glassbert.cli.model_argument import model_and_text
-from glassbert.cli.options import Threads, chosen, counted
+from glassbert.cli.options import Address, On, Threads, chosen, counted
 from glassbert.cli.output import print_json
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
@@ -46,10 +47,16 @@ def _run(
     ] = None,
     file: Annotated[
         str | None,
-        typer.Option("--file", "-f", help="A file with one example per row; - reads one text per line from stdin."),
+        typer.Option(
+            "--file",
+            "-f",
+            help="A file with one example per row; - reads one text per line from stdin. A folder, a glob in quotes or "
+            "s3://bucket/folder: all files there.",
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help=f"The output file: {', '.join(WRITERS)} (vectors).")
+        str | None,
+        typer.Option("--output", "-o", help=f"The output file: {', '.join(WRITERS)} (vectors); of a folder, a folder."),
     ] = None,
     score: Annotated[
         bool, typer.Option("--score", help="Print scores; the file must contain the true targets.")
@@ -58,6 +65,11 @@ def _run(
         str | None, typer.Option("--text", help="The text column, if its name differs from training.")
     ] = None,
     batch_tokens: Annotated[int, counted("Tokens computed at a time.", least=8)] = 8192,
+    on: On = "here",
+    address: Address = None,
+    workers: Workers = None,
+    rows_per_part: RowsPerPart = 4096,
+    overwrite: Overwrite = False,
     engine: Annotated[str, chosen("onnxruntime runs an exported model.", (*ENGINES, "onnxruntime"))] = "auto",
     extensions: Extensions = None,
     threads: Threads = None,
@@ -73,6 +85,7 @@ def _run(
     glassbert predict runs/stsb "A man sings." --pair "Someone is singing."
     glassbert predict runs/titanic -c Sex=female -c Pclass=1 -c Age=38
     glassbert predict runs/reviews --file new.csv --output answers.csv
+    glassbert predict runs/reviews --file "new/*.parquet" --output answers --on ray --workers 8
 
     Probabilities are calibrated if that lowered the log loss of held-out examples; the report of the run says so.
     """
@@ -80,8 +93,18 @@ def _run(
         model, only_text = model_and_text(model, text)
         text = only_text or None
     given, options = _input(text, pair, column, file, text_column, FileSettings.from_dict(reading).reading())
-    if output is not None and output.suffix.lower() not in WRITERS:
-        raise InputError(f"{output}: unknown file extension; use one of {', '.join(WRITERS)}")
+    if is_folder_job(file, on, workers, address):
+        if score:
+            raise InputError("--score is for one file; remove it, or score a file of the output")
+        run_folder_job(
+            "predict", model, str(file), output, on=on, address=address, workers=workers, rows=rows_per_part,
+            overwrite=overwrite, engine=engine, threads=threads, batch_tokens=batch_tokens, as_json=as_json,
+            options=options,
+        )  # fmt: skip
+        return
+    path = None if output is None else Path(output)
+    if path is not None and path.suffix.lower() not in WRITERS:
+        raise InputError(f"{path}: unknown file extension; use one of {', '.join(WRITERS)}")
     predictor = Predictor.load(model, engine=engine, threads=threads)
     screen = Console(stderr=True)
     with progress_bar(screen) as progress:
@@ -89,8 +112,8 @@ def _run(
         found = predict(given, batch_tokens=batch_tokens, progress=progress, **options)
     if found.notes:
         screen.print(Text(f"Note: {'; '.join(found.notes)}.", style="yellow"), soft_wrap=True)
-    if output is not None:
-        found.save(output)
+    if path is not None:
+        found.save(path)
         written = f"{len(found):,} predictions written to {output} ({found.per_second:,.0f} examples/s)"
         screen.print(Text(written), soft_wrap=True)
     if as_json:
@@ -98,7 +121,7 @@ def _run(
             print_json(row, indent=None)
     elif file is None:
         show_one(Console(highlight=False), found)
-    elif output is None:
+    elif path is None:
         show_many(Console(highlight=False), found)
     if score and not as_json:
         Console(highlight=False).print(Text(str(found.scores)))

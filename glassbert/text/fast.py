@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ def load_tokenizer(path: str | Path) -> FastTokenizer:
 
     "mini" is the tokenizer of the model that ships with the package, unless there is a folder of that name.
     """
-    packaged = None if Path(path).expanduser().exists() else packaged_folder(str(path))
+    packaged = None if os.path.exists(os.path.expanduser(path)) else packaged_folder(str(path))
     return FastTokenizer.load(packaged or path)
 
 

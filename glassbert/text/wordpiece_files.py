@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -132,12 +133,12 @@ def _template(text: str) -> list[dict[str, Any]]:
 def find(path: str | Path) -> Path:
     """The tokenizer.json or vocab.txt at `path`, which may be the file or its folder."""
     path = Path(path)
-    if path.is_file():
+    if os.path.isfile(path):  # False for a name that no file can have
         return path
     for name in (JSON_FILE, VOCABULARY_FILE):
-        if (path / name).is_file():
+        if os.path.isfile(path / name):
             return path / name
-    if path.is_dir():
+    if os.path.isdir(path):
         raise TextError(f"{path} is not a tokenizer: it contains neither {JSON_FILE} nor {VOCABULARY_FILE}")
     raise TextError(f"no tokenizer at {path}: no such file or folder")
 

@@ -78,3 +78,9 @@ def test_the_packaged_tokenizer_opens_by_its_name_unless_a_folder_has_it(tmp_pat
     assert load_tokenizer("mini").vocab_size == 90
     with pytest.raises(TextError, match="no tokenizer at mnii"):
         load_tokenizer("mnii")
+
+
+@pytest.mark.parametrize("name", ["é" * 5_000, "a\0b", "\ud800", "~nobody/x"])
+def test_a_name_that_no_file_can_have_is_no_tokenizer(name):
+    with pytest.raises(TextError, match="no tokenizer at"):
+        load_tokenizer(name)

@@ -20,6 +20,7 @@ from glassbert.text.corpus.builder import CorpusBuilder, Progress
 from glassbert.text.corpus.reader import Corpus, Shard, Split
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.sources import STANDARD_INPUT, Source, find_sources
+from glassbert.text.corpus.workers import MakeParts, make_all
 
 if TYPE_CHECKING:
     from glassbert.text.tokenizer import Tokenizer
@@ -34,6 +35,7 @@ def build_corpus(
     lowercase: bool = True,
     kind: str = "wordpiece",
     workers: int | None = None,
+    make_parts: MakeParts | None = None,
     overwrite: bool = False,
     progress: Callable[[Progress], None] | None = None,
     **settings: Any,
@@ -44,7 +46,8 @@ def build_corpus(
     sources first. `settings` are the fields of
     `Settings`. An interrupted build continues where it stopped. A finished corpus in `output` is opened if it has the
     same sources and settings, and replaced only with `overwrite`. In a script, call this below
-    `if __name__ == "__main__":`, because the worker processes import the script.
+    `if __name__ == "__main__":`, because the worker processes import the script. `make_parts` makes the parts elsewhere
+    than in processes of this machine (`glassbert.on_ray.corpus`).
     """
     build_settings = Settings.from_dict(settings)
     if workers is not None and workers < 1:
@@ -60,7 +63,7 @@ def build_corpus(
         found = find_sources(sources, build_settings, folder.standard_input)
         on_progress = progress or (lambda _: None)
         builder = CorpusBuilder(folder, found, build_settings, loaded, vocab_size, lowercase, on_progress, kind=kind)
-        return builder.run(workers or usable_cores())
+        return builder.run(workers or usable_cores(), make_parts or make_all)
 
 
 def write_corpus(

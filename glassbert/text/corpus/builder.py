@@ -11,7 +11,6 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from glassbert.errors import TextError
@@ -27,7 +26,7 @@ from glassbert.text.corpus.reader import Corpus
 from glassbert.text.corpus.settings import DEFAULTS, Settings
 from glassbert.text.corpus.sources import Source
 from glassbert.text.corpus.storage import FORMAT, VERSION, token_type
-from glassbert.text.corpus.workers import Job, make_all
+from glassbert.text.corpus.workers import Job, MakeParts, make_all
 from glassbert.text.vocabulary_training import SMALL_TEXT, small_vocabulary_note
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class CorpusBuilder:
         self.units = 0
         self.progress = Progress("reading", total=sum(source.size for source in sources))
 
-    def run(self, workers: int) -> Corpus:
+    def run(self, workers: int, make_parts: MakeParts = make_all) -> Corpus:
         finished = self._finished_corpus()
         if finished:
             self.folder.remove_build_files()
@@ -79,7 +78,7 @@ class CorpusBuilder:
         self.folder.begin({**plan, "fingerprint": tokenizer.fingerprint})
         job = Job(self.folder.parts, self.folder.tokenizer, tokenizer.fingerprint, self.settings, bands)
         self.on_progress(self.progress)
-        for _ in make_all(self._missing_units(), job, workers):
+        for _ in make_parts(self._missing_units(), job, workers):
             self.on_progress(self.progress)
         merged = self._merge(tokenizer)
         self.folder.install(self._manifest(merged, tokenizer))
@@ -94,8 +93,10 @@ class CorpusBuilder:
             tokenizer["kind"] = self.kind
         if self.tokenizer is not None:
             tokenizer = {"fingerprint": self.tokenizer.fingerprint}
+        from glassbert import __version__
+
         return {
-            "made_by": f"glassbert {version('glassbert')}",
+            "made_by": f"glassbert {__version__}",
             "settings": self.settings.as_dict(),
             "sources": [{"name": source.name, "kind": source.kind, "bytes": source.size} for source in self.sources],
             "tokenizer": tokenizer,

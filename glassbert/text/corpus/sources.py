@@ -75,7 +75,7 @@ def find_sources(given: Sequence[str | Path], settings: Settings, standard_input
 
 def _files(name: str, settings: Settings) -> list[Source]:
     path = Path(name)
-    if path.is_dir():
+    if os.path.isdir(path):  # False for names that no path can have, and so is os.path.exists
         found = [
             Source(printable(file), kind, file) for file in _walk(path) if (kind := _kind(file, settings, found=True))
         ]
@@ -85,7 +85,7 @@ def _files(name: str, settings: Settings) -> list[Source]:
                 f"the folder {name} contains no text files: names must end in {endings} (may be compressed)"
             )
         return found
-    if path.exists():
+    if os.path.exists(path):
         if path.stat().st_size == 0 and path.is_file():
             raise TextError(f"{name} is empty")
         return [Source(printable(path), _kind(path, settings), path)]

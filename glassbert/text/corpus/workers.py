@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -38,6 +38,9 @@ class Job:
     fingerprint: str
     settings: Settings
     bands: tuple[int, int]
+
+
+MakeParts = Callable[[Iterable[tuple[Unit, str]], Job, int], Iterator[int]]  # `make_all`, or its like elsewhere
 
 
 def make(unit: Unit, digest: str, job: Job) -> int:

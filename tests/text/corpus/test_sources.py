@@ -245,3 +245,8 @@ def test_hub_errors(monkeypatch: pytest.MonkeyPatch) -> None:
 
     fake_datasets(monkeypatch, load)
     assert_error("hf:some/set", match="hf:some/set cannot be read: ConnectionError: no route")
+
+
+def test_a_name_that_no_path_can_have():
+    with pytest.raises(TextError, match="there is no file or folder"):
+        list(read_documents(["x" * 5_000], Settings()))

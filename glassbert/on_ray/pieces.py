@@ -1,0 +1,65 @@
+"""Pieces of files on a cluster: Ray Data gives each to a worker, and gives it to another one if that worker dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from glassbert.bulk.inputs import Piece
+from glassbert.bulk.job import Executors, Part, Work, Worker
+from glassbert.errors import GlassBertError, InputError
+from glassbert.on_ray.cluster import connected
+
+
+class RayWorker:
+    """The function over batches: a batch is one piece, its result one row about the part that was written.
+
+    What is wrong with a model or a file is a sentence in the result: Ray would wrap it in its own errors.
+    """
+
+    def __init__(self, work: Work):
+        self.worker: Worker | None = None
+        try:
+            self.worker = Worker(work)
+        except GlassBertError as error:
+            self.problem = str(error)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        made = [self.make(Piece(*map(int, values))) for values in zip(*(batch[name] for name in FIELDS), strict=True)]
+        return {name: [one[name] for one in made] for name in made[0]}
+
+    def make(self, piece: Piece) -> dict[str, Any]:
+        if self.worker is None:
+            return {**Part(piece.number, 0, 0)._asdict(), PROBLEM: self.problem}
+        try:
+            return {**self.worker.make(piece)._asdict(), PROBLEM: ""}
+        except GlassBertError as error:
+            return {**Part(piece.number, 0, 0)._asdict(), PROBLEM: str(error)}
+
+
+FIELDS, PROBLEM = ("number", "file", "start", "stop"), "problem"
+
+
+def on_cluster(address: str | None = None, workers: int | None = None) -> Executors:
+    """An executor for `run_job`: workers in the processes of a cluster."""
+
+    def execute(work: Work, pieces: list[Piece]) -> Iterator[Part]:
+        with connected(address, workers, work.threads) as cluster:
+            data = cluster.ray.data
+            context = data.DataContext.get_current()
+            context.enable_progress_bars = context.print_on_execution_start = False
+            items = [{name: getattr(piece, name) for name in FIELDS} for piece in pieces]
+            found = data.from_items(items, override_num_blocks=len(items)).map_batches(
+                RayWorker,
+                fn_constructor_args=(work,),
+                batch_size=1,
+                num_cpus=cluster.threads,
+                num_gpus=1 if work.engine == "mlx" and cluster.ray.cluster_resources().get("GPU") else 0,
+                compute=data.ActorPoolStrategy(size=min(cluster.workers, len(pieces))),
+            )
+            for row in found.iter_rows():
+                if row[PROBLEM]:
+                    raise InputError(row[PROBLEM])
+                yield Part(**{name: int(row[name]) for name in Part._fields})
+
+    return lambda predictor: execute

@@ -1,0 +1,125 @@
+"""What can be tested of Ray without a cluster, and a plain install without the package."""
+
+import json
+import sys
+
+import pytest
+
+from glassbert.cli import main
+from glassbert.errors import InputError
+from glassbert.finetuning.embedding import embedder
+from glassbert.on_ray.cluster import check_answers
+from glassbert.on_ray.deployment import MOST_BYTES, MOST_TEXTS, TooLarge, answer, build, texts_of
+
+
+@pytest.fixture
+def no_ray(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["embed", "texts.txt", "-o", "out", "--on", "ray"],
+        ["predict", "mini", "--file", "texts.txt", "-o", "out", "--on", "ray"],
+        ["corpus", "build", "texts.txt", "-o", "out", "--on", "ray"],
+    ],
+)
+def test_a_plain_install_names_the_package(command, no_ray, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("one text\n")
+    with pytest.raises(SystemExit) as end:
+        main(command)
+    assert end.value.code == 2
+    assert '--on ray needs ray: pip install "ray[data,serve]"' in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--on", "moon"], "--on must be one of here, ray"),
+        (["--workers", "2"], "--workers is for a cluster; add --on ray"),
+        (["--address", "auto"], "--address is for a cluster; add --on ray"),
+    ],
+)
+def test_options_of_a_cluster(options, sentence, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("one text\n")
+    with pytest.raises(SystemExit):
+        main(["embed", str(tmp_path / "texts.txt"), "-o", str(tmp_path / "v.npy"), *options])
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_text_of_the_command_line_is_no_work_for_a_cluster(capsys):
+    with pytest.raises(SystemExit):
+        main(["predict", "mini", "A text.", "--on", "ray"])
+    assert "--on ray is for files" in capsys.readouterr().err
+
+
+def test_an_address_where_nobody_is():
+    with pytest.raises(InputError, match=r"no Ray cluster answers at 127\.0\.0\.1:9 .*start one with: ray start"):
+        check_answers("127.0.0.1:9")
+    with pytest.raises(InputError, match="no Ray cluster answers at ray:"):
+        check_answers("ray://127.0.0.1:9")
+    with pytest.raises(InputError, match="must be host:port"):
+        check_answers("somewhere:else")
+
+
+# ---- requests of Ray Serve -------------------------------------------------------------------------------------------
+
+
+def body(content) -> bytes:
+    return json.dumps(content).encode()
+
+
+def test_requests_are_texts_pairs_or_rows():
+    assert texts_of(body({"text": "one"})) == ["one"]
+    assert texts_of(body({"texts": ["one", "two"]})) == ["one", "two"]
+    assert texts_of(body({"text": ["one", "other"]})) == [("one", "other")]
+    assert texts_of(body({"texts": [{"Sex": "female"}]})) == [{"Sex": "female"}]
+
+
+BODIES = [
+    *(
+        b"",
+        b"\xff",
+        b"[" * 100_000,
+        b"[]",
+        b"{}",
+        b'{"texts": []}',
+        b'{"texts": [1]}',
+        b'{"texts": ["a", {}]}',
+        b'"text"',
+    ),
+    *(b'"text"', b'{"texts": [["a", 2]]}', b'{"texts": [[]]}', b'{"text": null}', b'{"texts": 3}', b'{"text": true}'),
+]
+
+
+@pytest.mark.parametrize("content", BODIES)
+def test_other_bodies_are_a_sentence(content):
+    with pytest.raises(InputError):
+        texts_of(content)
+
+
+def test_limits_of_a_request():
+    with pytest.raises(TooLarge, match="at most 256 texts"):
+        texts_of(body({"texts": ["a"] * (MOST_TEXTS + 1)}))
+    with pytest.raises(TooLarge, match="bytes"):
+        texts_of(body({"text": "a" * MOST_BYTES}))
+
+
+def test_a_bad_request_does_not_spoil_the_batch():
+    predictor = embedder("mini", threads=1)
+    found = answer(predictor, [["A river."], [{"other": "column"}], ["A hill.", "A lake."]])
+    assert [status for status, _ in found] == [200, 422, 200]
+    assert [len(content.get("predictions", ())) for _, content in found] == [1, 0, 2]
+    assert found[0][1]["predictions"][0]["text"] == "A river."
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"model": "mini", "replica": "2"}, {"model": "mini", "replicas": "none"}, {"model": "m", "kind": "x"}],
+)
+def test_options_of_the_deployment(options):
+    with pytest.raises(InputError):
+        build(options)

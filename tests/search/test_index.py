@@ -1,0 +1,252 @@
+"""The index of texts: what it finds, what it refuses, and that a damaged or half-written one is noticed."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from glassbert.cli import main
+from glassbert.errors import InputError
+from glassbert.files import atomic_write
+from glassbert.finetuning.embedding import embedder, truncated, write_vectors
+from glassbert.search.index import MANIFEST, VectorIndex, choose_expansion
+from glassbert.search.vectors import TextVectors, gather_vectors
+
+TEXTS = [f"{who} {what} the {thing}" for who in ("a bird", "the king", "rain") for what in ("saw", "left") for thing in
+         ("river", "hill", "old town", "letter")]  # fmt: skip
+
+
+def run(*arguments) -> int:
+    try:
+        main([str(one) for one in arguments])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return embedder("mini", threads=1)
+
+
+@pytest.fixture(scope="module")
+def found(predictor) -> TextVectors:
+    return TextVectors(TEXTS, predictor.predict(TEXTS).vectors.astype(np.float32), "mini", "f" * 64, "texts.txt")
+
+
+def random_vectors(count: int, dimensions: int = 24, seed: int = 0) -> TextVectors:
+    vectors = np.random.default_rng(seed).normal(size=(count, dimensions))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return TextVectors([f"text {seed} {n}" for n in range(count)], vectors.astype(np.float32), "mini", "f" * 64, "some")
+
+
+def test_a_text_finds_itself_first(found, tmp_path):
+    index = VectorIndex.build(tmp_path / "index", found)
+    hits = index.search(found.vectors, 3)
+    assert [one[0].text for one in hits] == TEXTS
+    assert all(abs(one[0].score - 1) < 1e-5 and one[0].source == "texts.txt" for one in hits)
+
+
+def test_the_order_is_that_of_exact_search(tmp_path):
+    some = random_vectors(600)
+    index = VectorIndex.build(tmp_path / "index", some)
+    queries = random_vectors(20, seed=9).vectors
+    cosines = queries @ some.vectors.T
+    for query, hits in enumerate(index.search(queries, 10)):
+        assert [hit.number for hit in hits] == np.argsort(-cosines[query])[:10].tolist()
+        assert np.allclose([hit.score for hit in hits], np.sort(cosines[query])[::-1][:10], atol=1e-5)
+    assert index.manifest["recall"]["value"] >= 0.99
+
+
+def test_recall_is_measured_and_the_search_is_widened():
+    class Narrow:
+        """A search that finds all neighbours only when it is wide."""
+
+        expansion_search = 64
+
+        def __init__(self, vectors):
+            self.vectors = vectors
+
+        def search(self, vector, count, threads):
+            order = np.argsort(-(self.vectors @ vector))
+            found = order[:count] if self.expansion_search >= 256 else order[::2][:count]
+            return type("Matches", (), {"keys": found})
+
+    vectors = random_vectors(100).vectors
+    graph = Narrow(vectors)
+    recall = choose_expansion(graph, vectors)
+    assert (graph.expansion_search, recall["value"]) == (256, 1.0)
+    Narrow.search = lambda self, vector, count, threads: type("Matches", (), {"keys": np.arange(count)})
+    assert choose_expansion(Narrow(vectors), vectors)["value"] < 0.5
+
+
+def test_added_texts_are_found_and_copies_are_not_doubled(tmp_path):
+    first, second = random_vectors(50), random_vectors(30, seed=1)
+    index = VectorIndex.build(tmp_path / "index", first)
+    again = index.add(second).add(first)
+    assert len(again) == 80
+    assert again.manifest["left_out"] == 50
+    assert again.search(second.vectors[:1], 1)[0][0].text == second.texts[0]
+    assert sorted(path.name.split(".")[0] for path in (tmp_path / "index").iterdir()) == [
+        *("index", "offsets", "texts", "vectors"),
+    ]
+
+
+def test_the_same_texts_give_the_same_files(found, tmp_path):
+    for name in ("one", "two"):
+        VectorIndex.build(tmp_path / name, found)
+    contents = [{p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("one", "two")]
+    assert contents[0] == contents[1]
+
+
+def test_a_change_that_is_interrupted_leaves_the_index_as_it_was(tmp_path, monkeypatch):
+    index = VectorIndex.build(tmp_path / "index", random_vectors(20))
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("glassbert.search.index.write_json", full)
+    with pytest.raises(OSError, match="No space"):
+        index.add(random_vectors(5, seed=1))
+    assert len(VectorIndex.open(tmp_path / "index")) == 20
+
+
+def test_what_does_not_fit_is_a_sentence(tmp_path):
+    index = VectorIndex.build(tmp_path / "index", random_vectors(20))
+    with pytest.raises(InputError, match="was built with another model"):
+        index.add(replace(random_vectors(5), fingerprint="0" * 64))
+    with pytest.raises(InputError, match="add --dimensions 24"):
+        index.add(random_vectors(5, dimensions=8))
+    with pytest.raises(InputError, match="vectors of 24 dimensions"):
+        index.search(np.zeros((1, 8)))
+    with pytest.raises(InputError, match="is an index already"):
+        VectorIndex.build(tmp_path / "index", random_vectors(5))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="something else than an index"):
+        VectorIndex.build(tmp_path / "other", random_vectors(5))
+    with pytest.raises(InputError, match="is no index"):
+        VectorIndex.open(tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", ["vectors.1.usearch", "texts.1.jsonl", "offsets.1.npy", MANIFEST])
+def test_a_changed_file_is_noticed(name, tmp_path):
+    VectorIndex.build(tmp_path / "index", random_vectors(20))
+    path = tmp_path / "index" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError):
+        VectorIndex.open(tmp_path / "index")
+    path.unlink()
+    with pytest.raises(InputError, match=r"is missing|is no index"):
+        VectorIndex.open(tmp_path / "index")
+
+
+# ---- files of vectors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [".npy", ".parquet", ".jsonl", ".csv", ".tsv"])
+def test_vectors_of_every_format_come_back(ending, found, predictor, tmp_path):
+    path = tmp_path / f"v{ending}"
+    write_vectors(path, found.texts, truncated(found.vectors, 16), made_by={"model": "mini"})
+    back = gather_vectors(path, "mini", predictor=predictor)
+    assert back.texts == found.texts
+    assert back.dimensions == 16
+    assert np.abs(back.vectors - truncated(found.vectors, 16)).max() < 1e-6
+    assert np.allclose(np.linalg.norm(back.vectors, axis=1), 1, atol=1e-6)
+
+
+def test_vectors_of_another_model_are_noticed(found, predictor, tmp_path):
+    turned = found.vectors[:, ::-1]
+    for name, vectors, sentence in (
+        ("a.npy", turned, "are not those of mini"),
+        ("b.npy", np.concatenate([turned, turned], 1), "384 dimensions, and mini has 192"),
+    ):
+        write_vectors(tmp_path / name, found.texts, vectors)
+        with pytest.raises(InputError, match=sentence):
+            gather_vectors(tmp_path / name, "mini", predictor=predictor)
+
+
+def test_files_of_vectors_that_cannot_be_used(found, tmp_path):
+    np.save(tmp_path / "alone.npy", found.vectors)
+    write_vectors(tmp_path / "cut.npy", found.texts[1:], found.vectors)
+    write_vectors(tmp_path / "nan.npy", found.texts, found.vectors * np.nan)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"text": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}), tmp_path / "r.parquet"
+    )
+    (tmp_path / "folder").mkdir()
+    for name, sentence in (
+        ("alone.npy", "has no texts"),
+        ("cut.npy", "24 vectors and 23 texts"),
+        ("nan.npy", "not finite"),
+        ("r.parquet", "lists of one length"),
+        ("folder", "is no folder that glassbert embed wrote"),
+        ("nowhere.txt", "there is no file"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            gather_vectors(tmp_path / name, "mini")
+
+
+def test_dimensions_are_cut_and_have_unit_length(found):
+    cut = truncated(found.vectors, 10)
+    first = found.vectors[:, :10]
+    assert np.allclose(cut, first / np.linalg.norm(first, axis=1, keepdims=True), atol=1e-6)
+    for wrong in (0, 193):
+        with pytest.raises(InputError, match="from 1 to 192"):
+            truncated(found.vectors, wrong)
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
+
+
+def test_from_a_file_to_an_answer(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with atomic_write("texts.txt") as file:
+        file.write("\n".join([*TEXTS, TEXTS[0]]))
+    assert run("embed", "texts.txt", "-o", "v.parquet", "--dimensions", "32", "--threads", "1") == 0
+    assert run("index", "v.parquet", "-o", "index", "--threads", "1") == 0
+    shown = capsys.readouterr().out
+    assert "24 texts (24 added, 1 were there already), 32 dimensions" in shown
+    assert "recall@10 against exact search: 100.0%" in shown
+    assert run("search", "index", TEXTS[3], TEXTS[5], "-k", "2", "--json", "--threads", "1") == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["hits"][0]["text"] for one in answers] == [TEXTS[3], TEXTS[5]]
+    assert all(len(one["hits"]) == 2 for one in answers)
+    (tmp_path / "more.txt").write_text("a ship of the line\n")
+    assert run("index", "more.txt", "-o", "index", "--add", "--threads", "1") == 0
+    assert run("search", "index", "a ship of the line", "-k", "1", "--threads", "1") == 0
+    assert "1.000  a ship of the line" in capsys.readouterr().out
+    assert run("index", "texts.txt", "-o", "index") == 2
+    assert "--add adds to it" in capsys.readouterr().err
+    assert run("search", "index", " ") == 2
+    (tmp_path / "empty.csv").write_text('text,n\n"",1\n"",2\n')
+    assert run("index", "empty.csv", "-o", "other") == 2
+    assert "has no text: all 2 rows are empty" in capsys.readouterr().err
+
+
+def test_questions_from_standard_input(tmp_path, monkeypatch, capsys, found, predictor):
+    import io
+
+    from glassbert.finetuning.embedding import fingerprint
+
+    VectorIndex.build(tmp_path / "index", replace(found, fingerprint=fingerprint(predictor, "mini")))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TEXTS[1]}\n\n{TEXTS[2]}\n"))
+    assert run("search", tmp_path / "index", "-k", "1", "--json", "--threads", "1") == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["hits"][0]["text"] for one in answers] == TEXTS[1:3]
+    VectorIndex.build(tmp_path / "other", found)
+    assert run("search", tmp_path / "other", "a question") == 2
+    assert "was built with another model (mini) than mini" in capsys.readouterr().err
+
+
+def test_a_plain_install_names_the_package(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "usearch", None)
+    monkeypatch.setitem(sys.modules, "usearch.index", None)
+    (tmp_path / "texts.txt").write_text("one\n")
+    assert run("index", tmp_path / "texts.txt", "-o", tmp_path / "index") == 2
+    assert "an index needs usearch: pip install usearch" in capsys.readouterr().err
