@@ -59,7 +59,7 @@ def run(
     subject = Subject.open(named_model(model), engine=engine, threads=threads)
     probes = Suite("probes", "Probes", partial(probe_files, by_files={(train, dev): tasks}))
     options = Options(quick=quick, resamples=resamples)
-    with progress_bar(1) as progress:
+    with progress_bar([1.0]) as progress:
         found = evaluate([subject], [probes], options=options, progress=progress)
     page = None if output is None else found.write(output)
     if as_json:

@@ -27,7 +27,7 @@ SECONDS, QUICK_SECONDS = 2.0, 0.4  # for each figure
 MIN_PASSES = 5
 
 
-@suite("cost", title="Cost")
+@suite("cost", title="Cost", effort=2)
 def cost(subject: Subject, options: Options) -> SuiteResult:
     """Tokens per second, latency by length, memory, parameters and operations."""
     if subject.model.config.series is not None:

@@ -37,7 +37,7 @@ GEOMETRY = {
 }
 
 
-@suite("embeddings", title="Embeddings")
+@suite("embeddings", title="Embeddings", effort=2)
 def embeddings(subject: Subject, options: Options) -> SuiteResult:
     """Sentence similarity against human judgement, and geometry of the representations."""
     if subject.model.config.series is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from glassbert.errors import GlassBertError, InputError
 from glassbert.evaluation.comparison import Comparison, compare
+from glassbert.evaluation.kept import KeptSuites
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import Options, Suite, SuiteResult, get_suites
 from glassbert.files import write_json
@@ -63,6 +64,7 @@ class Evaluation:
             "command": self.command,
             "seconds": round(self.seconds, 1),
             "quick": self.options.quick,
+            "thorough": self.options.thorough,
             "resamples": self.options.resamples,
             "machine": machine_facts(),
             "versions": versions(),
@@ -91,9 +93,13 @@ def evaluate(
     progress: OnProgress = _ignore,
     options: Options | None = None,
     command: str = "",
+    kept: KeptSuites | None = None,
     **more: Any,
 ) -> Evaluation:
-    """Run suites (by name; all by default) on subjects. `more` are fields of `Options`: data, text, ..."""
+    """Run suites (by name; all by default) on subjects. `more` are fields of `Options`: data, text, ...
+
+    Finished suites are written to `kept`, and those that it has already are not run again.
+    """
     opened = _named([one if isinstance(one, Subject) else Subject.open(one) for one in subjects])
     options = replace(options or Options(), quick=quick or bool(options and options.quick), **_paths(more))
     names = [one for one in suites or () if isinstance(one, str)]
@@ -102,12 +108,18 @@ def evaluate(
     started = time.perf_counter()
     results: dict[str, dict[str, SuiteResult]] = {}
     for subject in opened:
-        results[subject.name] = {one.name: _run_suite(one, subject, options, progress) for one in chosen}
+        results[subject.name] = {one.name: _run_suite(one, subject, options, progress, kept) for one in chosen}
     return Evaluation(opened, results, options, time.perf_counter() - started, command)
 
 
-def _run_suite(one: Suite, subject: Subject, options: Options, progress: OnProgress) -> SuiteResult:
-    """Run one suite. An error becomes a failed result, so that the other suites still run."""
+def _run_suite(
+    one: Suite, subject: Subject, options: Options, progress: OnProgress, kept: KeptSuites | None
+) -> SuiteResult:
+    """Run one suite, unless it is kept. An error becomes a failed result, so that the other suites still run."""
+    finished = kept.find(one, subject, options) if kept is not None else None
+    if finished is not None:
+        progress(subject.name, one.title, 1, 1, "finished before")
+        return finished
 
     def forward(done: int, total: int, what: str = "") -> None:
         progress(subject.name, one.title, done, total, what)
@@ -122,7 +134,10 @@ def _run_suite(one: Suite, subject: Subject, options: Options, progress: OnProgr
         frame = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno})"
         result = SuiteResult(one.name, one.title, skipped_because=f"the suite raised an error: {where}", failed=True)
-    return replace(result, seconds=time.perf_counter() - started)
+    result = replace(result, seconds=time.perf_counter() - started)
+    if kept is not None:
+        kept.keep(one, subject, options, result)
+    return result
 
 
 def _named(subjects: list[Subject]) -> list[Subject]:

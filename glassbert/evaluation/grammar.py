@@ -28,7 +28,7 @@ from glassbert.metrics.inputs import Value, as_weights, sums_by_group
 from glassbert.tasks.reading import read_minimal_pairs, read_table
 
 PATTERNS = ("zorro/*.txt", "blimp/*.jsonl", "minimal-pairs/*.txt", "minimal-pairs/*.jsonl")
-QUICK_PAIRS = 60  # per phenomenon
+QUICK_PAIRS, PAIRS = 60, 300  # per phenomenon; all in a thorough evaluation
 EXAMPLES = 12
 TIE = 1e-6  # nats: smaller differences are rounding
 ZORRO_PHENOMENA = 23
@@ -45,15 +45,13 @@ class Phenomenon:
     unreadable: str = ""
 
 
-@suite("grammar", title="Grammar")
+@suite("grammar", title="Grammar", effort=15)
 def grammar(subject: Subject, options: Options) -> SuiteResult:
     """Minimal pairs by pseudo-log-likelihood (of a causal model: likelihood), in total and by phenomenon."""
     subject.require_words()
     phenomena = find_pairs(options)
-    chosen = [
-        (p, [p.pairs[i] for i in options.sample(len(p.pairs), options.limit(None, QUICK_PAIRS), f"pairs of {p.name}")])
-        for p in phenomena
-    ]
+    most = options.limit(PAIRS, QUICK_PAIRS)
+    chosen = [(p, [p.pairs[i] for i in options.sample(len(p.pairs), most, f"pairs of {p.name}")]) for p in phenomena]
     sentences = [sentence for _, pairs in chosen for pair in pairs for sentence in pair]
     found = pseudo_likelihoods(subject, sentences, options.progress)
     return _result(subject, options, chosen, found)

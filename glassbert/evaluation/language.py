@@ -24,8 +24,8 @@ from glassbert.metrics import perplexity
 from glassbert.reports import share
 from glassbert.tasks.checks import Finding
 
-QUICK_ROWS, FULL_ROWS = 400, 8_000
-QUICK_SENTENCES, FULL_SENTENCES = 150, 1_000
+QUICK_ROWS, ROWS, THOROUGH_ROWS = 400, 2_500, 8_000
+QUICK_SENTENCES, SENTENCES, THOROUGH_SENTENCES = 150, 400, 1_000
 MIN_DOCUMENTS = 20  # with fewer documents the rows are the units
 FREQUENCY_BANDS = (10, 100, 1_000, 4_000)  # frequency ranks of tokens
 POSITION_BANDS = (8, 16, 32, 64, 96)
@@ -33,13 +33,13 @@ REPLACEMENTS = ("[MASK]", "another word", "the word itself")  # 80, 10 and 10 % 
 SENTENCE_TOKENS = (5, 60)  # for the pseudo-perplexity, whose cost is quadratic in the length
 
 
-@suite("language", title="Language modelling")
+@suite("language", title="Language modelling", effort=10)
 def language(subject: Subject, options: Options) -> SuiteResult:
     """Masked words (of a causal model: next words) of held-out text, and the perplexity of its sentences."""
     subject.require_words()
     text = held_out(subject, options)
-    chosen = options.sample(len(text.rows), options.limit(FULL_ROWS, QUICK_ROWS), "held-out rows")
-    scores = score_words(subject, text, chosen, options)
+    chosen = options.sample(len(text.rows), options.limit(ROWS, QUICK_ROWS, THOROUGH_ROWS), "held-out rows")
+    scores = score_words(subject, text, chosen, options.part(0.0, 0.4))
     masks = "every word from those before it" if subject.predicts_next else f"masks of version {MASKS_VERSION}"
     result = SuiteResult(notes=[f"{masks}, rows of {text.length} tokens", *text.notes])
     sample = ", a sample" if len(chosen) < len(text.rows) else ""
@@ -55,8 +55,8 @@ def language(subject: Subject, options: Options) -> SuiteResult:
     result.rows += scores.main(options)
     result.rows += scores.breakdowns(options)
     if not subject.predicts_next:
-        result.rows += parts_of_speech(subject, options, result.notes)
-    result.rows += pseudo_perplexities(subject, text, options, result.notes)
+        result.rows += parts_of_speech(subject, options.part(0.4, 0.6), result.notes)
+    result.rows += pseudo_perplexities(subject, text, options.part(0.6, 1.0), result.notes)
     _compare_with_references(subject, result, scores)
     return result
 
@@ -184,7 +184,7 @@ def pseudo_perplexities(subject: Subject, text: HeldOut, options: Options, notes
         lengths = np.diff(ends, prepend=0)
         fits = np.flatnonzero((lengths >= SENTENCE_TOKENS[0]) & (lengths <= min(SENTENCE_TOKENS[1], text.length - 2)))
         sentences += [np.asarray(shard.tokens[ends[i] - lengths[i] : ends[i]]) for i in fits]
-    limit = options.limit(FULL_SENTENCES, QUICK_SENTENCES)
+    limit = options.limit(SENTENCES, QUICK_SENTENCES, THOROUGH_SENTENCES)
     chosen = options.sample(len(sentences), limit, "sentences")
     texts = [subject.tokenizer.decode(sentences[i]) for i in chosen]
     found = pseudo_likelihoods(subject, texts, lambda done, total: options.progress(done, total, "sentences"))

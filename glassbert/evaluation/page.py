@@ -39,7 +39,12 @@ CHECK_SIGNS = {
 
 def evaluation_page(evaluation: Evaluation) -> Page:
     subjects = evaluation.subjects
-    kind = "Quick evaluation on samples" if evaluation.options.quick else "Full evaluation on all data"
+    options = evaluation.options
+    kind = (
+        "Quick evaluation on small samples" if options.quick
+        else "Thorough evaluation on all data" if options.thorough
+        else "Evaluation; the notes of a suite name its samples"
+    )  # fmt: skip
     page = Page(
         evaluation.title,
         f"{kind}; {duration(evaluation.seconds)}; {evaluation.made.replace('T', ' ').replace('+00:00', ' UTC')}.",

@@ -19,7 +19,7 @@ from glassbert.tasks.alignment import align_words
 from glassbert.tasks.conll import read_conllu
 
 PATTERNS = ("*dev*.conllu*", "*.conllu*")
-QUICK_WORDS, FULL_WORDS = 1_500, 20_000
+QUICK_WORDS, WORDS, THOROUGH_WORDS = 1_500, 6_000, 20_000
 MIN_WORDS = 20  # of a part of speech
 GROUP = "right, by part of speech"
 
@@ -48,7 +48,7 @@ def parts_of_speech(subject: Subject, options: Options, notes: list[str]) -> lis
         ends = [*firsts[1:, 1].tolist(), len(encoding) - 1]
         for (word, first), end in zip(firsts.tolist(), ends, strict=True):
             words.append((window, np.arange(first, end), tags[owner][word], int(owner)))
-    chosen = options.sample(len(words), options.limit(FULL_WORDS, QUICK_WORDS), "treebank words")
+    chosen = options.sample(len(words), options.limit(WORDS, QUICK_WORDS, THOROUGH_WORDS), "treebank words")
     sampled = [words[i] for i in chosen]
     right = _first_choice(subject, options, aligned.windows.encodings, sampled)
     notes.append(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from glassbert.evaluation.subject import Subject
 
 OWN = "own"
+PARTS = 10_000  # in which the progress of a suite is counted
 
 
 class DoesNotApply(GlassBertError):
@@ -123,7 +124,8 @@ def _ignore(done: int, total: int, what: str = "") -> None:
 class Options:
     """Options of all suites.
 
-    quick       use samples instead of all data; the notes of the result give the sample size
+    quick       use small samples; the notes of a result give the size of every sample
+    thorough    use all data, three seeds and more probes
     data        a folder with evaluation data, searched with the file patterns of the suites
     text        held-out text: a corpus folder or a text file; without it the corpus of the run
     pairs       minimal pairs: a file or a folder
@@ -131,12 +133,22 @@ class Options:
     """
 
     quick: bool = False
+    thorough: bool = False
     data: Path | None = None
     text: Path | None = None
     pairs: Path | None = None
     seed: int = 0
     resamples: int = RESAMPLES
     progress: Callable[..., None] = _ignore
+
+    def part(self, begin: float, end: float) -> Options:
+        """The same options for a part of a suite, whose progress goes from share `begin` to share `end` of it."""
+
+        def progress(done: float, total: float, what: str = "") -> None:
+            share = begin + (end - begin) * (min(done / total, 1.0) if total else 0.0)
+            self.progress(round(PARTS * share), PARTS, what)
+
+        return replace(self, progress=progress)
 
     def files(self, *patterns: str) -> list[Path]:
         """All files below the data folder that match one of the patterns, sorted."""
@@ -153,9 +165,9 @@ class Options:
             raise DoesNotApply(f"there is no {what}: {where}")
         return found[0]
 
-    def limit(self, full: int | None, quick: int) -> int | None:
-        """The sample size: `quick` or `full`; None means all."""
-        return quick if self.quick else full
+    def limit(self, usual: int | None, quick: int, thorough: int | None = None) -> int | None:
+        """The sample size of a usual, a quick or a thorough evaluation; None means all."""
+        return quick if self.quick else thorough if self.thorough else usual
 
     def sample(self, count: int, limit: int | None, purpose: str) -> np.ndarray:
         """At most `limit` indices below `count`, ascending; the same for every model."""
@@ -169,12 +181,17 @@ Function = Callable[["Subject", Options], Any]
 
 @dataclass(frozen=True)
 class Suite:
-    """A registered suite. `quick`: whether it is part of a quick evaluation."""
+    """A registered suite.
+
+    quick    whether it is part of a quick evaluation
+    effort   its usual share of the time of an evaluation, relative to the others; for the remaining time
+    """
 
     name: str
     title: str
     function: Function
     quick: bool = True
+    effort: float = 1.0
 
     def __call__(self, subject: Subject, options: Options | None = None) -> SuiteResult:
         """Run the suite. `DoesNotApply` becomes a skipped result."""
@@ -195,12 +212,12 @@ SUITES: dict[str, Suite] = {}
 MEASURES: dict[str, tuple[Function, dict[str, Any]]] = {}
 
 
-def suite(name: str, *, title: str, quick: bool = True) -> Callable[[Function], Suite]:
+def suite(name: str, *, title: str, quick: bool = True, effort: float = 1.0) -> Callable[[Function], Suite]:
     """Decorator that registers a function `(subject, options) -> SuiteResult`."""
     _check_name(name, SUITES, "suite")
 
     def register(function: Function) -> Suite:
-        SUITES[name] = Suite(name, title, function, quick)
+        SUITES[name] = Suite(name, title, function, quick, effort)
         return SUITES[name]
 
     return register

@@ -26,6 +26,7 @@ from glassbert.evaluation.probes.softmax_regression import choose_l2, fit_linear
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, SuiteResult, Table, suite
 from glassbert.finetuning.run import FineTuned, finetune
+from glassbert.finetuning.seeds import Spread
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.reports import share
 from glassbert.tasks.data import TaskData
@@ -34,9 +35,11 @@ from glassbert.tasks.windows import cut_windows
 from glassbert.training.display import Display, NoDisplay
 
 TASK = "sst2"
-QUICK_TEXTS = 3_000  # for training
-SEEDS = 3
-MAX_FLOPS = 2e14  # of all fine-tunings: half an hour at 100 GFLOP/s
+QUICK_TEXTS, TEXTS = 3_000, 15_000  # for frozen features; all in a thorough evaluation
+SEEDS = 3  # of a thorough evaluation; the usual one has a single seed and two epochs
+EPOCHS = 2
+MAX_FLOPS, THOROUGH_FLOPS = 1.7e13, 2e14  # of all fine-tunings: 3 minutes, half an hour at 100 GFLOP/s
+FROZEN_SHARE = 0.3  # of the time of the suite, before the fine-tuning
 L2_TEXTS = 10_000  # texts for the choice of λ
 CLASSES = ("binary", "multiclass", "ordinal")
 
@@ -120,7 +123,7 @@ def fine_tuned(subject: Subject, folder: Path, display: Display | None = None, *
     return finetune(chosen, folder / "run", display=display or NoDisplay())
 
 
-@suite("transfer", title="Transfer: accuracy on a labelled task")
+@suite("transfer", title="Transfer: accuracy on a labelled task", effort=40)
 def transfer(subject: Subject, options: Options) -> SuiteResult:
     """Film reviews (SST-2) with frozen features and, unless quick, with fine-tuning."""
     if subject.model.config.series is not None:
@@ -131,13 +134,20 @@ def transfer(subject: Subject, options: Options) -> SuiteResult:
     train, dev = task.open(folder), task.open(folder, "dev")
     some = train
     result = SuiteResult()
+    limit = options.limit(TEXTS, QUICK_TEXTS)
+    if limit is not None and limit < len(train):
+        some = train.select(options.sample(len(train), limit, "transfer texts"))
+        quick = "quick: " if options.quick else ""
+        result.notes.append(f"{quick}frozen features learn from {len(some):,} of {len(train):,} training texts")
     if options.quick:
-        some = train.select(options.sample(len(train), QUICK_TEXTS, "transfer texts"))
-        result.notes.append(f"quick: {len(some):,} of {len(train):,} training texts, no fine-tuning")
+        result.notes.append("quick: no fine-tuning")
     key = hashlib.sha256(repr(dev.texts).encode()).hexdigest()[:16]
     rows = []
-    for who, name in ((subject, "frozen"), (subject.untrained(options.seed), "random weights, frozen")):
-        progress = partial(options.progress, what=f"texts, {name}")
+    end = 1.0 if options.quick else FROZEN_SHARE
+    encoders = ((subject, "frozen"), (subject.untrained(options.seed), "random weights, frozen"))
+    for number, (who, name) in enumerate(encoders):
+        part = options.part(number / 2 * end, (number + 1) / 2 * end)
+        progress = partial(part.progress, what=f"texts, {name}")
         found, notes = frozen(who, some, dev, progress)
         result.notes += notes if who is subject else []
         for one in found:
@@ -154,7 +164,7 @@ def transfer(subject: Subject, options: Options) -> SuiteResult:
     headers = ["encoder", "features", "accuracy", "λ", "steps", "solver"]
     result.tables.append(Table("Frozen features", headers, rows, folded=True))
     if not options.quick:
-        _add_fine_tuning(subject, options, folder, len(train), result)
+        _add_fine_tuning(subject, options.part(end, 1.0), folder, len(train), result)
     return result
 
 
@@ -168,32 +178,47 @@ def _most_frequent(train: TaskData, dev: TaskData, options: Options, key: str) -
 
 
 def _add_fine_tuning(subject: Subject, options: Options, folder: Path, texts: int, result: SuiteResult) -> None:
-    limit = text_limit(subject, texts)
-    if limit is not None:
-        result.notes.append(
-            f"fine-tuned on a random sample of {limit:,} of {texts:,} texts, because this encoder is large"
-        )
+    seeds = SEEDS if options.thorough else 1
+    epochs = None if options.thorough else EPOCHS  # None: the default of `finetune`
+    limit = text_limit(subject, texts, seeds, THOROUGH_FLOPS if options.thorough else MAX_FLOPS, epochs or 3)
+    used = f"{texts:,} texts" if limit is None else f"a random sample of {limit:,} of {texts:,} texts"
+    if not options.thorough:
+        result.notes.append(f"fine-tuned on {used} for {epochs} epochs, one seed; --thorough trains longer")
+    elif limit is not None:
+        result.notes.append(f"fine-tuned on {used}, because this encoder is large")
     with tempfile.TemporaryDirectory(prefix="glassbert-transfer-") as temporary:
         tuned = fine_tuned(
-            subject, Path(temporary), ProgressDisplay(options.progress), task=TASK, data=str(folder), seeds=SEEDS,
-            seed=options.seed, limit=limit, resamples=options.resamples,
+            subject, Path(temporary), ProgressDisplay(options.progress), task=TASK, data=str(folder), seeds=seeds,
+            seed=options.seed, limit=limit, epochs=epochs, resamples=options.resamples,
         )  # fmt: skip
     if tuned.stopped != "finished" or tuned.spread is None:
         raise InputError("the fine-tuning was interrupted")
-    spread = tuned.spread
-    result.rows.insert(0, Measure(
-        f"{TASK}: fine-tuned", spread.mean, unit="share",
-        note=f"{tuned.metric}, mean of {spread.seeds} seeds ± {share(spread.deviation)}; from {share(spread.low)} to "
-        f"{share(spread.high)}, which is the range of the seeds and no confidence interval",
-    ))  # fmt: skip
+    result.rows.insert(0, _fine_tuned_measure(tuned, tuned.spread))
     rows = [[f"seed {s.seed}", "–" if s.score is None else share(s.score), s.epoch, s.steps, f"{s.seconds:.0f}"]
             for s in tuned.seeds]  # fmt: skip
     result.tables.append(Table("Fine-tuning", ["seed", tuned.metric, "best epoch", "steps", "s"], rows, folded=True))
 
 
-def text_limit(subject: Subject, texts: int, epochs: int = 3, tokens: int = 16) -> int | None:
-    """The number of texts that fit into MAX_FLOPS, None for all. A token costs 6 FLOP per weight."""
+def _fine_tuned_measure(tuned: FineTuned, spread: Spread) -> Measure:
+    """The mean over seeds; of a single seed its score with the interval over the texts of dev."""
+    name = f"{TASK}: fine-tuned"
+    if spread.seeds > 1:
+        note = (
+            f"{tuned.metric}, mean of {spread.seeds} seeds ± {share(spread.deviation)}; from {share(spread.low)} to "
+            f"{share(spread.high)}, which is the range of the seeds and no confidence interval"
+        )
+        return Measure(name, spread.mean, unit="share", note=note)
+    score = tuned.scores.get(tuned.metric)
+    interval = None if score is None or score.low is None or score.high is None else (score.low, score.high)
+    return Measure(name, spread.mean, interval, unit="share", note=f"{tuned.metric} of one seed; seeds differ as well")
+
+
+def text_limit(
+    subject: Subject, texts: int, seeds: int = 1, flops: float = MAX_FLOPS, epochs: int = 3, tokens: int = 16
+) -> int | None:
+    """The number of texts that fit into so many FLOP, None for all. A token costs 6 FLOP per weight."""
     config = subject.model.config
     weights = subject.parameters - config.vocab_size * config.hidden_size
-    possible = int(MAX_FLOPS / (6.0 * weights * tokens * epochs * SEEDS))
-    return None if possible >= texts else max(possible, 100)
+    possible = int(flops / (6.0 * weights * tokens * epochs * seeds))
+    possible = max(possible, 100)
+    return None if possible >= texts else possible

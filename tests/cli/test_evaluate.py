@@ -61,6 +61,19 @@ def test_two_models_and_an_untrained_one_are_compared(run_folder, tmp_path, caps
     assert rows["toy untrained", "cross-entropy"]["verdict"] == "worse"
 
 
+def test_finished_suites_are_kept_and_used_by_resume(run_folder, tmp_path, capsys):
+    given = (run_folder, "--quick", "--only", "language,cost", "-o", tmp_path, "--json", "--engine", "numpy")
+    assert run(*given) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert run(*given, "--resume") == 0
+    shown = capsys.readouterr()
+    again = json.loads(shown.out)
+    assert shown.err.count("finished before") == 2
+    assert again["results"] == first["results"]  # the times too, so nothing was measured again
+    assert run(*given) == 0
+    assert "finished before" not in capsys.readouterr().err
+
+
 def test_user_suites_are_loaded_from_a_file(run_folder, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(
         "from glassbert.evaluation import measure\n\n"
@@ -81,6 +94,7 @@ def test_user_suites_are_loaded_from_a_file(run_folder, tmp_path, capsys):
         (("RUN", "--only", "poetry"), "there is no suite 'poetry'"),
         (("RUN", "--data", "nowhere"), "--data: there is no file or folder nowhere"),
         (("RUN", "--with", "nowhere.py"), "--with: there is no file nowhere.py"),
+        (("RUN", "--quick", "--thorough"), "--quick and --thorough exclude each other"),
     ],
 )
 def test_wrong_arguments_give_an_error_message(run_folder, arguments, sentence, capsys):

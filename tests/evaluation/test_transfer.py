@@ -89,16 +89,27 @@ def test_fine_tuning_of_a_copy(tmp_path, folder):
 def test_the_suite(folder, monkeypatch):
     monkeypatch.setattr(module, "SEEDS", 2)
     calls = []
-    options = Options(data=folder, resamples=50, progress=lambda done, of, what="": calls.append((what, done, of)))
+    options = Options(
+        data=folder, resamples=50, thorough=True, progress=lambda done, of, what="": calls.append((what, done, of))
+    )
     found = SUITES["transfer"](subject(), options)
     assert not found.skipped_because
-    tuning = [(done, of) for what, done, of in calls if what.startswith("fine-tuning, seed")]
-    assert tuning == sorted(tuning) and {of for _, of in tuning} == {200} and tuning[-1][0] > 100
+    shares = [done / of for _, done, of in calls]
+    tuning = [done / of for what, done, of in calls if what.startswith("fine-tuning, seed 2 of 2")]
+    assert shares == sorted(shares) and tuning[0] > module.FROZEN_SHARE and 0.9 < tuning[-1] <= 1
     tuned = found["sst2: fine-tuned"]
     assert tuned.interval is None and "2 seeds" in tuned.note and "no confidence interval" in tuned.note
     names = {row.name for row in found.rows}
     assert {"sst2: frozen, last layer", "sst2: random weights, frozen, all layers", "sst2: commonest label"} <= names
     assert [table.title for table in found.tables] == ["Frozen features", "Fine-tuning"]
+
+
+def test_a_usual_evaluation_has_one_seed_with_an_interval(folder, monkeypatch):
+    monkeypatch.setattr(module, "text_limit", lambda *given: 40)
+    found = SUITES["transfer"](subject(), Options(data=folder, resamples=50))
+    tuned = found["sst2: fine-tuned"]
+    assert "one seed" in tuned.note and tuned.interval[0] <= tuned.value <= tuned.interval[1]
+    assert any("random sample" in note and "--thorough" in note for note in found.notes)
 
 
 def test_quick_and_missing_data(folder):
@@ -108,8 +119,8 @@ def test_quick_and_missing_data(folder):
     assert "sst2/train.tsv" in SUITES["transfer"](subject(), Options()).skipped_because
 
 
-def test_large_encoders_learn_from_fewer_texts(monkeypatch):
+def test_large_encoders_learn_from_fewer_texts():
     one = subject()
     assert text_limit(one, 67_349) is None
-    monkeypatch.setattr(module, "MAX_FLOPS", 1e9)
-    assert 100 <= text_limit(one, 67_349) < 67_349
+    assert 100 <= text_limit(one, 67_349, flops=1e9) < 67_349
+    assert text_limit(one, 10**9, seeds=3) == text_limit(one, 10**9) // 3

@@ -40,10 +40,11 @@ from glassbert.evaluation.probes.results import (
     MIX,
     TRAINED,
     ProbeResult,
+    Scorer,
     TaskResult,
     layer_name,
 )
-from glassbert.evaluation.probes.softmax_regression import choose_l2, fit_linear
+from glassbert.evaluation.probes.softmax_regression import BASELINE_TOLERANCE, TOLERANCE, choose_l2, fit_linear
 from glassbert.evaluation.probes.tasks import ProbeTask
 from glassbert.evaluation.probes.vectors import WordVectors
 from glassbert.tasks.table import Table
@@ -73,17 +74,26 @@ class Job(NamedTuple):
     layers: range
 
 
-def plan(task: ProbeTask, vectors: Mapping[str, Vectors], hidden: bool) -> list[Job]:
-    """All jobs of a task. The encoder with random weights gets linear probes only."""
-    jobs = []
-    for encoder, given in vectors.items():
-        layers = len(given.train.layers)
-        both = (LINEAR, HIDDEN) if hidden and encoder == TRAINED else (LINEAR,)
-        probes = (BIAFFINE,) if task.of == "heads" else both
-        jobs += [Job(encoder, layer_name(number), probes, range(number, number + 1)) for number in range(layers)]
-        if task.of != "heads":
-            jobs.append(Job(encoder, MIX, both, range(layers)))
-            jobs.append(Job(encoder, ALL, (LINEAR,), range(layers)))
+class Extent(NamedTuple):
+    """Which probes are fitted beside the linear ones.
+
+    hidden_on_mix   probes with a hidden layer on the mix of layers
+    every_layer     these, the control task and the random encoder on every layer and on the mix; otherwise the control
+                    task and the random encoder on all layers together, or (for heads) on the best layer
+    """
+
+    hidden_on_mix: bool = True
+    every_layer: bool = True
+
+
+def plan(task: ProbeTask, encoder: str, layers: int, extent: Extent) -> list[Job]:
+    """All jobs of a task for one encoder. The one with random weights gets linear probes only."""
+    hidden = (HIDDEN,) if extent.hidden_on_mix and encoder == TRAINED else ()
+    on_layer = (BIAFFINE,) if task.of == "heads" else (LINEAR, *(hidden if extent.every_layer else ()))
+    jobs = [Job(encoder, layer_name(number), on_layer, range(number, number + 1)) for number in range(layers)]
+    if task.of != "heads":
+        jobs.append(Job(encoder, MIX, (LINEAR, *hidden), range(layers)))
+        jobs.append(Job(encoder, ALL, (LINEAR,), range(layers)))
     return jobs
 
 
@@ -92,7 +102,9 @@ def fit(task: ProbeTask, job: Job, vectors: Vectors, sets: list[TrainDev], l2: f
     one, two = (given.layers[job.layers.start : job.layers.stop] for given in vectors)
     fit_set = _fit_heads if task.of == "heads" else _fit_words
     train, dev = (features_of(task, given, words) for given, words in zip((one, two), sets[0], strict=True))
-    results = [list(fit_set(job, train, dev, labels, l2)) for labels in sets]
+    true = TOLERANCE if job.encoder == TRAINED else BASELINE_TOLERANCE
+    tolerances = (true, BASELINE_TOLERANCE)
+    results = [list(fit_set(job, train, dev, labels, l2, t)) for labels, t in zip(sets, tolerances, strict=False)]
     if len(sets) < 2:
         return results[0]
     return [true.with_control(control) for true, control in zip(*results, strict=True)]
@@ -106,24 +118,28 @@ def features_of(task: ProbeTask, vectors: np.ndarray, questions: Questions) -> F
     return Features.of(vectors) if whole else Features.of(vectors, questions.words)
 
 
-def _fit_heads(job: Job, train: Features, dev: Features, labels: TrainDev, l2: float | None) -> Iterator[ProbeResult]:
+def _fit_heads(
+    job: Job, train: Features, dev: Features, labels: TrainDev, l2: float | None, tolerance: float
+) -> Iterator[ProbeResult]:
     timer = _Timer(job)
-    probe = fit_biaffine(train, labels.train)
+    probe = fit_biaffine(train, labels.train, tolerance=tolerance)
     answers, trees = heads_and_trees(probe.log_probabilities(dev, labels.dev), labels.dev)
     yield timer.result(BIAFFINE, answers, probe.minimum, trees=trees)
 
 
-def _fit_words(job: Job, train: Features, dev: Features, labels: TrainDev, l2: float | None) -> Iterator[ProbeResult]:
+def _fit_words(
+    job: Job, train: Features, dev: Features, labels: TrainDev, l2: float | None, tolerance: float
+) -> Iterator[ProbeResult]:
     assert l2 is not None
     timer = _Timer(job)
     classes = len(labels.train.names)
     shares = None
     if job.view == MIX:
-        mix = fit_mix(train, labels.train.labels, classes, l2)
+        mix = fit_mix(train, labels.train.labels, classes, l2, tolerance)
         train, dev = (mixed(features, mix.factors, mix.shift) for features in (train, dev))
         linear, shares = mix.linear, mix.shares
     else:
-        linear = fit_linear(train, labels.train.labels, classes, l2)
+        linear = fit_linear(train, labels.train.labels, classes, l2, tolerance)
     yield timer.result(LINEAR, linear.scores(dev).argmax(1), linear.minimum, shares=shares)
     if HIDDEN in job.probes:
         hidden = fit_hidden(train, labels.train.labels, classes)
@@ -153,7 +169,7 @@ def probe_task(
     vectors: Mapping[str, Vectors],
     *,
     most_words: int | None = None,
-    hidden: bool = True,
+    extent: Extent = Extent(),  # noqa: B008
     seed: int = 0,
     progress: OnProgress | None = None,
 ) -> TaskResult:
@@ -168,16 +184,37 @@ def probe_task(
     random = TrainDev(*(control_heads if task.of == "heads" else control)(train_words, dev_words, seed))
     baseline = (majority_heads if task.of == "heads" else majority)(train_words, dev_words)
     l2 = None if task.of == "heads" else _choose_task_l2(task, vectors[TRAINED].train, train_words)
-    jobs = plan(task, vectors, hidden)
+    jobs = {encoder: plan(task, encoder, len(given.train.layers), extent) for encoder, given in vectors.items()}
     found: dict[Job, list[ProbeResult]] = {}
+    # The view with the control task and the random encoder, unless every layer has them: all layers, or the best one.
+    richest = {job.view for some in jobs.values() for job in some} if extent.every_layer else {ALL}
 
     def work(job: Job) -> None:
-        found[job] = fit(task, job, vectors[job.encoder], [true, random] if job.encoder == TRAINED else [true], l2)
+        with_control = job.encoder == TRAINED and job.view in richest
+        found[job] = fit(task, job, vectors[job.encoder], [true, random] if with_control else [true], l2)
 
-    longest_first = sorted(jobs, key=lambda job: -len(job.layers) * len(job.probes))
-    _run_jobs(longest_first, work, progress, task.title)
-    probed = [one for job in jobs for one in found[job]]
-    return TaskResult(task, train_words, dev_words, random.dev, baseline, probed, l2, notes)
+    def run(some: Sequence[Job], begin: float, end: float) -> None:
+        longest_first = sorted(some, key=lambda job: -len(job.layers) * len(job.probes))
+        _run_jobs(longest_first, work, progress, task.title, begin, end)
+
+    def result(some: Sequence[Job]) -> TaskResult:
+        probed = [one for job in some for one in found[job]]
+        return TaskResult(task, train_words, dev_words, random.dev, baseline, probed, l2, notes)
+
+    if task.of == "heads" and not extent.every_layer:
+        run(jobs[TRAINED], 0.0, 0.8)
+        richest = {best_layer(result(jobs[TRAINED]))}
+    chosen = [job for some in jobs.values() for job in some if job.encoder == TRAINED or job.view in richest]
+    missing = [job for job in chosen if job not in found or job.view in richest]
+    run(missing, 0.8 if found else 0.0, 1.0)
+    return result(chosen)
+
+
+def best_layer(result: TaskResult) -> str:
+    """The view of the best single layer of the trained encoder."""
+    scorer = Scorer(result)
+    layers = [one for one in result.probed if one.encoder == TRAINED and one.view not in (MIX, ALL)]
+    return max((one for one in layers if one.probe != HIDDEN), key=lambda one: scorer.value(one.answers)).view
 
 
 def _choose_task_l2(task: ProbeTask, vectors: WordVectors, questions: Questions) -> float:
@@ -202,8 +239,16 @@ def some_sentences(questions: Questions, most_words: int | None, seed: int) -> Q
     return questions.select(np.flatnonzero(chosen[questions.sentences]))
 
 
-def _run_jobs(jobs: Sequence[Job], work: Callable[[Job], None], progress: OnProgress | None, what: str) -> None:
-    """Run all jobs with one thread per core."""
+def _run_jobs(
+    jobs: Sequence[Job],
+    work: Callable[[Job], None],
+    progress: OnProgress | None,
+    what: str,
+    begin: float = 0.0,
+    end: float = 1.0,
+) -> None:
+    """Run all jobs with one thread per core; the progress goes from share `begin` to share `end` of 100."""
+    weights = {job: len(job.layers) + len(job.probes) for job in jobs}
     waiting = deque(jobs)
     lock = threading.Lock()
     done = 0
@@ -217,8 +262,9 @@ def _run_jobs(jobs: Sequence[Job], work: Callable[[Job], None], progress: OnProg
                 job = waiting.popleft()
             work(job)
             with lock:
-                done += 1
+                done += weights[job]
                 if progress is not None:
-                    progress(done, len(jobs), what)
+                    share = begin + (end - begin) * done / sum(weights.values())
+                    progress(round(100 * share), 100, what)
 
     run_together(worker, range(min(usable_cores(), len(jobs))))

@@ -20,7 +20,10 @@ from glassbert.evaluation.probes.minimise import Minimum, minimise
 
 L2 = 1e-4
 CHOICES = (1e-4, 1e-3, 1e-2)  # of λ
-TOLERANCE = 5e-4  # nats; the rest changes accuracies by a few hundredths of a percent
+# nats. Parts of speech from 204,577 words and one layer of the packaged Mini: 93.63 % right at 4e-3 after 42 steps,
+# 93.65 % at 5e-4 after 73, with an interval of ± 0.4.
+TOLERANCE = 4e-3
+BASELINE_TOLERANCE = 1e-2  # for control tasks and random weights
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,9 @@ class Problem:
         dweights = features.split(dw)  # views of dw
         for part in features.parts():
             rows = [block[part] for block in features.blocks]
-            z = sum(weight @ block.T for weight, block in zip(weights, rows, strict=True))  # [classes, rows]
+            # BLAS multiplies by the narrow matrix on the right faster, even with the transposition after it.
+            z = sum(block @ weight.T for weight, block in zip(weights, rows, strict=True))  # [rows, classes]
+            z = np.ascontiguousarray(z.T)  # [classes, rows]
             z += bias
             loss += softmax_in_place(z, self.labels[part])
             for dweight, block in zip(dweights, rows, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 
 from glassbert.errors import TextError
 from glassbert.evaluation.measures import Measure, undefined
-from glassbert.evaluation.probes.fitting import Vectors, probe_task
+from glassbert.evaluation.probes.fitting import Extent, Vectors, probe_task
 from glassbert.evaluation.probes.results import (
     ALL,
     BIAFFINE,
@@ -26,7 +26,7 @@ from glassbert.evaluation.probes.results import (
     layer_name,
 )
 from glassbert.evaluation.probes.tasks import TASKS, ProbeTask
-from glassbert.evaluation.probes.vectors import word_vectors
+from glassbert.evaluation.probes.vectors import WordVectors, word_vectors
 from glassbert.evaluation.subject import Subject
 from glassbert.evaluation.suite import DoesNotApply, Options, Picture, SuiteResult, suite
 from glassbert.evaluation.suite import Table as ReportTable
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 
 QUICK_WORDS = 12_000  # for training
 QUICK_DEV = 600  # sentences
+VECTORS = 0.15  # share of the time that the vectors take
 SLOW = ("ner", "relations", "heads")  # not part of a quick evaluation
 Files = tuple[Path, Path]
 CITED = "Hewitt and Liang 2019: selectivity is the accuracy minus that on random labels by word type"
 
 
-@suite("probes", title="Probes: information in the layers")
+@suite("probes", title="Probes: information in the layers", effort=30)
 def probes(subject: Subject, options: Options) -> SuiteResult:
     """Parts of speech, named entities, dependency relations and heads, from every layer and from mixes of layers."""
     by_files: dict[Files, list[ProbeTask]] = {}
@@ -71,13 +72,17 @@ def probe_files(subject: Subject, options: Options, by_files: Mapping[Files, Seq
         raise DoesNotApply("this is a time series model; the suite needs a text model")
     result = SuiteResult()
     shares: dict[str, np.ndarray] = {}
+    count = sum(map(len, by_files.values()))
+    begun = 0
     for (train_file, dev_file), tasks in by_files.items():
+        part = options.part(begun / count, (begun + len(tasks)) / count)
+        begun += len(tasks)
         try:
             train, dev = read_table(train_file), read_table(dev_file)
         except TextError as error:  # a broken row, named with its line
             result.rows += [undefined(task.title, str(error), unit="share") for task in tasks]
             continue
-        for found in probe_tables(subject, tasks, train, dev, options, result.notes):
+        for found in probe_tables(subject, tasks, train, dev, part, result.notes):
             add_task(found, options, result)
             mixed = found.of(MIX)
             if mixed is not None and mixed.shares is not None:
@@ -107,11 +112,14 @@ def probe_tables(
         train = _sample_sentences(train, options, limit)
         dev = dev.select(options.sample(len(dev), QUICK_DEV, "probe dev sentences").tolist())
         notes.append(f"quick: trained on {len(train):,} sentences, tested on {len(dev):,}")
-    vectors = {}
+    vectors: dict[str, Vectors] = {}
     for name, who in ((TRAINED, subject), (RANDOM, subject.untrained(options.seed))):
-        pair = []
+        pair: list[WordVectors] = []
         for what, table in (("train", train), ("dev", dev)):
-            progress = partial(options.progress, what=f"word vectors, {name} encoder, {what}")
+            begin = VECTORS * (len(vectors) + len(pair) / 2) / 2
+            progress = partial(
+                options.part(begin, begin + VECTORS / 4).progress, what=f"word vectors, {name} encoder, {what}"
+            )
             made = word_vectors(who.model, who.tokenizer, table.column("words"), progress=progress)
             if name == TRAINED and made.cut:
                 notes.append(f"{made.cut:,} sentences of {table.source} are longer than the input: read in windows")
@@ -119,10 +127,11 @@ def probe_tables(
                 notes.append(f"{made.lost:,} words of {table.source} have no token; their vectors are 0")
             pair.append(made)
         vectors[name] = Vectors(*pair)
-    for task in tasks:
-        yield probe_task(
-            task, train, dev, vectors, hidden=not options.quick, seed=options.seed, progress=options.progress
-        )
+    extent = Extent(hidden_on_mix=not options.quick, every_layer=options.thorough or options.quick)
+    each = (1 - VECTORS) / len(tasks)
+    for number, task in enumerate(tasks):
+        part = options.part(VECTORS + each * number, VECTORS + each * (number + 1))
+        yield probe_task(task, train, dev, vectors, extent=extent, seed=options.seed, progress=part.progress)
 
 
 def add_task(found: TaskResult, options: Options, result: SuiteResult) -> None:
@@ -182,6 +191,7 @@ def table_of(found: TaskResult, scorer: Scorer, what: str) -> ReportTable:
 def picture_of(found: TaskResult, scorer: Scorer, kind: str, what: str, baseline: Measure) -> Picture:
     views = [layer_name(i) for i in range(len([o for o in found.probed if o.encoder == TRAINED and o.probe == kind]))]
     views = [view for view in views if found.of(view, kind) is not None]
+    every_layer = all(found.of(view, kind, RANDOM) is not None for view in views)
 
     def values(probe: str, encoder: str = TRAINED) -> list[float | None]:
         probed = [found.of(view, probe, encoder) for view in views]
@@ -191,12 +201,15 @@ def picture_of(found: TaskResult, scorer: Scorer, kind: str, what: str, baseline
         return [_selectivity(found, found.of(view, probe)) for view in views]
 
     kinds = [kind, *([HIDDEN] if found.of(views[0], HIDDEN) is not None else [])]
-    scores = {probe: values(probe) for probe in kinds} | {"random weights": values(kind, RANDOM)}
-    selectivity = {probe: selectivities(probe) for probe in kinds}
+    scores = {probe: values(probe) for probe in kinds}
+    if every_layer:
+        scores |= {"random weights": values(kind, RANDOM)}
+    selectivity = {probe: selectivities(probe) for probe in kinds} if every_layer else {}
     levels = {} if baseline.value is None else {"majority by word": baseline.value}
     if (one := found.of(ALL)) is not None:
         levels["all layers"] = scorer.value(one.answers)
-    caption = f"{found.task.title}: {what} by layer, selectivity, and the baselines: random weights and word types."
+    more = ", selectivity, and the baselines: random weights and word types." if every_layer else "."
+    caption = f"{found.task.title}: {what} by layer{more}"
     return Picture(partial(by_layer, views, scores, selectivity, levels, f"{found.task.title}: {what}"), caption)
 
 
@@ -224,16 +237,18 @@ Curves = Mapping[str, Sequence[float | None]]
 def by_layer(
     names: Sequence[str], scores: Curves, selectivity: Curves, levels: Mapping[str, float], title: str
 ) -> Figure:
-    """Scores above, selectivity below, in percent by layer; `levels` are horizontal lines, such as a baseline."""
-    figure, axes = figures.grid(2, 1, 7, 4.8, sharex=True)
+    """Scores above, selectivity (if any) below, in percent by layer; `levels` are lines, such as a baseline."""
+    panels = 2 if selectivity else 1
+    figure, axes = figures.grid(panels, 1, 7, 2.4 * panels, sharex=True)
     layers = np.arange(len(names))
     above = {name: figures.Series(layers, _percent(values)) for name, values in scores.items()}
     for number, (name, level) in enumerate(levels.items(), len(above)):
         above[name] = figures.Series(layers, np.full(len(layers), 100 * level), dashed=True, colour=number)
     below = {name: figures.Series(layers, _percent(values)) for name, values in selectivity.items()}
     figures.lines(above, ylabel="percent", title=title, axes=axes[0][0])
-    figures.lines(below, ylabel="selectivity, percent", axes=axes[1][0])
-    axes[1][0].set_xticks(layers, names)
+    if selectivity:
+        figures.lines(below, ylabel="selectivity, percent", axes=axes[1][0])
+    axes[panels - 1][0].set_xticks(layers, names)
     return figure
 
 

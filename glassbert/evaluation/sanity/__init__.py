@@ -23,7 +23,7 @@ __all__ = ["Check", "check_batches", "check_behaviour", "check_learning", "check
 BATCHES, ROWS = 4, 64
 
 
-@suite("sanity", title="Sanity")
+@suite("sanity", title="Sanity", effort=1)
 def sanity(subject: Subject, options: Options) -> SuiteResult:
     """All checks: model, learning, log and data."""
     found = list(checks(subject, options))

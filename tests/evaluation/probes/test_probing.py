@@ -17,9 +17,10 @@ from glassbert.evaluation.probes import (
     probe_task,
     word_vectors,
 )
-from glassbert.evaluation.probes.fitting import Vectors, some_sentences
+from glassbert.evaluation.probes.fitting import Extent, Vectors, best_layer, some_sentences
 from glassbert.evaluation.probes.questions import control, control_heads, majority, majority_heads, make_questions
 from glassbert.evaluation.probes.results import ALL, HIDDEN, MIX, RANDOM, TRAINED
+from glassbert.evaluation.probes.softmax_regression import BASELINE_TOLERANCE
 from glassbert.tasks import read_table
 from glassbert.tasks.table import Table
 from glassbert.text import WordPieceTokenizer
@@ -193,7 +194,7 @@ def test_all_probes_of_a_task(tables, subject):
     ]
     assert found.of(MIX, HIDDEN) is not None and found.of(ALL, HIDDEN) is None
     assert all((one.control is not None) == (one.encoder == TRAINED) for one in found.probed)
-    assert calls[-1][:2] == (len(calls), len(calls))
+    assert calls[-1][:2] == (100, 100) and [done for done, _, _ in calls] == sorted(done for done, _, _ in calls)
     scorer = Scorer(found, resamples=50)
     linear = found.of("embeddings")
     measured = scorer.accuracy(linear.answers)
@@ -202,7 +203,9 @@ def test_all_probes_of_a_task(tables, subject):
     chosen = scorer.selectivity(linear)
     assert chosen.value == pytest.approx(measured.value - (linear.control == found.control.labels).mean())
     drawn, _ = control(found.train, found.dev)
-    again = fit_linear(Features.of(vectors[TRAINED].train.layers[:1]), drawn.labels, len(drawn.names), found.l2)
+    again = fit_linear(
+        Features.of(vectors[TRAINED].train.layers[:1]), drawn.labels, len(drawn.names), found.l2, BASELINE_TOLERANCE
+    )
     expected = again.scores(Features.of(vectors[TRAINED].dev.layers[:1])).argmax(1)
     np.testing.assert_array_equal(linear.control, expected)
     unknown = scorer.unknown(linear.answers)
@@ -210,10 +213,33 @@ def test_all_probes_of_a_task(tables, subject):
     assert any("1 words have labels" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("name", ["pos", "heads"])
+def test_a_usual_evaluation_fits_controls_and_random_weights_on_one_view(tables, subject, name):
+    vectors = {
+        name: Vectors(*(word_vectors(who.model, who.tokenizer, table.column("words")) for table in tables))
+        for name, who in ((TRAINED, subject), (RANDOM, subject.untrained()))
+    }
+    calls = []
+    few = probe_task(TASKS[name], *tables, vectors, extent=Extent(every_layer=False),
+                     progress=lambda *given: calls.append(given))  # fmt: skip
+    every = probe_task(TASKS[name], *tables, vectors)
+    view = ALL if name == "pos" else best_layer(every)
+    done = [given[0] for given in calls]
+    assert done == sorted(done) and done[-1] == 100
+    assert {one.view for one in few.probed if one.encoder == RANDOM} == {view}
+    assert {one.view for one in few.probed if one.control is not None} == {view}
+    assert {one.view for one in few.probed if one.probe == HIDDEN} == ({MIX} if name == "pos" else set())
+    for one in few.probed:  # what is fitted is the same
+        same = every.of(one.view, one.probe, one.encoder)
+        np.testing.assert_array_equal(one.answers, same.answers)
+        if one.control is not None:
+            np.testing.assert_array_equal(one.control, same.control)
+
+
 def test_scores_of_spans(folder, subject):
     tables = [read_table(folder / f"y-{name}.conll") for name in ("train", "dev")]
     pair = Vectors(*(word_vectors(subject.model, subject.tokenizer, table.column("words")) for table in tables))
-    found = probe_task(TASKS["ner"], *tables, {TRAINED: pair}, hidden=False)
+    found = probe_task(TASKS["ner"], *tables, {TRAINED: pair}, extent=Extent(hidden_on_mix=False))
     scorer = Scorer(found, resamples=20)
     assert scorer.main(found.dev.labels, "all").value == 1
     outside = np.full(len(found.dev), found.dev.names.index("O"))
