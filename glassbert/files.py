@@ -8,11 +8,13 @@ carries the checksum of its own content.
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import math
 import os
 import re
+import shutil
 import stat
 import tempfile
 import time
@@ -27,6 +29,7 @@ from glassbert.errors import GlassBertError
 REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "your disk quota is used up",
+    errno.EFBIG: "the file is larger than the limit on file sizes allows (ulimit -f)",
     errno.EACCES: "you have no permission to write there",
     errno.EPERM: "you have no permission to write there",
     errno.EROFS: "the file system is read-only",
@@ -99,6 +102,48 @@ def _lock_shared(file: IO[Any]) -> None:
 
 def _older_than_a_minute(file: IO[Any]) -> bool:
     return time.time() - os.fstat(file.fileno()).st_mtime > 60
+
+
+@contextmanager
+def new_folder(target: Path, error: type[GlassBertError] = GlassBertError) -> Iterator[Path]:
+    """Context manager: a folder that becomes `target` when the block ends. After an error there is nothing.
+
+    It is written beside its place under another name. What killed processes left there is removed.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise error(f"{target} exists and is not empty; choose another folder")
+    with explain_write_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        prefix = f".{target.name[:100]}."
+        for old in target.parent.glob(f"{glob.escape(prefix)}*{PART}"):
+            with suppress(OSError), _locked_folder(old):
+                shutil.rmtree(old, ignore_errors=True)
+        staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix, suffix=PART))
+    try:
+        with explain_write_errors(target), _locked_folder(staging):
+            yield staging
+            staging.chmod(0o777 & ~_umask())
+            if target.exists():
+                target.rmdir()
+            staging.rename(target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def _locked_folder(folder: Path) -> Iterator[None]:
+    """Context manager: a lock on a folder, which ends with its process. OSError if another process holds it."""
+    if os.name == "nt":  # a folder cannot be opened there
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -327,7 +372,10 @@ def portable(path: str | Path) -> str:
     given = Path(path)
     if not given.is_absolute():
         return str(path)
-    working = Path.cwd()
+    try:
+        working = Path.cwd()
+    except FileNotFoundError:  # somebody removed the working folder
+        return str(Path(*given.parts[-2:]))
     return str(given.relative_to(working) if given.is_relative_to(working) else Path(*given.parts[-2:]))
 
 

@@ -64,3 +64,10 @@ def test_no_verify_is_an_option_of_every_command(monkeypatch):
     main(["verify", "folder", "--no-verify"])
     main(["verify", "folder", "--", "--no-verify"])
     assert seen == ["0", "1"] and os.environ["GLASSBERT_VERIFY"] == "1"
+
+
+def test_a_path_that_the_system_refuses_is_one_sentence(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["finetune", "--train", "x" * 5_000 + ".csv", "--target", "y"])
+    shown = capsys.readouterr().err
+    assert ended.value.code == 2 and "File name too long" in shown and len(shown) < 1_000 and "defect" not in shown

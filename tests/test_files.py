@@ -10,7 +10,7 @@ import pytest
 
 from glassbert import files
 from glassbert.errors import GlassBertError, TextError
-from glassbert.files import atomic_write, numbers, read_json, remove_parts, write_json
+from glassbert.files import atomic_write, new_folder, numbers, read_json, remove_parts, write_json
 
 DEEP = b"[" * 200_000
 KILLED = """
@@ -103,3 +103,29 @@ def test_a_seal_under_another_name_is_noticed(tmp_path):
     path.write_text(path.read_text().replace('"checksum"', '"checksul"'))  # one bit
     with pytest.raises(GlassBertError, match="has changed since it was written"):
         read_json(path)
+
+
+def test_a_new_folder_is_whole_or_absent_and_removes_what_killed_processes_left(tmp_path):
+    target = tmp_path / "published"
+    left = tmp_path / ".published.abcdefgh.part"
+    left.mkdir()
+    (left / "half").write_text("x")
+    with new_folder(target) as folder:
+        (folder / "file").write_text("whole")
+        assert not target.exists() and not left.exists()
+    assert (target / "file").read_text() == "whole" and [path.name for path in tmp_path.iterdir()] == ["published"]
+    with pytest.raises(GlassBertError, match="exists and is not empty"), new_folder(target):
+        pass
+    with pytest.raises(ValueError), new_folder(tmp_path / "other") as folder:
+        raise ValueError
+    assert [path.name for path in tmp_path.iterdir()] == ["published"]
+
+
+def test_two_writers_of_one_new_folder(tmp_path):
+    """The second does not remove what the first is writing; the one that ends first wins, the other gets a sentence."""
+    with pytest.raises(GlassBertError, match="cannot write"), new_folder(tmp_path / "published") as first:
+        with new_folder(tmp_path / "published") as second:
+            (second / "file").write_text("second")
+            assert first.exists() and first != second
+        (first / "file").write_text("first")
+    assert (tmp_path / "published" / "file").read_text() == "second" and len(list(tmp_path.iterdir())) == 1

@@ -90,7 +90,7 @@ class ForecastSettings(FileSettings):
     )
 
     engine: str = about("auto", "auto, numpy or mlx.", "Machine")
-    precision: str = about("float32", "float32; bfloat16 on MLX; float64 on NumPy.", "Machine")
+    precision: str = about("float32", "float32; bfloat16 (NumPy: with oneDNN); float64 on NumPy.", "Machine")
     threads: int | None = about(None, "Threads of the NumPy engine. Default for a small encoder: 1.", "Machine")
 
     def __post_init__(self) -> None:

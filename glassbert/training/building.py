@@ -40,6 +40,7 @@ class TrainingComponents:
         self.model = build_model(settings, data, self.objectives, workers.threads if workers else None)
         if settings.teacher:
             self.objectives = self.objectives.with_teacher(open_teacher(settings, data, self.model))
+            self.model = self.objectives.prepared_student(self.model)
         self.optimizer = make_optimizer(
             settings.optimizer,
             self.model,

@@ -99,8 +99,7 @@ def write_checkpoint(
     run.require_own()
     with explain_write_errors(run.checkpoints):
         run.checkpoints.mkdir(parents=True, exist_ok=True)
-        for incomplete in run.checkpoints.glob(WRITING + "*"):
-            shutil.rmtree(incomplete, ignore_errors=True)
+        remove_incomplete(run.checkpoints)
     temporary = run.checkpoints / f"{WRITING}{folder.name}"
     try:
         model.save(temporary)
@@ -113,9 +112,7 @@ def write_checkpoint(
                 pass
             for path in (temporary / TRAINING, temporary / STATE, temporary):
                 flush(path)
-            if folder.exists():  # a resumed run reaches the same step again, with the same content
-                shutil.rmtree(folder)
-            os.replace(temporary, folder)
+            replace_folder(temporary, folder)  # a resumed run reaches the same step again, with the same content
             flush(run.checkpoints)
     except (GlassBertError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -156,7 +153,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise TrainingError(f"{folder} contains step {step}; it was renamed or belongs to another run")
     for name, size in sizes.items():
         path = folder / name
-        if not path.is_file() or path.stat().st_size != size:
+        if not os.path.isfile(path) or os.path.getsize(path) != size:  # False also for a name that no file can have
             raise TrainingError(
                 f"{path} is damaged or missing ({size:,} bytes were written); remove {folder} to resume from an "
                 f"earlier checkpoint"
@@ -199,11 +196,29 @@ def prune(run: RunFolder, keep: int, best: int | None) -> None:
     steps = run.steps()
     for step in steps[: max(0, len(steps) - keep)]:
         if step != best:
-            folder = run.checkpoint(step)
-            renamed = run.checkpoints / f"{WRITING}old-{folder.name}"
             with suppress(OSError):
-                os.replace(folder, renamed)  # first, so that a partly removed folder never has a checkpoint's name
-                shutil.rmtree(renamed)
+                remove_folder(run.checkpoint(step))
+
+
+def remove_incomplete(parent: Path) -> None:
+    """Remove what killed processes left in a folder of checkpoints or snapshots."""
+    for incomplete in parent.glob(WRITING + "*"):
+        shutil.rmtree(incomplete, ignore_errors=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Rename a folder, then remove it, so that a partly removed one never has its name."""
+    renamed = folder.with_name(f"{WRITING}old-{folder.name}")
+    shutil.rmtree(renamed, ignore_errors=True)
+    os.replace(folder, renamed)
+    shutil.rmtree(renamed)
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Give a new folder its name, in the place of an older one."""
+    with suppress(FileNotFoundError):
+        remove_folder(folder)
+    os.replace(new, folder)
 
 
 def flush(path: Path) -> None:
@@ -233,11 +248,9 @@ def write_snapshot(run: RunFolder, step: int, model: Model) -> Path:
     folder = run.path / SNAPSHOTS / f"step-{step:08d}"
     temporary = folder.parent / f"{WRITING}{folder.name}"
     with explain_write_errors(folder):
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove_incomplete(folder.parent)
         model.save(temporary)
-        if folder.exists():
-            shutil.rmtree(folder)
-        os.replace(temporary, folder)
+        replace_folder(temporary, folder)
     return folder
 
 
@@ -252,4 +265,5 @@ def drop_later_snapshots(run: RunFolder, step: int) -> None:
     """Remove snapshots after `step`: a run resumed from there takes them again."""
     for taken, folder in find_snapshots(run).items():
         if taken > step:
-            shutil.rmtree(folder, ignore_errors=True)
+            with explain_write_errors(folder):
+                remove_folder(folder)

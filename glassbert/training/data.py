@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -236,7 +237,7 @@ def open_or_build(settings: TrainingSettings, run: Path, name: str = "corpus", l
     from glassbert.text.corpus import Corpus
 
     paths = [Path(path) for path in settings.corpus]
-    if len(paths) == 1 and (paths[0] / "manifest.json").exists():
+    if len(paths) == 1 and os.path.exists(paths[0] / "manifest.json"):  # False for names that no path can have
         corpus = Corpus.open(paths[0])
         if settings.tokenizer:
             from glassbert.text import load_tokenizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,7 +108,7 @@ def _number(value: Any) -> bool:
 
 
 def _finite(value: Any) -> bool:
-    return _number(value) and math.isfinite(value)
+    return _number(value) and abs(value) <= sys.float_info.max
 
 
 def find_runs(folder: str | Path, problems: list[str] | None = None) -> Iterator[History]:

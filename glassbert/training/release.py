@@ -11,15 +11,13 @@ DIR/manifest.json                    checksums of these files
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from glassbert.checkpoints.packaged import write_manifest
 from glassbert.errors import TrainingError
-from glassbert.files import explain_write_errors, write_json
+from glassbert.files import new_folder, write_json
 from glassbert.text.loading import load_with_tokenizer
 from glassbert.training.history import History
 from glassbert.training.model_card import model_card
@@ -35,26 +33,14 @@ def release(run: str | Path, folder: str | Path, *, dtype: str = "float16", name
     history = History.read(source)
     if history.result is None:
         raise TrainingError(f"the run {source.path} is not finished; continue it with: glassbert resume {source.path}")
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise TrainingError(f"{target} exists and is not empty; choose another folder")
     name = name or target.name
-    model, tokenizer = load_with_tokenizer(source.path, engine="numpy")
-    with explain_write_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        with explain_write_errors(target):
-            model.save(staging, tokenizer=tokenizer, dtype=dtype)
-            (staging / CARD).write_text(model_card(source, history.result, name, name, notes), encoding="utf-8")
-            (staging / RECIPE).write_text(as_toml(history.settings), encoding="utf-8")
-            write_json(staging / RECEIPT, receipt(history, dtype))
-            write_manifest(staging)
-            staging.chmod(0o755)
-            if target.exists():
-                target.rmdir()
-            staging.rename(target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    with new_folder(target, TrainingError) as new:
+        model, tokenizer = load_with_tokenizer(source.path, engine="numpy")
+        model.save(new, tokenizer=tokenizer, dtype=dtype)
+        (new / CARD).write_text(model_card(source, history.result, name, name, notes), encoding="utf-8")
+        (new / RECIPE).write_text(as_toml(history.settings), encoding="utf-8")
+        write_json(new / RECEIPT, receipt(history, dtype))
+        write_manifest(new)
     return target
 
 

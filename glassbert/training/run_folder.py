@@ -38,7 +38,7 @@ STEP_FOLDER = re.compile(r"step-(\d{8,})")
 PRETRAINING, FINETUNING, FORECASTING = "pretraining", "finetuning", "forecasting"
 DAMAGED = "damaged-"  # prefix of a checkpoint that a resumed run could not use
 WRITING = ".writing-"  # prefix of a folder that is being written, or was when its process was killed
-PACKAGES = ("glassbert", "numpy", "tokenizers", "safetensors", "numba", "mlx")
+PACKAGES = ("numpy", "tokenizers", "safetensors", "numba", "mlx")
 
 
 class RunFolder:
@@ -118,9 +118,9 @@ class RunFolder:
                     f"another process{f' ({owner})' if owner else ''} is writing to {self.path}; "
                     f"wait for it, stop it, or choose another folder with --run"
                 )
-            file.truncate(0)
-            file.write(f"process {os.getpid()}\n")
-            file.flush()
+            with explain_write_errors(self.lock_file):
+                os.truncate(file.fileno(), 0)
+                os.write(file.fileno(), f"process {os.getpid()}\n".encode())
             self._held = file
             try:
                 self.require_own()
@@ -179,7 +179,7 @@ def kind_of_run(path: str | Path) -> str:
 
 def new_run_folder(runs: str | Path, name: str) -> RunFolder:
     """RUNS/NAME-DATE-TIME, with a number appended if it exists."""
-    stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    stem = f"{name[:100]}-{datetime.now():%Y%m%d-%H%M%S}"
     for number in range(1, 1_000):
         folder = RunFolder(Path(runs) / (stem if number == 1 else f"{stem}-{number}"))
         if not folder.path.exists():
@@ -231,8 +231,10 @@ def machine_facts() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the installed packages of `PACKAGES`."""
-    found = {"python": platform.python_version()}
+    """Versions of Python, of GlassBERT and of the installed packages of `PACKAGES`."""
+    from glassbert import __version__
+
+    found = {"python": platform.python_version(), "glassbert": __version__}
     for name in PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)

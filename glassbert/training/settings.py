@@ -19,6 +19,7 @@ from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
 from glassbert.training.optimizers import OPTIMIZERS
 from glassbert.training.settings_base import (
+    SHORT,
     Check,
     Settings,
     about,
@@ -29,6 +30,7 @@ from glassbert.training.settings_base import (
     is_flag,
     is_integer,
     is_number,
+    is_path,
     is_text,
     one_in,
     one_of,
@@ -36,8 +38,10 @@ from glassbert.training.settings_base import (
 
 MASK_SENTENCE = "Paris is the [MASK] of France."
 BUILT_IN_SENTENCE = "This function returns a [MASK] of strings."  # the built-in texts are about Python
+LONGEST, LARGEST_VOCABULARY = 2**20, 2**24  # tables of these sizes are made before a model is
 BUDGETS = ("steps", "tokens", "minutes")
-NOT_CHOSEN = ("family", "vocab_size", "series", "numbers")  # config fields that follow from preset and corpus
+# Config fields that follow from preset, corpus and teacher.
+NOT_CHOSEN = ("family", "vocab_size", "series", "numbers", "teacher_size")
 CONFIG_FIELDS = {f.name: f for f in dataclasses.fields(EncoderConfig) if f.name not in NOT_CHOSEN}
 
 
@@ -135,7 +139,7 @@ class TrainingSettings(Settings):
     wandb: str = about("", "The Weights & Biases project to log to (needs wandb).", "Monitoring")
 
     engine: str = about("auto", "auto, numpy or mlx.", "Machine")
-    precision: str = about("float32", "float32; bfloat16 on MLX; float64 on NumPy.", "Machine")
+    precision: str = about("float32", "float32; bfloat16 (NumPy: with oneDNN); float64 on NumPy.", "Machine")
     threads: int | None = about(None, "Threads of the NumPy engine. Without it: all cores.", "Machine")
     gradient_checkpointing: bool = about(False, "Recompute activations: less memory, a third more time.", "Machine")
     seed: int = about(0, "The seed of initial weights and dropout.", "Machine")
@@ -143,8 +147,11 @@ class TrainingSettings(Settings):
 
     def __post_init__(self) -> None:
         for name in ("corpus", "general"):
-            paths: Any = getattr(self, name) or ()
-            object.__setattr__(self, name, (paths,) if isinstance(paths, str) else tuple(paths))
+            paths: Any = getattr(self, name)
+            several = (
+                () if paths is None or paths == "" else tuple(paths) if isinstance(paths, list | tuple) else (paths,)
+            )
+            object.__setattr__(self, name, several)
         check_fields(self, CHECKS, OPTIONAL)
         if self.clip == 0:
             object.__setattr__(self, "clip", None)
@@ -248,9 +255,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(
-        ("recipe", "family", "preset", "start_from", "tokenizer", "objective", "teacher", "sentence", "wandb"),
+        ("recipe", "family", "preset", "objective", "sentence", "wandb"),
         (is_text, "text"),
     ),
+    **dict.fromkeys(("start_from", "tokenizer", "teacher"), (is_path, f"a path, {SHORT}")),
     **dict.fromkeys(("tensorboard", "gradient_checkpointing"), (is_flag, "true or false")),
     **dict.fromkeys(
         ("batch", "physical_batch", "steps", "tokens", "patience", "max_skipped", "evaluate_every", "checkpoint_every",
@@ -258,12 +266,12 @@ CHECKS: dict[str, Check] = {
         (is_integer(1), "a whole number of at least 1"),
     ),
     **dict.fromkeys(("seed", "data_seed", "snapshots"), (is_integer(0), "a whole number of at least 0")),
-    **dict.fromkeys(("length", "short_length"), (is_integer(8), "a whole number of at least 8")),
+    **dict.fromkeys(("length", "short_length"), (is_integer(8, LONGEST), f"a whole number from 8 to {LONGEST:,}")),
     **dict.fromkeys(
         ("mask_rate", "final_mask_rate", "short_share", "general_share"), (is_between(0, 1), "between 0 and 1")
     ),
     "ema": (is_between(0, 1), "between 0 and 1, like 0.999"),
-    "vocab_size": (is_integer(64), "a whole number of at least 64"),
+    "vocab_size": (is_integer(64, LARGEST_VOCABULARY), f"a whole number from 64 to {LARGEST_VOCABULARY:,}"),
     "minutes": (is_between(0, math.inf), "a number above 0"),
     "size": (is_between(0.5, 100), "between 1 and 100 (3 is Mini, 6 Larger, 12 BERT-base)"),
     "learning_rate": (is_between(0, math.inf), "a number above 0"),
@@ -280,7 +288,7 @@ CHECKS: dict[str, Check] = {
     "engine": one_of(*ENGINES),
     "precision": one_of(*PRECISIONS),
     **dict.fromkeys(
-        ("corpus", "general"), (lambda value: all(isinstance(path, str) for path in value), "a path or a list of paths")
+        ("corpus", "general"), (lambda value: all(map(is_path, value)), f"a path or a list of paths, {SHORT}")
     ),
     "model": (lambda value: isinstance(value, Mapping), "a table of config fields"),
 }  # fmt: skip

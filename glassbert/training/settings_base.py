@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
+import os
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import Any, Self
@@ -12,6 +13,8 @@ from typing import Any, Self
 from glassbert.errors import TrainingError
 
 Check = tuple[Callable[[Any], bool], object]  # a test of a value, and a description of valid values
+LARGEST, FLOAT_MAX = 2**63 - 1, sys.float_info.max  # of whole numbers, of all numbers
+SHORT = "whose names have at most 255 bytes"  # of paths
 
 
 def about(default: Any, text: str, panel: str) -> Any:
@@ -19,12 +22,12 @@ def about(default: Any, text: str, panel: str) -> Any:
     return field(default=default, metadata={"help": text, "panel": panel})
 
 
-def is_integer(low: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= low
+def is_integer(low: int, high: int = LARGEST) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= FLOAT_MAX
 
 
 def is_between(low: float, high: float) -> Callable[[Any], bool]:
@@ -33,6 +36,15 @@ def is_between(low: float, high: float) -> Callable[[Any], bool]:
 
 def is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def is_path(value: Any) -> bool:
+    """Text that a file system can take as a path."""
+    try:
+        path = os.fsencode(value) if isinstance(value, str) else b"\0"
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return b"\0" not in path and len(path) < 4096 and all(len(name) < 256 for name in path.split(os.fsencode(os.sep)))
 
 
 def is_flag(value: Any) -> bool:
@@ -62,6 +74,8 @@ def check_fields(settings: Any, checks: Mapping[str, Check], optional: set[str])
     """Raise for the first field with an invalid value; None is valid for optional fields."""
     for name, (is_valid, description) in checks.items():
         value = getattr(settings, name)
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise TrainingError(f"{name} must be below 2**63, got {value!r}")
         if not (value is None and name in optional) and not is_valid(value):
             raise TrainingError(f"{name} must be {description}, got {value!r}")
 

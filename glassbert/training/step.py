@@ -120,17 +120,21 @@ class TrainingStep:
         attention_mask: Any = None,
         *,
         pair_labels: Any = None,
+        scores: Any = None,
         skip_padding: bool = False,
         **more: Any,
     ) -> Prepared:
         """Check a batch and cut it into micro-batches. May run in another thread, ahead of the step.
+
+        `scores` are those that a teacher gave before, with the shape of the head's output (`GivenScores`).
 
         `more` are the other inputs of `model.forward`: token_type_ids, segment_ids, position_ids, fields, values.
         """
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask, **more}
         teacher = self.objectives.teacher
         for_teacher = None if teacher is None else teacher.check(**inputs)
-        parts = cut_rows(self.model.config, inputs, {"labels": labels, "pair_labels": pair_labels}, self.segments)
+        given = {"labels": labels, "pair_labels": pair_labels, "scores": scores}
+        parts = cut_rows(self.model.config, inputs, given, self.segments)
         chains = [
             self._cut(self.model.check(**part.inputs, past=part.past), part.labels, number, for_teacher)
             for number, part in enumerate(parts)

@@ -96,7 +96,8 @@ class Trainer:
     ):
         self._started = time.monotonic()
         if settings is None:
-            settings = TrainingSettings.from_dict({"preset": self.preset, **changes})
+            chosen = {} if changes.get("recipe") or changes.get("family") else {"preset": self.preset}
+            settings = TrainingSettings.from_dict({**chosen, **changes})
         elif changes:
             settings = settings.replace(**changes)
         require_sinks(settings)
@@ -192,9 +193,10 @@ class Trainer:
 
     def _open(self) -> None:
         """Create the folder of a new run, or load weights, counters and log of the last checkpoint."""
-        if not self._resuming and self.leads:
-            self.run.begin({"settings": self.settings.to_dict(), **run_info(self)})
-            self.data.tokenizer.save(self.run.path / "tokenizer")
+        if self.leads:
+            if not self._resuming:
+                self.run.begin({"settings": self.settings.to_dict(), **run_info(self)})
+            self.data.tokenizer.save(self.run.path / "tokenizer")  # again: the process may have been killed here
         step, problems = last_intact(self.run) if self._resuming else (None, [])
         if step is not None:
             saved = read_checkpoint(self.run, step, self.model)
@@ -270,12 +272,12 @@ class Trainer:
                 monitor.inspect(inputs, result.norms, {**result.metrics, **losses})
         if self.leads and monitor.filling_due():
             monitor.fill_sentence()
+        if self.leads and snapshot_due(self.settings.snapshots, before, self.progress):
+            write_snapshot(self.run, state.step, self.model)  # before a checkpoint: a resumed run begins after it
         if self.evaluations.due(state.step, before, self.progress) and self.progress < 1:
             if self.leads:
                 self.evaluate()
             self._check_patience()
-        if self.leads and snapshot_due(self.settings.snapshots, before, self.progress):
-            write_snapshot(self.run, state.step, self.model)
         if self.checkpoints.due(state.step, before, self.progress) and self.progress < 1:
             self.workers.check_weights(self.model, f"at step {state.step:,}")
             self.save()

@@ -5,6 +5,7 @@ A run, a corpus and a model have their checksums in different places; `glassbert
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -124,7 +125,13 @@ def _folders(path: Path) -> Iterator[Path]:
     folder = path if path.is_dir() else path.parent
     yield folder
     if path.is_dir():
-        yield from sorted(one for one in folder.rglob("*") if one.is_dir() and not one.is_symlink())
+        for place, names, _ in os.walk(folder, onerror=_unreadable):
+            names.sort()
+            yield from (one for one in (Path(place) / name for name in names) if not one.is_symlink())
+
+
+def _unreadable(error: OSError) -> None:
+    raise TrainingError(f"{error.filename} cannot be read: {error.strerror}")
 
 
 def _listed(folder: Path) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """`glassbert verify` on models, runs and corpora."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -60,3 +61,18 @@ def test_nothing_to_compare(tmp_path, capsys):
     assert run("verify", tmp_path) == 2
     assert "has no checksums" in capsys.readouterr().err
     assert run("verify", tmp_path / "nowhere") == 2
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch, capsys):
+    """As another user's would be; the tests may run as root, who reads everything."""
+    (tmp_path / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert run("verify", tmp_path) == 2
+    assert "closed cannot be read: Permission denied" in capsys.readouterr().err

@@ -1,62 +1,80 @@
 """`python -m tests.torture`: try to break the files and the processes of GlassBERT, and print a table of what happened.
 
-python -m tests.torture                  about twenty minutes
-python -m tests.torture --quick          about two minutes
-python -m tests.torture --only flips     bit flips alone; also: fuzz, strings, masks, kills, disk, processes
+python -m tests.torture                          about twenty minutes on two cores
+python -m tests.torture --quick                  a tenth of everything
+python -m tests.torture --only kills,soak        parts: flips, fuzz, strings, masks, kills, disk, processes, soak, costs
+python -m tests.torture --kills 1000 --strings 1000000 --masks 50000 --workers 12 -o results
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.torture.flips import flip_bits
-from tests.torture.fuzz import fuzz_files
-from tests.torture.kills import fill_disk, kill_jobs, share_folder
-from tests.torture.strings import hostile_strings, random_masks
-from tests.torture.subjects import make_fuzzed, make_subjects
-from tests.torture.table import Line, as_markdown
+from tests.torture.pool import ONE_THREAD, Task, run_tasks, shares
+from tests.torture.table import as_markdown, examples_of
+
+COUNTS = {
+    "flips": (4_000, "flipped bits"),
+    "fuzz": (30_000, "changed files"),
+    "strings": (300_000, "strings"),
+    "masks": (10_000, "masks of rows"),
+    "kills": (200, "processes killed"),
+    "disk": (45, "commands whose disk is full"),
+    "processes": (30, "pairs of processes with one folder"),
+    "predicts": (20_000, "predictions of the soak"),
+    "steps": (2_000, "training steps of the soak"),
+    "evaluations": (100, "evaluations of the soak"),
+}
+PARTS = ("soak", "kills", "disk", "processes", "flips", "fuzz", "strings", "masks", "costs")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.torture", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="", help="names of attacks, separated by commas")
+    parser.add_argument("--only", default="", help="names of parts, separated by commas")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
+    parser.add_argument("-o", "--output", type=Path, help="a folder for table.md and table.json, written as it goes")
+    for name, (count, what) in COUNTS.items():
+        parser.add_argument(f"--{name}", type=int, metavar="N", help=f"{what} (default: {count:,})")
     options = parser.parse_args()
-    os.environ.setdefault("RUST_BACKTRACE", "0")
-    share = 0.1 if options.quick else 1.0
-    lines: list[Line] = []
-    with tempfile.TemporaryDirectory(prefix="glassbert-torture-") as temporary:
-        folder = Path(temporary)
-        for name, attack in attacks(folder, share, options.seed).items():
-            if options.only and name not in options.only.split(","):
-                continue
-            (folder / name).mkdir()
-            begun = time.monotonic()
-            lines += attack(folder / name)
-            print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
-    print("\n" + as_markdown(lines))
-    for line in lines:
-        for example in line.examples:
-            print(f"\n{line.attack}, {line.subject}: {example}")
+    only = options.only.split(",") if options.only else list(PARTS)
+    if unknown := set(only) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; parts: {', '.join(PARTS)}")
+    counts = {
+        name: count if (count := getattr(options, name)) is not None else max(1, usual // (10 if options.quick else 1))
+        for name, (usual, _) in COUNTS.items()
+    }
+    os.environ.update(ONE_THREAD)
+    if options.output is not None:
+        options.output.mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+    tasks = [task for part in PARTS if part in only for task in tasks_of(part, counts, options.seed, options.output)]
+    print(f"{len(tasks)} tasks in {options.workers} processes: {', '.join(only)}", flush=True)
+    alone = [task for task in tasks if task.part == "costs"]  # a time, which other processes would change
+    lines = run_tasks(alone, 1, None) if alone else []
+    lines = run_tasks([task for task in tasks if task not in alone], options.workers, options.output, lines)
+    print(f"\n{time.monotonic() - begun:.0f} s, seed {options.seed}\n\n{as_markdown(lines)}\n{examples_of(lines)}")
     return 1 if any(line.failed for line in lines) else 0
 
 
-def attacks(folder: Path, share: float, seed: int) -> dict[str, Callable[[Path], list[Line]]]:
-    return {
-        "flips": lambda place: flip_bits(make_subjects(place), int(4_000 * share), seed),
-        "fuzz": lambda place: fuzz_files(make_fuzzed(place), 480 * share, seed),
-        "strings": lambda place: hostile_strings(int(300_000 * share), seed),
-        "masks": lambda place: random_masks(int(10_000 * share), seed),
-        "kills": lambda place: kill_jobs(place, 400 * share, seed),
-        "disk": lambda place: fill_disk(place, seed, max(1, int(6 * share))),
-        "processes": lambda place: share_folder(place, max(1, int(8 * share))),
-    }
+def tasks_of(part: str, counts: dict[str, int], seed: int, output: Path | None) -> list[Task]:
+    """The tasks of a part, small enough to keep all processes busy to the end."""
+    from tests.torture import parts
+
+    if part == "soak":
+        return [Task(part, parts.soak, (counts["predicts"], counts["steps"], counts["evaluations"], output))]
+    if part == "costs":
+        return [Task(part, parts.verification_cost, ())]
+    if part in ("kills", "disk", "processes"):
+        return parts.tasks_for_jobs(part, counts[part], seed)
+    function, size = parts.SHARED[part]
+    return [Task(part, function, (share, seed, number)) for number, share in shares(counts[part], size)]
 
 
 if __name__ == "__main__":

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 from glassbert.errors import GlassBertError
 from tests.torture.subjects import Subject
 from tests.torture.table import Line, describe
 
 
-def flip_bits(subjects: list[Subject], count: int, seed: int) -> list[Line]:
+def flip_bits(subjects: list[Subject], count: int, seed: int, number: int = 0) -> list[Line]:
     """`count` flips over all files of all subjects: the same number in every file, at random places."""
-    rng = random.Random(f"flips {seed}")
+    rng = random.Random(f"flips {seed} {number}")
     whole = [(subject, name) for subject in subjects for name in subject.files]
     intact = {subject.name: subject.use(subject.folder) for subject in subjects}
     lines = {subject.name: Line("bit flips", subject.name) for subject in subjects}
-    kinds: dict[str, Counter[str]] = {subject.name: Counter() for subject in subjects}
     for number in range(count):
         subject, name = whole[number % len(whole)]
         line = lines[subject.name]
@@ -29,15 +27,13 @@ def flip_bits(subjects: list[Subject], count: int, seed: int) -> list[Line]:
         line.tried += 1
         try:
             same = subject.use(subject.folder) == intact[subject.name]
-            kinds[subject.name]["without effect" if same else "silent"] += 1
+            line.counts["without effect" if same else "silent"] += 1
             if not same:
                 line.fail(f"bit {bit} of {name} was not noticed")
         except GlassBertError:
-            kinds[subject.name]["noticed"] += 1
+            line.counts["noticed"] += 1
         except BaseException as error:
             line.fail(f"bit {bit} of {name}: {describe(error)}")
         finally:
             path.write_bytes(original)
-    for name, line in lines.items():
-        line.note = ", ".join(f"{n:,} {kind}" for kind, n in sorted(kinds[name].items()))
     return list(lines.values())

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import importlib.util
 import json
 import random
 import resource
 import signal
 import sys
+import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.errors import GlassBertError
+from tests.torture.parquet import mutated_parquet
 from tests.torture.subjects import Subject
 from tests.torture.table import Line, describe
 
@@ -47,46 +52,57 @@ class TooSlow(BaseException):
     """A case took longer than the limit."""
 
 
-def fuzz_files(subjects: list[Subject], seconds: float, seed: int, count: int = 10**9) -> list[Line]:
-    """Change files of the subjects until `seconds` have passed for each subject, or `count` cases."""
-    return [_fuzz(subject, seconds / len(subjects), seed, count) for subject in subjects]
+def fuzz_files(subjects: list[Subject], count: int, seed: int, number: int = 0) -> list[Line]:
+    """Change a file of each subject `count` times, and use it."""
+    return [_fuzz(subject, count, random.Random(f"{subject.name} {seed} {number}")) for subject in subjects]
 
 
-def _fuzz(subject: Subject, seconds: float, seed: int, count: int) -> Line:
-    import time
-
-    rng = random.Random(f"{subject.name} {seed}")
+def _fuzz(subject: Subject, count: int, rng: random.Random) -> Line:
     line = Line("fuzzing", subject.name)
+    if subject.needs and importlib.util.find_spec(subject.needs) is None:
+        line.said = f"left out: it needs {subject.needs}"
+        return line
     originals = {
         name: (subject.folder / name).read_bytes() for name in subject.files if (subject.folder / name).exists()
     }
-    ends, refused, before = time.monotonic() + seconds, 0, peak_memory()
-    while time.monotonic() < ends and line.tried < count:
+    before = peak_memory()
+    for _ in range(count):
         name = rng.choice(list(originals))
         content = mutated(originals[name], rng, name)
         line.tried += 1
         (subject.folder / name).write_bytes(content)
+        begun = time.monotonic()
         try:
             with limited(SECONDS), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 subject.use(subject.folder)
         except GlassBertError as error:
-            refused += 1
+            line.counts["refused"] += 1
             if len(str(error)) > 4_500 or "\x1b" in str(error):
                 line.fail(f"{name}: the message has {len(str(error)):,} characters")
         except TooSlow:
-            line.fail(f"{name}: more than {SECONDS} s")
+            line.fail(f"{name}: more than {SECONDS} s; {kept(name, content)}")
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            line.fail(f"{name}: {describe(error)}; {content[:80]!r}")
+            line.fail(f"{name}: {describe(error)}; {kept(name, content)}")
         finally:
             (subject.folder / name).write_bytes(originals[name])
+            line.measure("longest in s", time.monotonic() - begun)
     peak = peak_memory()
     if peak - before > GIGABYTES:
         line.fail(f"the peak of memory rose from {before:.1f} to {peak:.1f} GB")
-    line.note = f"{refused:,} refused, peak {peak:.2f} GB"
+    line.measure("peak in GB", peak)
     return line
+
+
+def kept(name: str, content: bytes) -> str:
+    """Keep the content that failed in the folder for temporary files, and say where."""
+    folder = Path(tempfile.gettempdir()) / "glassbert-torture-failures"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{hashlib.blake2b(content, digest_size=4).hexdigest()}-{Path(name).name}"
+    path.write_bytes(content)
+    return f"kept as {path}"
 
 
 def peak_memory() -> float:
@@ -110,6 +126,8 @@ def mutated(content: bytes, rng: random.Random, name: str) -> bytes:
         size = int.from_bytes(content[:8], "little")
         header = _mutated_json(content[8 : 8 + size], rng)
         return len(header).to_bytes(8, "little") + header + content[8 + size :]
+    if name.endswith(".parquet") and rng.random() < 0.8:
+        return mutated_parquet(rng)
     return _mutated_bytes(content, rng)
 
 

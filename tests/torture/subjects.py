@@ -38,6 +38,7 @@ from glassbert.training.run_folder import RunFolder
 from glassbert.training.trainer import Trainer
 from tests.checkpoints.tiny import BERT, tiny
 from tests.finetuning.toy import make_model, tune, write_reviews
+from tests.torture import parquet
 from tests.training.toy import make_corpus, make_trainer
 
 PROBE = "the lovely house sings"
@@ -49,6 +50,7 @@ class Subject:
     folder: Path
     files: list[str]
     use: Callable[[Path], str]
+    needs: str = ""  # a package beyond the usual ones
 
 
 def digest(*parts: Any) -> str:
@@ -174,6 +176,7 @@ def make_fuzzed(folder: Path) -> list[Subject]:
         Subject("sentence-transformers", folder / "sentences", modules, use_sentences),
         *(Subject(f"task file .{kind}", tables, [f"rows.{kind}"], partial(use_table, kind=kind))
           for kind in ("json", "jsonl", "csv", "conll")),
+        Subject("task file .parquet", tables, parquet.write_file(tables), parquet.use, "pyarrow"),
     ]  # fmt: skip
 
 

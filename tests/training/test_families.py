@@ -48,7 +48,7 @@ def settings_of(family):
 def test_a_family_sets_objective_tokenizer_and_settings():
     roberta = TrainingSettings.from_dict({"family": "roberta"})
     assert (roberta.preset, roberta.objective, roberta.tokenizer_kind) == ("roberta-mini", "mlm", "bpe")
-    assert roberta.packing == "tokens" and roberta.length == 64
+    assert roberta.packing == "sentences" and roberta.length == 64
     albert = TrainingSettings.from_dict({"family": "albert", "masking": "tokens"})
     assert albert.objective == "mlm+sop" and albert.masking == "tokens"
     assert TrainingSettings.from_dict({}).tokenizer_kind == "wordpiece"

@@ -83,3 +83,10 @@ def test_portable(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert portable("runs/a") == "runs/a" and portable(tmp_path / "runs" / "a") == "runs/a"
     assert portable(tmp_path.parent / "elsewhere" / "a" / "model") == "a/model"
+
+
+def test_portable_in_a_working_folder_that_was_removed(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert portable(tmp_path / "runs" / "a") == "runs/a"

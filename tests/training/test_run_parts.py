@@ -1,14 +1,19 @@
 """Parts of a run, tested separately: clock, budget, interval, allowance, log, forecast, entropy, display, folder."""
 
+import errno
+import importlib.metadata
 import json
 import math
+import os
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from glassbert.errors import TrainingError
+import glassbert
+from glassbert.errors import GlassBertError, TrainingError
 from glassbert.training.budget import Allowance, Budget, Clock, Interval, times_in_a_run
+from glassbert.training.checkpointing import read_state
 from glassbert.training.display import (
     LiveDisplay,
     PlainDisplay,
@@ -23,7 +28,7 @@ from glassbert.training.finishing import until_deadline
 from glassbert.training.history import forecast_final_loss
 from glassbert.training.log import RunLog, TensorBoard, read_log
 from glassbert.training.monitor import entropy
-from glassbert.training.run_folder import RunFolder, new_run_folder
+from glassbert.training.run_folder import RunFolder, new_run_folder, versions
 
 
 class FakeTime:
@@ -265,6 +270,7 @@ def test_new_runs_get_unused_names(tmp_path):
     first = new_run_folder(tmp_path, "mini")
     first.path.mkdir()
     assert new_run_folder(tmp_path, "mini").path != first.path
+    assert not new_run_folder(tmp_path, "x" * 5_000).path.exists()  # a name that fits into a path
 
 
 def test_every_line_of_a_run_is_read_again(corpus, tmp_path, quick_runs):
@@ -280,3 +286,33 @@ def test_every_line_of_a_run_is_read_again(corpus, tmp_path, quick_runs):
         file.write(b'[1]\n"x"\n{"kind": 3}\n{"kind": "train", "step": null}\n{"kind": "evaluation", "step": 1}\n\xff\n')
         file.write(b"[" * 100_000 + b"\n")
     assert len(list(read_run_log(path))) == len(whole)
+
+
+@pytest.mark.parametrize("name", ["1" * 5_000, "\ud800", "a\0b"])
+def test_a_checkpoint_that_lists_a_file_with_an_impossible_name_is_damaged(tmp_path, name):
+    folder = tmp_path / "step-00000004"
+    folder.mkdir()
+    (folder / "state.json").write_text(json.dumps({"format": 1, "step": 4, "files": {name: 1}}))
+    with pytest.raises(TrainingError, match="is damaged or missing"):
+        read_state(folder)
+
+
+def test_a_lock_that_cannot_be_written_is_explained(tmp_path, monkeypatch):
+    def refuse(descriptor, content):
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(os, "write", refuse)
+    run = RunFolder(tmp_path / "run")
+    with pytest.raises(GlassBertError, match=r"cannot write .*larger than the limit on file sizes"), run.locked():
+        pass
+    monkeypatch.undo()
+    with RunFolder(tmp_path / "run").locked():
+        assert (tmp_path / "run" / ".lock").read_text() == f"process {os.getpid()}\n"
+
+
+def test_versions_of_a_package_that_runs_from_its_source_folder(monkeypatch):
+    def not_installed(package):
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", not_installed)
+    assert versions()["glassbert"] == glassbert.__version__

@@ -33,7 +33,17 @@ WRONG = [
     ({"model": {"vocab_size": 7}}, "no field 'vocab_size' in the model"),
     ({"ema": 1.0}, "ema must be between 0 and 1"),
     ({"size": 0.1}, "size must be between 1 and 100"),
+    ({"length": 2**31}, "length must be a whole number from 8 to 1,048,576, got 2147483648"),
+    ({"vocab_size": 2**31}, "vocab_size must be a whole number from 64 to 16,777,216"),
+    ({"steps": 10**400}, r"steps must be below 2\*\*63"),
+    ({"learning_rate": 10**400}, r"learning_rate must be below 2\*\*63"),
+    ({"corpus": "é" * 5_000}, "corpus must be a path .*, whose names have at most 255 bytes"),
+    ({"corpus": ["a", "\ud800"]}, "corpus must be a path"),
+    ({"tokenizer": "a/" * 3_000}, "tokenizer must be a path"),
+    ({"teacher": "a\0b"}, "teacher must be a path"),
     ({"corpus": [1]}, "corpus must be a path or a list of paths"),
+    ({"corpus": 0}, "corpus must be a path or a list of paths"),
+    ({"general": {"a": 1}}, "general must be a path or a list of paths"),
 ]
 
 

@@ -5,7 +5,13 @@ from safetensors.numpy import load_file
 
 import glassbert
 from glassbert.errors import TrainingError
-from glassbert.training.checkpointing import drop_later_snapshots, find_snapshots, snapshot_due, write_snapshot
+from glassbert.training.checkpointing import (
+    drop_later_snapshots,
+    find_snapshots,
+    snapshot_due,
+    write_checkpoint,
+    write_snapshot,
+)
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.trainer import Trainer
@@ -62,6 +68,21 @@ def test_an_interrupted_run_takes_the_same_snapshots_again(corpus, tmp_path, mon
     assert weights(run.model) == weights(tmp_path / "whole" / "model")
 
 
+def test_a_run_killed_after_a_checkpoint_has_the_snapshot_of_its_step(corpus, tmp_path, monkeypatch):
+    """An evaluation saves a checkpoint when the loss is the lowest so far; a resumed run begins after it."""
+
+    def killed_after_six(run, step, *rest):
+        write_checkpoint(run, step, *rest)
+        if step == 6:
+            raise KeyboardInterrupt("killed")
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt, match="killed"):
+        patch.setattr("glassbert.training.trainer.write_checkpoint", killed_after_six)
+        make_trainer(corpus, tmp_path, snapshots=3, checkpoint_every=100, evaluate_every=6).train()
+    run = RunFolder(tmp_path)
+    assert run.steps()[-1] == 6 and list(find_snapshots(run)) == [0, 3, 6]
+
+
 def test_an_incomplete_snapshot_is_ignored(tmp_path):
     run = RunFolder(tmp_path)
     write_snapshot(run, 5, make())
@@ -77,3 +98,28 @@ def test_an_incomplete_snapshot_is_ignored(tmp_path):
 def test_the_number_of_snapshots_is_checked():
     with pytest.raises(TrainingError, match="snapshots must be a whole number"):
         TrainingSettings(snapshots=-1)
+
+
+def test_a_run_killed_after_the_checkpoint_of_a_snapshots_step_keeps_the_snapshot(corpus, tmp_path, monkeypatch):
+    """An evaluation saves the best weights; the snapshot of the same step is taken before it."""
+
+    class Killed(Exception):
+        pass
+
+    options = {"steps": 16, "snapshots": 3, "evaluate_every": 8, "checkpoint_every": 100}
+    make_trainer(corpus, tmp_path / "whole", **options).train()
+    trainer = make_trainer(corpus, tmp_path / "cut", **options)
+    save = trainer.save
+
+    def save_and_die():
+        save()
+        if trainer.state.step == 8:
+            raise Killed
+
+    monkeypatch.setattr(trainer, "save", save_and_die)
+    with pytest.raises(Killed):
+        trainer.train()
+    Trainer.resume(tmp_path / "cut").train()
+    whole, cut = (find_snapshots(RunFolder(tmp_path / name)) for name in ("whole", "cut"))
+    assert 8 in whole and list(cut) == list(whole)
+    assert all(weights(cut[step]) == weights(whole[step]) for step in whole)

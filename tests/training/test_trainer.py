@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 import glassbert
 from glassbert.errors import GlassBertError, TrainingError
+from glassbert.text import load_tokenizer
 from glassbert.training import trainer as trainer_module
 from glassbert.training.checkpointing import write_snapshot
 from glassbert.training.display import NoDisplay
@@ -117,6 +118,23 @@ def test_old_checkpoints_are_pruned_and_the_best_is_kept(corpus, tmp_path):
     trainer = make_trainer(corpus, tmp_path / "run", checkpoint_every=1, evaluate_every=100, keep=2)
     trainer.train()
     assert trainer.run.steps() == [11, 12]  # the last evaluation was the best
+
+
+def test_a_run_killed_while_it_wrote_its_tokenizer_has_it_after_resuming(corpus, tmp_path, monkeypatch):
+    left = tmp_path / "run" / "tokenizer" / ".tokenizer.json.abcd0123.part"
+
+    def killed(folder):
+        folder.mkdir()
+        left.write_text("{")
+        raise Stop
+
+    trainer = make_trainer(corpus, tmp_path / "run")
+    with monkeypatch.context() as patch, pytest.raises(Stop):
+        patch.setattr(trainer.data.tokenizer, "save", killed)
+        trainer.train()
+    Trainer.resume(tmp_path / "run", display=NoDisplay()).train()
+    assert not left.exists()
+    assert load_tokenizer(left.parent).fingerprint == load_tokenizer(corpus).fingerprint
 
 
 def test_ctrl_c_saves_and_the_run_can_be_resumed(corpus, tmp_path, monkeypatch):

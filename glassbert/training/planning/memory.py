@@ -32,7 +32,7 @@ def step_bytes(components: TrainingComponents, rows: int, checkpointing: bool) -
     model, settings = components.model, components.settings
     number = 8 if settings.precision == "float64" else 4
     copies = 2 + len(components.optimizer.state) + (components.average is not None)
-    activation = 2 if settings.precision == "bfloat16" else number
+    activation = model.engine.bytes_kept
     head: Any = model.head
     numbers = training_numbers(model.config, rows, settings.length, head.kind, checkpointing, model.engine.threads)
     return int(PROCESS + model.get_parameter_count() * number * copies + activation * numbers)
