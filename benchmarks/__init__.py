@@ -2,6 +2,7 @@
 
     python -m benchmarks.train_step      a training step on the CPU
     python -m benchmarks.inference       sentence embeddings on the CPU
+    python -m benchmarks.serve           vectors over HTTP, beside FastAPI and transformers; `--soak` for overload
     python -m benchmarks.long_context    ModernBERT at 8,192 tokens on the CPU
     python -m benchmarks.gpu             a training step in bfloat16 on a GPU
     python -m benchmarks.memory          memory of a training step, compared with `model.describe()`
@@ -13,8 +14,10 @@
     python -m benchmarks.trainer         the trainer compared with the bare training step
     python -m benchmarks.learning CORPUS the loss of a Mini-BERT after the same minutes, here and on PyTorch
     python -m benchmarks.scaling         threads and processes; `benchmarks.scaling_model` predicts networks
+    python -m benchmarks.compare A B     two commits of this repository: is B slower?
 
 Every contender runs in its own process, with its own threads, allocator and memory. Contenders take turns in every
-round. The reported ratio is the median over rounds of the ratio within a round, so a temporary slowdown of the machine
-affects all contenders. `--json` adds one line with a JSON object at the end.
+round, and rounds in which the machine was disturbed are repeated (`benchmarks/harness.py`). The reported ratio is the
+median over rounds of the ratio within a round, with its 95 % bootstrap interval. `--json` adds one line with a JSON
+object at the end, `--json FILE` writes it into a file.
 """

@@ -1,4 +1,4 @@
-"""Shared by all benchmarks: contenders in processes, interleaved rounds, medians, memory, tables and JSON."""
+"""Shared by all benchmarks: contenders in processes, memory, tables and JSON; rounds and medians of `harness`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,43 @@ import importlib.metadata
 import json
 import multiprocessing
 import os
-import statistics
 import sys
-import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from benchmarks.harness import Rounds, Spread, add_json_option, interleave, rounded, seconds_of, show_progress, timed
 from glassbert.engines import machine
+from glassbert.files import write_json
+
+__all__ = [
+    "ALLOCATORS",
+    "MIB",
+    "ContenderError",
+    "Contenders",
+    "Local",
+    "Rounds",
+    "Spread",
+    "Table",
+    "Worker",
+    "add_json_option",
+    "current_memory",
+    "describe_machine",
+    "interleave",
+    "mib",
+    "peak_memory",
+    "progress",
+    "reset_peak_memory",
+    "rounded",
+    "seconds_of",
+    "show_json",
+    "timed",
+]
 
 MIB = 2**20
-SETTLE = 0.05  # seconds between two contenders, so that threads of the first stop spinning
 
 # Settings of glibc for peers. "kept": freed memory is kept, as our NumPy engine requests, not returned to the system.
 ALLOCATORS: dict[str, dict[str, str]] = {
@@ -191,72 +214,6 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-# ---- rounds --------------------------------------------------------------------------------------------------------
-
-
-def interleave(
-    turns: Mapping[str, Callable[[], float]], rounds: int, settle: float = SETTLE, deadline: float | None = None
-) -> dict[str, list[float]]:
-    """Call every function once in each round; returns their results by name.
-
-    After `deadline` (of `time.monotonic`) no further round begins, but there are always at least three.
-    """
-    results: dict[str, list[float]] = {name: [] for name in turns}
-    for i in range(rounds):
-        if deadline is not None and i >= 3 and time.monotonic() > deadline:
-            break
-        for name, turn in turns.items():
-            progress(f"round {i + 1} of {rounds}: {name}")
-            time.sleep(settle)
-            results[name].append(turn())
-    progress("")
-    return results
-
-
-def timed(
-    step: Callable[[int], object], steps: int, finish: Callable[[], object] = lambda: None, warmup: int = 1
-) -> float:
-    """Seconds per step over `steps` calls of `step(i)`, after `warmup` calls; `finish` waits for the device."""
-    for i in range(warmup):
-        step(i)
-    finish()
-    start = time.perf_counter()
-    for i in range(steps):
-        step(i)
-    finish()
-    return (time.perf_counter() - start) / steps
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A median over rounds, and the lowest and highest round."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        return cls(statistics.median(values), min(values), max(values))
-
-    @classmethod
-    def of_ratio(cls, above: Sequence[float], below: Sequence[float]) -> Spread:
-        """The median of the per-round ratio, not the ratio of the medians."""
-        return cls.of([a / b for a, b in zip(above, below, strict=True)])
-
-    @property
-    def range(self) -> list[float]:
-        return [rounded(self.low), rounded(self.high)]
-
-    def text(self, digits: int = 2, unit: str = "") -> str:
-        return f"{self.median:.{digits}f}{unit} ({self.low:.{digits}f} – {self.high:.{digits}f})"
-
-
-def rounded(value: float) -> float:
-    """Rounded to four significant digits."""
-    return float(f"{value:.4g}")
-
-
 # ---- memory --------------------------------------------------------------------------------------------------------
 
 
@@ -348,16 +305,16 @@ class Table:
             console.print(note, style="dim", markup=False, highlight=False)
 
 
-def show_json(report: Mapping[str, Any]) -> None:
-    """Print the report as JSON in one line; it must be the last output."""
+def show_json(report: Mapping[str, Any], where: str | bool = "-") -> None:
+    """Write the report as JSON into a file; "-" (or True) prints it in one line, which must be the last output."""
+    if isinstance(where, str) and where != "-":
+        write_json(Path(where), dict(report))
+        return
     sys.stderr.flush()
     print(json.dumps(report, allow_nan=False), flush=True)
 
 
-def progress(text: str) -> None:
-    """Show a status line, which the next one overwrites; only on a terminal."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+progress = show_progress
 
 
 def mib(size: float) -> str:

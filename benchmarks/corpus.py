@@ -22,7 +22,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Spread, Table, Worker, describe_machine, interleave, mib, progress, rounded, show_json
+from benchmarks.common import (
+    Spread,
+    Table,
+    Worker,
+    add_json_option,
+    describe_machine,
+    interleave,
+    mib,
+    progress,
+    rounded,
+    show_json,
+)
 
 BATCH = 10_000  # lines per call of tokenizers
 TOKENIZER_SAMPLE = 20 << 20
@@ -217,13 +228,13 @@ def main() -> None:
     parser.add_argument("--vocab-size", type=int, default=8192)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-memory", action="store_true", help="only the speed")
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     options = parser.parse_args()
     machine, facts = describe_machine("tokenizers")
     report = {**measure(options.sources, options.vocab_size, options.rounds, not options.no_memory), "machine": facts}
     table_of(report, machine).show()
     if options.json:
-        show_json(report)
+        show_json(report, options.json)
 
 
 if __name__ == "__main__":

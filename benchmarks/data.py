@@ -1,6 +1,6 @@
 """Batches: fill of packed rows, masking statistics, and speed of batch creation.
 
-    python -m benchmarks.data CORPUS [--texts FILE] [--tokens N] [--threads N] [--json]
+    python -m benchmarks.data CORPUS [--texts FILE] [--tokens N] [--threads N] [--json [FILE]]
 
 CORPUS is a folder made by `glassbert corpus build`. `--texts` is a file with one text a line, up to the first tab, to
 measure the padding of batches by length. Batches are made by one thread unless stated otherwise; the training step of
@@ -19,7 +19,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks import train_step
-from benchmarks.common import Spread, Table, describe_machine, interleave, progress, rounded, show_json, timed
+from benchmarks.common import (
+    Spread,
+    Table,
+    add_json_option,
+    describe_machine,
+    interleave,
+    progress,
+    rounded,
+    show_json,
+    timed,
+)
 from glassbert.engines.threads import usable_cores
 from glassbert.text.buckets import batches_by_length, padding_share
 from glassbert.text.corpus.reader import Corpus
@@ -188,7 +198,7 @@ def main() -> None:
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--tokens", type=int, default=10_000_000, help="number of tokens for the masking statistics")
     parser.add_argument("--threads", type=int, default=usable_cores(), help="threads that prepare batches")
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     options = parser.parse_args()
     corpus = Corpus.open(options.corpus)
     sections = [packing(corpus), masking(corpus, options.tokens), speed(corpus, options.threads)]
@@ -208,7 +218,7 @@ def main() -> None:
     table.show()
     if options.json:
         measured = {line.name: rounded(line.value) for section in sections for line in section}
-        show_json({"benchmark": "data", "machine": described, **measured})
+        show_json({"benchmark": "data", "machine": described, **measured}, options.json)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.family CORPUS [--members bert,electra] [--minutes 15] -o FOLDER [--engine numpy] [--threads 1]
     python -m benchmarks.family --exam FOLDER --data DATA [--members ...] [--papers words,pos] [--texts 10000]
-    python -m benchmarks.family --table FOLDER [--picture docs/family/race.svg] [--json]
+    python -m benchmarks.family --table FOLDER [--picture docs/pictures/family-race.svg] [--json [FILE]]
 
 CORPUS is a folder made by `glassbert corpus build`; FOLDER gets one run for each member (`benchmarks.family_race` has
 the list). A finished member is skipped and an interrupted one continued, so that members can be trained in processes
@@ -20,7 +20,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import show_json
+from benchmarks.common import add_json_option, show_json
 from glassbert.errors import GlassBertError
 
 
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--texts", type=int, help="reviews of SST-2 to fine-tune on (default: all)")
     parser.add_argument("--table", type=Path, metavar="FOLDER", help="print the table of a folder, and draw its curves")
     parser.add_argument("--picture", type=Path, help="the file of the curves, .svg or .png")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     if [options.corpus, options.exam, options.table].count(None) != 2:
         parser.error("give one of CORPUS, --exam FOLDER and --table FOLDER")
@@ -94,7 +94,7 @@ def examine(options: argparse.Namespace, names: list[str], machine: dict[str, An
         print(f"{run.name}: done")
 
 
-def report(folder: Path, names: list[str], picture: Path | None, as_json: bool) -> None:
+def report(folder: Path, names: list[str], picture: Path | None, as_json: str | None) -> None:
     from benchmarks.family_table import as_dict, draw, entries, table_of
 
     found = entries(folder, names)
@@ -103,7 +103,7 @@ def report(folder: Path, names: list[str], picture: Path | None, as_json: bool) 
         draw(found, picture)
         print(f"written: {picture}")
     if as_json:
-        show_json({"members": {one.name: as_dict(one) for one in found}})
+        show_json({"members": {one.name: as_dict(one) for one in found}}, as_json)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ CONTESTANTS: dict[str, Contestant] = {
         model={"tie_word_embeddings": True, "activation": "gelu", "type_vocab_size": 2},
         note="as published: tied, GELU, two token types; without next sentences",
     ),
-    "roberta": Contestant("roberta", note="rows of slices of documents; pieces of the common WordPiece vocabulary"),
+    "roberta": Contestant("roberta", note="pieces of the common WordPiece vocabulary"),
     "distilbert": Contestant("distilbert", note="without a teacher: BERT without token types"),
     "albert": Contestant(
         "albert",

@@ -1,6 +1,6 @@
 """Speed of fine-tuning on the CPU, compared with the Trainer of `transformers`.
 
-    python -m benchmarks.finetune [--model FOLDER] [--data ../shared/data] [--examples 512] [--rounds 5] [--json]
+    python -m benchmarks.finetune [--model FOLDER] [--data ../shared/data] [--examples 512] [--rounds 5] [--json [FILE]]
 
 Both fine-tune the same BERT (by default all-MiniLM-L6-v2, 6 layers of 384) with a new head on the same examples of
 SST-2: the same batch size, float32, dropout, AdamW with clipping and a linear schedule. Both use their defaults. Ours
@@ -25,6 +25,7 @@ from benchmarks.common import (
     Spread,
     Table,
     Worker,
+    add_json_option,
     describe_machine,
     interleave,
     mib,
@@ -230,13 +231,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=32, help="examples per batch (default 32)")
     parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default 5)")
     parser.add_argument("--threads", type=int, default=None, help="threads of both (default: the default of each)")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     machine, described = describe_machine("torch", "transformers", "accelerate")
     report = measure(options, find_model(options.model))
     table_of(report, machine).show()
     if options.json:
-        show_json({**report, "machine": described})
+        show_json({**report, "machine": described}, options.json)
 
 
 if __name__ == "__main__":

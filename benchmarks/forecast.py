@@ -1,6 +1,6 @@
 """Accuracy of the forecasts of a run's final held-out loss.
 
-    python -m benchmarks.forecast RUN [RUN ...] [--json]
+    python -m benchmarks.forecast RUN [RUN ...] [--json [FILE]]
 
 For every finished run, the forecast made after several fractions of the run is compared with the final held-out loss.
 A RUN is a folder with a log.jsonl.
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Table, rounded, show_json
+from benchmarks.common import Table, add_json_option, rounded, show_json
 from glassbert.training.history import forecast_final_loss
 from glassbert.training.log import read_log
 
@@ -57,7 +57,7 @@ def measure(runs: list[Path]) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     report = measure(options.runs)
     table = Table(
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
         ])  # fmt: skip
     table.show()
     if options.json:
-        show_json(report)
+        show_json(report, options.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A training step in bfloat16 on a GPU: GlassBERT on MLX and `transformers` on PyTorch, eager and compiled.
 
-    python3 -m benchmarks.gpu [--only NAME,...] [--contenders mlx,eager,compiled] [--quick] [--json]
+    python3 -m benchmarks.gpu [--only NAME,...] [--contenders mlx,eager,compiled] [--quick] [--json [FILE]]
 
 Forward, backward, clip and AdamW over float32 master weights. All contenders get the same batches, with word-like token
 frequencies, 15 % masked, no padding, no dropout; batches are prepared on the host and uploaded inside the step.
@@ -28,6 +28,7 @@ from benchmarks.common import (
     Spread,
     Table,
     Worker,
+    add_json_option,
     describe_machine,
     interleave,
     progress,
@@ -230,7 +231,7 @@ def table_of(reports: list[dict[str, Any]], machine: str) -> Table:
         table.rows += [*rows_of(report), None]
     rates = [rate for report in reports for rate in report["matmul_tflops"].values()]
     table.notes = [
-        "Speed-up: median of the ratio within a round (lowest – highest round).",
+        "Speed-up: median of the ratio within a round (95 % interval).",
         f"Matrix product of {MATRIX} in bfloat16: up to {max(rates, default=0.0):,.0f} TFLOP/s.",
         "The share counts the arithmetic that the step needs: masked rows of the head only, the same for all.",
         machine,
@@ -290,7 +291,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--in-process", action="store_true", help="everything in this process")
     parser.add_argument("--quick", action="store_true", help="3 rounds of a third of a second")
     parser.add_argument("--smoke", action="store_true", help="tiny models, also without a GPU")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     chosen, contenders = options.only.split(","), tuple(options.contenders.split(","))
     for given, known in ((chosen, WORKLOADS), (contenders, NAMES)):
@@ -316,7 +317,7 @@ def main(arguments: list[str] | None = None) -> None:
     reports = run_workloads(workloads, plan, options.total_seconds)
     table_of(reports, machine).show()
     if options.json:
-        show_json({"models": {report["model"]: report for report in reports}, "machine": described})
+        show_json({"models": {report["model"]: report for report in reports}, "machine": described}, options.json)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Held-out loss of a Mini-BERT after the same minutes of training, with GlassBERT and with `transformers` on PyTorch.
 
-    python -m benchmarks.learning CORPUS [--minutes 30] [--contenders ours,torch] [--rate 1e-3] [--json]
+    python -m benchmarks.learning CORPUS [--minutes 30] [--contenders ours,torch] [--rate 1e-3] [--json [FILE]]
 
 CORPUS is a folder made by `glassbert corpus build`. Ours is `glassbert pretrain --preset mini` with its defaults. The
 peer is stock `BertForMaskedLM` of the same size with PyTorch's fused AdamW, a linear warm-up and decay over the same
@@ -18,7 +18,7 @@ import tempfile
 import time
 from typing import Any
 
-from benchmarks.common import Table, describe_machine, progress, rounded, show_json
+from benchmarks.common import Table, add_json_option, describe_machine, progress, rounded, show_json
 
 ROWS, LAST_ROWS = 512, 4_096  # held-out rows of an intermediate evaluation, and of the last
 BATCH = 32  # of the peer, as in `benchmarks.train_step`
@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--contenders", default="ours,torch", help=f"some of {', '.join(CONTENDERS)}")
     parser.add_argument("--rate", type=float, default=1e-3, help="PyTorch's peak learning rate (default 1e-3)")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     chosen = options.contenders.split(",")
     if unknown := [name for name in chosen if name not in CONTENDERS]:
@@ -168,7 +168,7 @@ def main(arguments: list[str] | None = None) -> None:
     table.show()
     if options.json:
         plain = {name: [{k: rounded(v) for k, v in point.items()} for point in curve] for name, curve in curves.items()}
-        show_json({"minutes": options.minutes, "curves": plain, "machine": described})
+        show_json({"minutes": options.minutes, "curves": plain, "machine": described}, options.json)
 
 
 if __name__ == "__main__":

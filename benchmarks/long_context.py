@@ -1,6 +1,6 @@
 """ModernBERT-base at 8,192 tokens on NumPy: memory, time, and the growth of local attention with the length.
 
-    python -m benchmarks.long_context [--length 8192] [--rounds N] [--json]
+    python -m benchmarks.long_context [--length 8192] [--rounds N] [--json [FILE]]
 
 Every pass runs in its own process; its extra memory is the peak resident memory above that with the model built. The
 backward pass is that of the masked-language-model loss, 15 % of the tokens masked, with checkpointing, and includes the
@@ -22,6 +22,7 @@ from benchmarks.common import (
     Spread,
     Table,
     Worker,
+    add_json_option,
     describe_machine,
     interleave,
     peak_memory,
@@ -203,7 +204,7 @@ def table_of(report: dict[str, Any], machine: str) -> Table:
     table.notes = [
         "Extra memory: highest resident memory of the pass's own process above that with the model built.",
         "`forward` alone keeps what backward needs; `x`: time at the whole length over time at a quarter of it, median"
-        " of the rounds (lowest – highest).",
+        " of the rounds (95 % interval).",
         machine,
     ]
     return table
@@ -215,7 +216,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, default=None, help="number of layers, for a quick test (default: all)")
     parser.add_argument("--passes", default=",".join(PASSES), help=f"which of {', '.join(PASSES)} to run")
     parser.add_argument("--rounds", type=int, default=7, help="rounds for the local-attention layer (default 7)")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     names = [name for name in options.passes.split(",") if name]
     if unknown := set(names) - set(PASSES):
@@ -229,7 +230,7 @@ def main(arguments: list[str] | None = None) -> None:
     }
     table_of(report, machine).show()
     if options.json:
-        show_json({**report, "machine": described})
+        show_json({**report, "machine": described}, options.json)
 
 
 if __name__ == "__main__":

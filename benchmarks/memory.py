@@ -1,6 +1,6 @@
 """Memory of a training step, measured and as predicted by `model.describe()`.
 
-    python -m benchmarks.memory [--json]
+    python -m benchmarks.memory [--json [FILE]]
 
 Each model trains a few steps in its own process. Measured is the peak resident memory above that before the model was
 created. Predicted are weights, gradients, optimizer buffers, stored activations and the buffers of backward.
@@ -16,6 +16,7 @@ from benchmarks.common import (
     MIB,
     Table,
     Worker,
+    add_json_option,
     describe_machine,
     peak_memory,
     progress,
@@ -83,7 +84,7 @@ class MemoryMeasurement:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     machine, described = describe_machine()
     table = Table("Memory of a training step", ["model", "predicted", "measured", "measured / predicted"], left=1)
@@ -102,7 +103,7 @@ def main(arguments: list[str] | None = None) -> None:
     table.notes = [machine]
     table.show()
     if options.json:
-        show_json({"measured_over_predicted": found, "machine": described})
+        show_json({"measured_over_predicted": found, "machine": described}, options.json)
 
 
 if __name__ == "__main__":

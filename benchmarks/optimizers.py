@@ -1,6 +1,6 @@
 """All optimizers on the same text: a small Mini-BERT, the same batches, learning rates from a short sweep.
 
-    python -m benchmarks.optimizers [--corpus FOLDER_OR_TEXT] [--steps N] [--picture docs/optimizers.png] [--json]
+    python -m benchmarks.optimizers [--corpus FOLDER_OR_TEXT] [--steps N] [--picture FILE] [--json [FILE]]
 
 Every optimizer first trains for half of the steps with each rate of its grid; the rate with the lowest held-out loss is
 used for the full run. The schedule is a linear warm-up over the first tenth and a linear decay. All runs have the same
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Table, describe_machine, progress, rounded, show_json
+from benchmarks.common import Table, add_json_option, describe_machine, progress, rounded, show_json
 from glassbert.families.bert import MINI_BERT_CONFIG, MiniBERT
 from glassbert.training.evaluate import evaluate
 from glassbert.training.optimizers import OPTIMIZERS, make_optimizer
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--optimizers", nargs="+", choices=list(OPTIMIZERS), default=list(OPTIMIZERS))
     parser.add_argument("--steps", type=int, default=2_000)
     parser.add_argument("--picture", type=Path, help="file for the plot of the curves (.png)")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     machine, described = describe_machine()
     with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> None:
             }
             for run in runs
         }  # fmt: skip
-        show_json({"steps": options.steps, "runs": found, "machine": described})
+        show_json({"steps": options.steps, "runs": found, "machine": described}, options.json)
 
 
 if __name__ == "__main__":

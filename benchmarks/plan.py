@@ -1,6 +1,6 @@
 """Predicted and real time and loss of runs of different sizes and budgets.
 
-    python -m benchmarks.plan CORPUS [--runs N] [--table] [--threads N] [--json]
+    python -m benchmarks.plan CORPUS [--runs N] [--table] [--threads N] [--json [FILE]]
 
 Every run is planned (`glassbert plan`), then trained, and compared with its plan. The runs are short: the ten together
 take about half an hour on two idle cores. `--runs 3` trains the three cheapest. `--table` trains nothing: it leaves
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Table, rounded, show_json
+from benchmarks.common import Table, add_json_option, rounded, show_json
 from glassbert.training.display import NoDisplay
 from glassbert.training.planning.expectation import leave_one_out
 from glassbert.training.planning.plan import plan
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=len(RUNS), help="train only the first so many")
     parser.add_argument("--table", action="store_true", help="leave every reference run out in turn")
     parser.add_argument("--threads", type=int, help="threads of the NumPy engine")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     if options.table:
         rows = left_out()
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> None:
     table.notes.append(f"{sum(row['inside'] for row in rows)} of {len(rows)} losses inside their interval")
     table.show()
     if options.json:
-        show_json({"runs": rows})
+        show_json({"runs": rows}, options.json)
 
 
 def _interval(expected: list[float]) -> str:

@@ -1,6 +1,6 @@
 """A training step with several threads and with several processes, on this machine.
 
-    python -m benchmarks.scaling [--preset mini|larger] [--turns N] [--json]
+    python -m benchmarks.scaling [--preset mini|larger] [--turns N] [--json [FILE]]
 
 The logical batch is the same for all: one process distributes it over threads, or several processes with one thread
 each share it over MPI. Contenders take turns; each turn is a separate job (`benchmarks.scaling_worker`). For several
@@ -17,9 +17,10 @@ import statistics
 import subprocess
 import sys
 import sysconfig
+from functools import partial
 from typing import Any
 
-from benchmarks.common import Spread, Table, describe_machine, progress, rounded, show_json
+from benchmarks.common import Spread, Table, add_json_option, describe_machine, interleave, rounded, show_json
 from benchmarks.train_step import WORKLOADS, Workload
 from glassbert.engines.threads import usable_cores
 
@@ -50,14 +51,12 @@ def one_turn(launch: list[str], threads: int, preset: str, rounds: int) -> dict[
 
 def measure(preset: str, turns: int, rounds: int) -> dict[str, dict[str, list[float]]]:
     """Seconds per step of every turn, by contender and way of summing."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for turn in range(turns):
-        for name, (launch, threads) in contenders(usable_cores()).items():
-            progress(f"turn {turn + 1} of {turns}: {name}")
-            for way, seconds in one_turn(launch, threads, preset, rounds).items():
-                found.setdefault(name, {}).setdefault(way, []).append(seconds)
-    progress("")
-    return found
+    jobs: dict[str, Any] = {
+        name: partial(one_turn, launch, threads, preset, rounds)
+        for name, (launch, threads) in contenders(usable_cores()).items()
+    }
+    made: Any = interleave(jobs, turns)
+    return {name: {way: [one[way] for one in found] for way in found[0]} for name, found in made.items()}
 
 
 def table_of(workload: Workload, found: dict[str, dict[str, list[float]]], machine: str) -> Table:
@@ -80,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preset", choices=list(WORKLOADS), default="mini")
     parser.add_argument("--turns", type=int, default=3, help="number of turns (default 3)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per turn (default 5)")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     machine, described = describe_machine("mpi4py", "mpich", "openmpi")
     found = measure(options.preset, options.turns, options.rounds)
@@ -90,7 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
             name: {way: rounded(statistics.median(values)) for way, values in ways.items()}
             for name, ways in found.items()
         }
-        show_json({"preset": options.preset, "seconds_per_step": seconds, "machine": described})
+        show_json({"preset": options.preset, "seconds_per_step": seconds, "machine": described}, options.json)
 
 
 if __name__ == "__main__":

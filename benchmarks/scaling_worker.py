@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from functools import partial
 from typing import Any
 
-from benchmarks.common import timed
+from benchmarks.common import interleave, timed
 from benchmarks.train_step import BATCHES, WORKLOADS, Workload
 from glassbert.models.model import Model
 from glassbert.training.distributed import find_workers
@@ -44,12 +45,13 @@ def measure(workload: Workload, workers: Workers, engine: str, threads: int, rou
     model.set_training(True)
     ways = WAYS if workers.size > 1 else WAYS[-1:]
     steps = {way: make_step(way, workload, model, workers) for way in ways}
-    times: dict[str, list[float]] = {way: [] for way in ways}
-    for _ in range(rounds):
-        for way, step in steps.items():
-            workers.wait_for_all()
-            times[way].append(timed(step, workload.steps, workers.wait_for_all))
-    return times
+
+    def turn(step: Any) -> float:
+        workers.wait_for_all()
+        return timed(step, workload.steps, workers.wait_for_all)
+
+    # No control: all workers must run the same rounds.
+    return interleave({way: partial(turn, step) for way, step in steps.items()}, rounds, settle=0.0, control=None)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Forecasts of three time series, compared with simple methods on the same windows.
 
-    python -m benchmarks.series [--data ../shared/data] [--seeds 3] [--steps 600] [--only sunspots] [--json]
+    python -m benchmarks.series [--data ../shared/data] [--seeds 3] [--steps 600] [--only sunspots] [--json [FILE]]
 
 Passengers by month (12 ahead), lowest temperatures by day (7 ahead) and sunspots by month (12 ahead). The last fifth
 of a series is the test part; it is not used in training or for any choice. Ours is `glassbert forecast` with its
@@ -16,7 +16,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.common import Table, describe_machine, progress, show_json
+from benchmarks.common import Table, add_json_option, describe_machine, progress, show_json
 from glassbert.forecasting import Forecasted, ForecastSettings, forecast
 from glassbert.tasks import ready_task
 
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--only", choices=sorted(HORIZONS), help="one series (default: all three)")
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     settings = ForecastSettings(seeds=options.seeds, steps=options.steps)
     found: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     progress("")
     line, machine = describe_machine("glassbert")
     if options.json:
-        show_json({"machine": machine, "rows": found})
+        show_json({"machine": machine, "rows": found}, options.json)
         return
     lines: list[list[str] | None] = []
     for row in found:

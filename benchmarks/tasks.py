@@ -1,6 +1,6 @@
 """Fine-tuned scores for every kind of task, compared with a simple model fitted on the same examples.
 
-    python -m benchmarks.tasks --model RUN --data DIR [--only sst2,stsb] [--seeds 3] [--runs FOLDER] [--json]
+    python -m benchmarks.tasks --model RUN --data DIR [--only sst2,stsb] [--seeds 3] [--runs FOLDER] [--json [FILE]]
 
 Every task is fine-tuned with the default settings of `glassbert finetune`, once for every seed; small tables with
 cross-validation. Means and standard deviations are over seeds. The epoch is chosen on examples that are split off from
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Table, describe_machine, progress, rounded, show_json
+from benchmarks.common import Table, add_json_option, describe_machine, progress, rounded, show_json
 from glassbert.metrics import METRICS
 
 
@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--runs", type=Path, default=Path("runs/tasks"), help="folder for the runs (default runs/tasks)"
     )
     parser.add_argument("--no-baseline", action="store_true", help="leave out the simple models")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     chosen = [entry for entry in ENTRIES if not options.only or entry.key in options.only.split(",")]
     if unknown := set(options.only.split(",")) - {""} - {entry.key for entry in ENTRIES}:
@@ -154,7 +154,7 @@ def main(arguments: list[str] | None = None) -> None:
             }
             for key, entry in found.items()
         }
-        show_json({"tasks": plain, "machine": described})
+        show_json({"tasks": plain, "machine": described}, options.json)
 
 
 if __name__ == "__main__":

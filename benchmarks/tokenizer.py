@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import Spread, Table, describe_machine, interleave, progress, rounded, show_json
+from benchmarks.common import Spread, Table, describe_machine, interleave, progress, rounded, seconds_of, show_json
 from glassbert.text import FastTokenizer, WordPieceTokenizer
 from glassbert.text.corpus.documents import read_documents
 
@@ -55,12 +55,7 @@ def measure(corpus: Path, folder: Path, megabytes: float, rounds: int) -> None:
         "FastTokenizer.encode_batch": lambda: fast.encode_batch(texts, special_tokens=False),
     }
 
-    def turn(work: Callable[[], object]) -> float:
-        begin = time.perf_counter()
-        work()
-        return time.perf_counter() - begin
-
-    seconds = interleave({name: lambda work=work: turn(work) for name, work in contenders.items()}, rounds)  # type: ignore[misc]
+    seconds = interleave({name: partial(seconds_of, work) for name, work in contenders.items()}, rounds)
     table = Table(
         f"{size / MB:.0f} MB of text, {len(texts):,} lines, {tokens / 1e6:.1f} M tokens, one core, {rounds} rounds",
         ["", "MB/s", "million tokens/s", f"times {REFERENCE}"],

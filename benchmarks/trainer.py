@@ -1,6 +1,6 @@
 """Speed of the trainer with all its features, compared with the bare training step.
 
-    python -m benchmarks.trainer [--corpus DIR] [--preset mini] [--engine auto] [--rounds N] [--json]
+    python -m benchmarks.trainer [--corpus DIR] [--preset mini] [--engine auto] [--rounds N] [--json [FILE]]
 
 Two contenders take turns on the same batches with the same optimizer. The bare one calls `TrainingStep` on prepared
 batches; the trainer makes its batches in a thread, draws the live display, writes the log, fills the mask sentence and
@@ -14,7 +14,6 @@ import argparse
 import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,14 @@ from benchmarks.common import (
     Spread,
     Table,
     Worker,
+    add_json_option,
     describe_machine,
     interleave,
     mib,
     rounded,
+    seconds_of,
     show_json,
+    timed,
 )
 
 STEPS = 20  # in a round
@@ -59,12 +61,7 @@ class Contender:
 
     def run(self, steps: int) -> float:
         """Seconds per step."""
-        self.finish()
-        began = time.perf_counter()
-        for i in range(steps):
-            self.step(i)
-        self.finish()
-        return (time.perf_counter() - began) / steps
+        return timed(self.step, steps, self.finish, warmup=0)
 
 
 class Bare(Contender):
@@ -94,9 +91,7 @@ class FullTrainer(Contender):
         times = {}
         for name, action in (("evaluation", trainer.evaluate), ("checkpoint", trainer.save)):
             trainer.one_step()
-            began = time.perf_counter()
-            action()
-            times[name] = time.perf_counter() - began
+            times[name] = seconds_of(action)
         rows, length = trainer.settings.batch, trainer.settings.length
         size = trainer.components.checkpoint_bytes
         return {**times, "batch": rows, "length": length, "checkpoint_bytes": size, "engine": self.engine.name}
@@ -159,13 +154,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--preset", default="mini")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default 9)")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     machine, described = describe_machine()
     report = measure(options.corpus, options.preset, options.engine, options.rounds)
     table_of(report, machine).show()
     if options.json:
-        show_json({**report, "machine": described})
+        show_json({**report, "machine": described}, options.json)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from benchmarks import common, forecast, gpu, inference, long_context, train_step
+from benchmarks import common, forecast, gpu, inference, long_context, profile, train_step
 from benchmarks.batches import CLS, MASK, SEP, SPECIAL, masked_batches
 from glassbert import MINI_BERT_CONFIG, PRESETS, BertConfig, ModernBertConfig
 from glassbert.models.flops import forward_flops, training_flops, visible_pairs
@@ -32,19 +32,26 @@ PLAIN = [name for name, config in PRESETS.items() if config.attention == "self"]
 @pytest.mark.parametrize("preset", PLAIN)
 @pytest.mark.parametrize(("head", "labels"), [(None, 0), ("mlm", 0), ("token", 5), ("sequence", 3)])
 def test_every_weight_matrix_is_counted_once_per_row(preset, head, labels):
-    """Except for attention, the count is 2 · rows · size of each weight matrix in a product."""
+    """Except for attention, the count is 2 · rows · size of each weight matrix in a product.
+
+    After the attention of the last layer, the rows are those that the head reads.
+    """
     config = PRESETS[preset].replace(vocab_size=97, pad_token_id=0, hidden_size=48, num_attention_heads=4)
     config = config.replace(num_hidden_layers=3, intermediate_size=56, max_position_embeddings=16)
     batch, length, scored = 2, 10, 7
     model = Model(config, head, labels, engine="numpy", initialize=False)
     expected = 0
+    read = {"mlm": scored, "sequence": batch if config.classifier_pooling == "cls" else batch * length}
     tables = ("embeddings.token", "embeddings.position", "positions.")
     for name, shape in model.layout.shapes.items():
         if len(shape) != 2 or name.startswith(tables) or (name.startswith("pooler") and head is None):
             continue
         rows = batch * length
         if name.startswith("layers."):
-            rows *= sum(config.group_of(i) == int(name.split(".")[1]) for i in range(3))
+            group = int(name.split(".")[1])
+            rows *= sum(config.group_of(i) == group for i in range(3))
+            if config.group_of(2) == group and "qkv" not in name:
+                rows += read.get(head, batch * length) - batch * length
         if head == "mlm" and name.startswith("head."):
             rows = scored
         if head == "sequence" and not name.startswith(("layers.", "embeddings.")):
@@ -61,7 +68,8 @@ def test_every_weight_matrix_is_counted_once_per_row(preset, head, labels):
 
 def test_known_counts():
     mini = forward_flops(MINI_BERT_CONFIG, 32, 64, head="mlm", scored_rows=307)
-    assert mini["ffn.up"] == 3 * 2 * 2048 * 192 * 768
+    assert mini["ffn.up"] == 2 * (2 * 2048 + 307) * 192 * 768
+    assert mini["attention.qkv"] == 3 * 2 * 2048 * 192 * 576
     assert mini["attention.scores"] == 3 * 2 * 32 * 64 * 64 * 192
     assert mini["head.decoder"] == 2 * 307 * 192 * 8192
     assert "head.transform" not in mini
@@ -111,7 +119,7 @@ def test_masked_batches_are_reproducible_and_text_like():
 def test_interleave_calls_all_in_every_round():
     order = []
     turns = {name: lambda name=name: order.append(name) or float(len(order)) for name in ("a", "b")}
-    assert common.interleave(turns, 3, settle=0) == {"a": [1, 3, 5], "b": [2, 4, 6]}
+    assert common.interleave(turns, 3, settle=0, control=None) == {"a": [1, 3, 5], "b": [2, 4, 6]}
     assert order == ["a", "b"] * 3
 
 
@@ -159,6 +167,47 @@ def test_train_step_report(preset, capsys):
     assert read["peak_memory_mib"]["hf"] == 256
 
 
+def test_train_step_report_with_bfloat16(capsys):
+    """Peers in bfloat16 are compared with ours in bfloat16, and stock float32 with both; one may be missing."""
+    workload = train_step.WORKLOADS["mini"]
+    times = {
+        "matmul": [2e11] * 2, "matmul16": [4e11] * 2, "ours": [0.2, 0.2], "hf": [0.6, 0.6], "sparse": [0.3, 0.3],
+        "ours16": [0.1, 0.1], "sparse16": [0.18, 0.18],
+    }  # fmt: skip
+    report = train_step.summarise(workload, 300, times, dict.fromkeys(times, 2**28), {})
+    table = train_step.table_of([report], "a machine")
+    read = print_and_read(table, report, capsys)
+    assert read["ratio_hf"] == pytest.approx(3.0) and read["ratio_hf_bfloat16"] == pytest.approx(6.0)
+    assert read["ratio_sparse16"] == pytest.approx(1.8) and "ratio_compiled16" not in read
+    flops = training_flops(workload.config, workload.batch, workload.length, scored_rows=300)
+    assert read["matmul_fraction_bfloat16"] == pytest.approx(flops / 0.1 / 4e11, rel=1e-3)
+    assert "6.00 x stock" in table.plain() and "autocast, compiled" not in table.plain()
+
+
+def test_profile_rows_add_up(capsys):
+    """Time inside another clock counts once, and what no clock covers is a row of its own."""
+    clock = profile.Clock()
+    with clock.timed("outer"):
+        sum(range(200_000))
+        with clock.timed("inner"):
+            sum(range(200_000))
+    clock.switch()
+    assert set(clock.seconds) == {"outer", "inner", profile.REST}
+    assert clock.running == [profile.REST] and all(value >= 0 for value in clock.seconds.values())
+    assert clock.seconds["inner"] > 0 and clock.seconds["outer"] > 0
+    rows = [
+        {"name": "linear maps", "seconds": 0.03, "gflops": 150.0, "share": 0.75, "of_product": 0.75},
+        {"name": profile.REST, "seconds": 0.01, "gflops": None, "share": 0.25, "of_product": None},
+    ]
+    report = {
+        "preset": "mini", "precision": "bfloat16", "rows": rows, "seconds": 0.04, "seconds_without_clocks": 0.04,
+        "seconds_all_threads": 0.025, "threads": 2, "product_gflops": 200.0, "gflop": 4.5, "of_product": 0.56,
+        "rounds": 3,
+    }  # fmt: skip
+    text = profile.table_of(report, "a machine").plain()
+    assert "80% of the ideal" in text and "40.00" in text and "75.0%" in text
+
+
 def test_inference_report(capsys):
     batches = {name: [inference.pad([[2, 7, 3], [2, 3]])] for name in ("full", "mixed")}
     times = {name: {"ours": [1.0, 1.0], "torch": [1.5, 1.7], "onnx": [1.1, 1.1]} for name in batches}
@@ -170,6 +219,14 @@ def test_inference_report(capsys):
     assert read["workloads"]["mixed"]["ratio_onnx"] == pytest.approx(2.0)
     assert read["ratio_onnx"] == pytest.approx(1.1)
     assert read["workloads"]["mixed"]["padding"] == pytest.approx(1 / 6, rel=1e-3)
+    for part in times.values():
+        part.update(ours16=[0.5, 0.5], torch16=[0.8, 0.8])
+    differences = {"torch": 1e-7, "onnx": 2e-7, "ours16": 1e-3, "torch16": 2e-3}
+    report = inference.summarise(batches, times, differences, memory, {})
+    report["stsb_spearman"] = {"ours": 0.8672, "ours16": 0.8671}
+    text = inference.table_of(report, "somewhere", "a machine").plain()
+    assert report["ratio_torch16"] == pytest.approx(1.6) and report["ratio_torch"] == pytest.approx(1.6)
+    assert "0.8671 (GlassBERT (NumPy), bfloat16)" in text and "agree within 2.0e-07" in text
 
 
 def test_docstring_sentences():
