@@ -11,7 +11,8 @@ PACKAGE = Path(glassbert.__file__).parent
 ORDER = [
     *("ops", "engines", "layers", "models", "checkpoints", "families", "reports", "metrics", "reading", "text"),
     *("generation", "training", "export"),
-    *("tasks", "finetuning", "forecasting", "insight", "evaluation", "proof", "learn", "cli"),
+    *("tasks", "finetuning", "forecasting", "insight", "search", "bulk", "on_ray", "evaluation", "quantization"),
+    *("proof", "serving", "learn", "cli"),
 ]
 SHARED = {"arrays", "errors", "files", "locks"}  # modules that every package may import
 # Imports inside a function that go up on purpose: a file format or a report is loaded when a method is called.

@@ -23,13 +23,13 @@ CLASSES: list[tuple[str, Any, str]] = [
     (
         "Pretraining",
         TrainingSettings,
-        "Flags of `glassbert pretrain`, `plan`, `scale` and `adapt` (`mask_rate` is `--mask-rate`), keys of the TOML "
-        "file of `--settings`, and arguments of `glassbert.Trainer`. `settings.json` in a run holds their values.",
+        "Flags of `glassbert pretrain`, `plan`, `scale`, `adapt` and `distill` (`mask_rate` is `--mask-rate`), keys of "
+        "the TOML file of `--settings`, and arguments of `glassbert.Trainer`. `settings.json` in a run holds them.",
     ),
     (
         "Fine-tuning",
         FineTuningSettings,
-        "Flags of `glassbert finetune` and arguments of `glassbert.finetune`.",
+        "Flags of `glassbert finetune` and `distill`, and arguments of `glassbert.finetune`.",
     ),
     ("Forecasts", ForecastSettings, "Flags of `glassbert forecast` and arguments of `glassbert.forecast`."),
     (

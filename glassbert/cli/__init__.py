@@ -23,12 +23,14 @@ from glassbert.cli.help import Command, Group, new_app
 from glassbert.cli.output import interrupted_status
 from glassbert.cli.terminal import prepare_terminal
 from glassbert.errors import GlassBertError, RunInterrupted, presentable
-from glassbert.files import VERIFY
+from glassbert.files import REASONS, VERIFY
 
+REFUSED = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EMFILE, errno.ENFILE)  # by the system
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no place for a file
 DEBUG = "GLASSBERT_DEBUG"  # if it is set, errors show their traceback
 
 COMMANDS = {
-    "quickstart": "Train a Mini-BERT in five minutes on the documentation of your Python installation.",
+    "quickstart": "Train a small BERT in five minutes on the documentation of your Python installation.",
     "tokenizer": "Train a tokenizer, encode text, inspect a tokenizer.",
     "corpus": "Build a corpus from text files, and report on its quality.",
     "pretrain": "Train an encoder from scratch on a corpus, within a budget.",
@@ -36,14 +38,20 @@ COMMANDS = {
     "adapt": "Adapt a model to a domain or a language: new pieces, more pretraining, little forgetting.",
     "resume": "Continue an interrupted run.",
     "export": "Write the model of a run into a folder to publish, with card, recipe and checksums.",
+    "quantize": "Write a model in 8 or 4 bits, and report what it lost on its own task.",
     "fill-mask": "Predict the [MASK] in a sentence with a trained model.",
     "generate": "Continue a text with a causal model.",
     "verify": "Compare the files of a run, a corpus or a model with their checksums.",
     "runs": "List the runs of every kind and compare them.",
     "report": "Write the report of a run again.",
     "finetune": "Fine-tune an encoder for a task on a data file, and measure it.",
+    "distill": "Train a small model to answer as a larger one does, for a task or on a corpus.",
     "predict": "Predict with a fine-tuned model, for a text or for every row of a file.",
+    "serve": "Serve models over HTTP: predictions, masked words, embeddings, and a page to try them.",
     "embed": "Turn the texts of a file into vectors.",
+    "index": "Make an index of texts, to search in by meaning.",
+    "search": "Find the texts of an index that are nearest to a question.",
+    "cluster": "Group the texts of a file, and draw the groups in a page.",
     "forecast": "Forecast a series, compared with naive, seasonal and linear forecasts.",
     "evaluate": "Evaluate a model: sanity, language, grammar, probes, transfer and cost in one report.",
     "probe": "Fit probes on a model's layers for your own annotations: a column or a function.",
@@ -88,8 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno in REFUSED and error.filename is not None:
+            _complain(presentable(f"{error.filename}: {error.strerror}"))
+            raise SystemExit(2) from None
         _complain(unexpected(error))
-        raise SystemExit(70) from None
+        raise SystemExit(2 if isinstance(error, OSError) and error.errno in FULL else 70) from None
 
 
 def all_commands() -> Any:
@@ -124,8 +135,8 @@ def load_command(name: str) -> Any:
 def unexpected(error: Exception) -> str:
     """One sentence for an exception that no command expects, and where its traceback is."""
     what = presentable(f"{type(error).__name__}: {error}".rstrip(": ")).replace("\n", " ")
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"The disk is full, so the output could not be written ({what})."
+    if isinstance(error, OSError) and error.errno in FULL:
+        return f"The output could not be written: {REASONS[error.errno]} ({what})."
     if isinstance(error, MemoryError):
         return f"The memory of this machine is not enough for this ({what}); use a smaller batch or a shorter length."
     try:
@@ -166,9 +177,9 @@ def _not_imported() -> None:
 
 def _print_version(requested: bool) -> None:
     if requested:
-        from importlib.metadata import version
+        from glassbert import __version__
 
-        typer.echo(f"glassbert {version('glassbert')}")
+        typer.echo(f"glassbert {__version__}")
         raise typer.Exit
 
 

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from glassbert.cli.doctor_findings import GIB, Finding, MatmulRate, find_misconfigurations
+from glassbert.cli.doctor_findings import BFLOAT16_FEATURES, GIB, Finding, MatmulRate, find_misconfigurations
 from glassbert.cli.options import AsJson
 from glassbert.cli.output import print_json
 from glassbert.engines import machine as machine_facts
@@ -73,14 +73,21 @@ def show_kernels(as_json: bool) -> None:
         console.print()
 
 
-def measure_rates(machine: Machine) -> list[MatmulRate]:
-    """Measure each engine, precision and number of threads; shows a progress bar in a terminal."""
+def planned_rates(machine: Machine) -> list[tuple[str, str, int | None]]:
+    """Engine, precision and number of threads of each measurement."""
     # The threads of Accelerate cannot be set while the program runs, so there is only one measurement.
     thread_counts = [None] if machine.blas.threads is None else sorted({1, machine.usable_cores})
-    plan = [("numpy", dtype, threads) for dtype in ("float32", "float64") for threads in thread_counts]
+    own = ("float32", "float64", *(() if machine.without_bfloat16 else ("bfloat16",)))
+    plan: list[tuple[str, str, int | None]] = [("numpy", dtype, threads) for dtype in own for threads in thread_counts]
     if machine.mlx.backend:
         precisions = ("float32",) if machine.mlx.backend == "cpu" else ("float32", "bfloat16")
         plan += [("mlx", dtype, None) for dtype in precisions]
+    return plan
+
+
+def measure_rates(machine: Machine) -> list[MatmulRate]:
+    """Measure each engine, precision and number of threads; shows a progress bar in a terminal."""
+    plan = planned_rates(machine)
     rates = []
     screen = Console(stderr=True)
     with Progress(
@@ -159,6 +166,16 @@ def describe(machine: Machine) -> dict[str, str]:
         "NumPy": machine.numpy,
         "BLAS": ", ".join(filter(None, blas_words)),
         "Thread caps": caps or "none set in the environment",
+        "bfloat16": _bfloat16_in_words(machine),
         "NVIDIA GPU": "yes" if machine.nvidia_gpu else "none found",
         "MLX": ", ".join(filter(None, mlx_words)) if mlx.installed else "not installed",
     }
+
+
+def _bfloat16_in_words(machine: Machine) -> str:
+    """Whether the NumPy engine has bfloat16 here, and which instructions of the processor are for it."""
+    names = [label for flag, label in BFLOAT16_FEATURES.items() if flag in machine.cpu_features]
+    found = f"{' and '.join(names)} in the processor; " if names else ""
+    return found + (
+        f"not used by NumPy: {machine.without_bfloat16}" if machine.without_bfloat16 else "products by oneDNN"
+    )

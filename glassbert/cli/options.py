@@ -5,7 +5,7 @@
     --overwrite    replace what is there                   --threads    threads of the NumPy engine
     --text         the column with the text                --only       only these, by name
     --dev          held-out data to measure on             --with       parts of your own
-    --sentence     a text to look at
+    --sentence     a text to look at                       --on         here, or ray: a cluster
 
 A count is written 2000, 2_000, 2k, 1.5M or 1e6.
 """
@@ -80,4 +80,13 @@ Threads = Annotated[int | None, counted("Threads of the NumPy engine. Default: a
 Only = Annotated[
     list[str] | None,
     typer.Option("--only", metavar="NAME", help="Only these, by name; repeat it, or separate names by commas."),
+]
+On = Annotated[str, chosen("Where to compute: here, or on a cluster of Ray.", ("here", "ray"), "--on")]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="The Ray cluster; auto: the one on this machine. Default: RAY_ADDRESS, or one just for this command.",
+    ),
 ]

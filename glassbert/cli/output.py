@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import typer
 
 
@@ -23,7 +22,7 @@ def finite(content: Any) -> Any:
     """The same value in types of JSON: null for numbers that are not finite, text for paths and the like."""
     if isinstance(content, Mapping):
         return {str(key): finite(value) for key, value in content.items()}
-    if isinstance(content, np.ndarray | np.generic):
+    if hasattr(content, "tolist"):  # an array or a number of NumPy
         content = content.tolist()
     if isinstance(content, list | tuple | set | frozenset):
         return [finite(value) for value in content]

@@ -80,13 +80,22 @@ def tour(browser, address: str) -> None:
 
 
 def training(browser, address: str, text: str) -> None:
+    """The slider over the snapshots of a run at three places, one below the other."""
     page = browser.new_context(reduced_motion="reduce", **LOOKS["light"]).new_page()
     ready(page, f"{address}#text={text}")
     page.locator("#gb-training").scroll_into_view_if_needed()
     page.wait_for_selector("#gb-training .gb-curve", timeout=WAIT)
-    settle(page)
-    image = Image.open(io.BytesIO(page.locator("#gb-training").screenshot())).convert("RGB")
-    image.save(OUT / "training.webp", quality=85, method=6)
+    slider = page.locator("#gb-training input[type=range]")
+    last = int(slider.get_attribute("max") or 0)
+    shots = []
+    for place in (0, 2 * last // 3, last):
+        slider.fill(str(place))
+        settle(page)
+        shots.append(Image.open(io.BytesIO(page.locator("#gb-training").screenshot())).convert("RGB"))
+    sheet = Image.new("RGB", (shots[0].width, sum(one.height + 8 for one in shots) - 8), (128, 132, 140))
+    for i, one in enumerate(shots):
+        sheet.paste(one, (0, sum(before.height + 8 for before in shots[:i])))
+    sheet.save(OUT / "training.webp", quality=85, method=6)
 
 
 def recording(browser, address: str) -> None:

@@ -1,6 +1,7 @@
 """`glassbert doctor`, and the command line in general."""
 
 import dataclasses
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
+import glassbert
 from glassbert import cli
 from glassbert.cli import doctor
 from glassbert.cli.doctor_findings import GIB, MatmulRate, find_misconfigurations
@@ -76,6 +78,11 @@ def test_a_healthy_machine_has_no_findings(machine, measured):
     ("name", "severity", "changes"),
     [
         ("package-missing", "problem", {"missing_packages": ("tokenizers",)}),
+        (
+            "bfloat16-unused",
+            "advice",
+            {"cpu_features": ("avx2", "avx512_bf16"), "without_bfloat16": "bfloat16 needs onednn-cpu-gomp"},
+        ),
         ("numpy-old", "problem", {"numpy": "1.26.4"}),
         ("python-32-bit", "problem", {"python_bits": 32}),
         ("python-translated", "problem", {"system": "Darwin", "translated": True}),
@@ -156,6 +163,8 @@ def test_json_is_one_object_with_everything(monkeypatch, capsys):
         ("numpy", "float32", 8),
         ("numpy", "float64", 1),
         ("numpy", "float64", 8),
+        ("numpy", "bfloat16", 1),
+        ("numpy", "bfloat16", 8),
         ("mlx", "float32", None),
     ]
     assert [finding["name"] for finding in report["findings"]] == ["mlx-cpu-reference"]
@@ -224,9 +233,26 @@ def test_every_command_in_the_table_has_help(name, capsys):
     assert f"glassbert {name}" in capsys.readouterr().out
 
 
-def test_the_version_is_shown(monkeypatch, capsys):
-    monkeypatch.setattr("importlib.metadata.version", lambda package: "1.2.3")
+def test_the_version_is_shown_of_a_package_that_is_not_installed(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.metadata.version", not_installed)
     with pytest.raises(SystemExit) as exit:
         cli.main(["--version"])
     assert exit.value.code == 0
-    assert capsys.readouterr().out == "glassbert 1.2.3\n"
+    assert capsys.readouterr().out == f"glassbert {glassbert.__version__}\n"
+
+
+def test_doctor_says_whether_the_cpu_has_bfloat16():
+    features = ("amx_bf16", "avx2", "avx512_bf16")
+    here = dataclasses.replace(HEALTHY, cpu_features=features)
+    assert doctor.describe(here)["bfloat16"] == "AVX512-BF16 and AMX in the processor; products by oneDNN"
+    missing = dataclasses.replace(here, without_bfloat16="oneDNN is not installed")
+    assert doctor.describe(missing)["bfloat16"].endswith("in the processor; not used by NumPy: oneDNN is not installed")
+    old = dataclasses.replace(HEALTHY, without_bfloat16="this processor has no instructions for bfloat16")
+    assert doctor.describe(old)["bfloat16"] == "not used by NumPy: this processor has no instructions for bfloat16"
+    assert "bfloat16-unused" not in [finding.name for finding in find_misconfigurations(old, rates())]
+    assert "bfloat16" not in [dtype for _, dtype, _ in doctor.planned_rates(old)]
+
+
+def not_installed(package):
+    """As for a package that runs from its source folder."""
+    raise importlib.metadata.PackageNotFoundError(package)

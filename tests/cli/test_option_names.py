@@ -177,3 +177,19 @@ def test_no_text_advises_an_extra_of_a_published_package():
     for path in MODULES:
         for line, text in texts_of(path):
             assert "pip install" not in text or "glassbert[" not in text, f"{path.relative_to(ROOT)}:{line}"
+
+
+def test_an_option_whose_placeholder_is_its_name_names_its_flag():
+    """Typer 0.26 to 0.28 make --MODEL of a parameter `model` with the placeholder MODEL."""
+    unnamed = []
+    for path in sorted((PACKAGE / "cli").glob("*.py")):
+        for argument in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.arg)):
+            for call in (node for node in ast.walk(argument) if _is_unnamed_option(node)):
+                shown = [one.value for one in call.keywords if one.arg == "metavar"]
+                if any(isinstance(one, ast.Constant) and one.value.lower() == argument.arg for one in shown):
+                    unnamed.append(f"{path.name}: {argument.arg}")
+    assert not unnamed
+
+
+def _is_unnamed_option(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option" and not node.args

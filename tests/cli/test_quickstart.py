@@ -4,6 +4,7 @@ import pytest
 
 from glassbert.cli import main
 from glassbert.text.corpus import Corpus
+from glassbert.training.run_folder import RunFolder
 from glassbert.training.trainer import Trainer
 from tests.training.toy import TINY, make_corpus
 
@@ -32,6 +33,8 @@ def test_quickstart_trains_and_fills_masks(small, tmp_path, capsys):
     assert "Held-out loss" in shown and "report.html" in shown
     assert shown.rstrip().splitlines()[-1].lstrip().startswith("Raise an exception if the ")
     assert (tmp_path / "run" / "report.html").exists()
+    settings = RunFolder(tmp_path / "run").read_settings()["settings"]
+    assert settings["recipe"] == "small-best-1" and settings["model"]["tie_word_embeddings"]
 
 
 def test_a_sentence_without_a_mask_is_refused(capsys):
