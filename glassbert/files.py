@@ -104,23 +104,28 @@ def _older_than_a_minute(file: IO[Any]) -> bool:
     return time.time() - os.fstat(file.fileno()).st_mtime > 60
 
 
+def require_new(target: Path, error: type[GlassBertError] = GlassBertError) -> None:
+    """Raise `error` if there is something at this place; an empty folder is nothing."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise error(f"{target} exists and is not empty; choose another folder")
+
+
 @contextmanager
 def new_folder(target: Path, error: type[GlassBertError] = GlassBertError) -> Iterator[Path]:
     """Context manager: a folder that becomes `target` when the block ends. After an error there is nothing.
 
     It is written beside its place under another name. What killed processes left there is removed.
     """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise error(f"{target} exists and is not empty; choose another folder")
+    require_new(target, error)
     with explain_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         prefix = f".{target.name[:100]}."
         for old in target.parent.glob(f"{glob.escape(prefix)}*{PART}"):
-            with suppress(OSError), _locked_folder(old):
+            with suppress(OSError), locked_folder(old):
                 shutil.rmtree(old, ignore_errors=True)
         staging = Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix, suffix=PART))
     try:
-        with explain_write_errors(target), _locked_folder(staging):
+        with explain_write_errors(target), locked_folder(staging):
             yield staging
             staging.chmod(0o777 & ~_umask())
             if target.exists():
@@ -131,7 +136,7 @@ def new_folder(target: Path, error: type[GlassBertError] = GlassBertError) -> It
 
 
 @contextmanager
-def _locked_folder(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[None]:
     """Context manager: a lock on a folder, which ends with its process. OSError if another process holds it."""
     if os.name == "nt":  # a folder cannot be opened there
         yield
@@ -364,7 +369,8 @@ def adding_files(folder: str | Path, names: Iterable[str]) -> Iterator[None]:
         (folder / CHECKSUMS).unlink()
     yield
     if listed is not None:
-        write_checksums(folder, names, listed)
+        written = set(names)  # one of them that is not there was removed
+        write_checksums(folder, written, {name: facts for name, facts in listed.items() if name not in written})
 
 
 def portable(path: str | Path) -> str:

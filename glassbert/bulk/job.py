@@ -19,6 +19,7 @@ from glassbert.bulk.answers import vector_table, with_answers
 from glassbert.bulk.inputs import Inputs, Piece, Reader, find_inputs
 from glassbert.bulk.storage import Storage, arrow
 from glassbert.errors import GlassBertError, InputError
+from glassbert.files import PART
 from glassbert.finetuning.embedding import check_dimensions, embedder, fingerprint
 from glassbert.finetuning.predictor import Predictor
 from glassbert.locks import try_lock
@@ -191,7 +192,7 @@ def _make(
 def _begin(work: Work, pieces: list[Piece], rows: int, overwrite: bool) -> list[Piece]:
     """Prepare the output folder; returns the pieces that have no part yet."""
     storage, description = work.output, work.description(rows)
-    there = [one.name for one in storage.files() if one.name != LOCK]
+    there = [one.name for one in storage.files() if one.name != LOCK and not one.name.endswith(PART)]
     if JOB in there:
         earlier = _read_description(storage)
         difference = _difference(earlier, description)

@@ -28,8 +28,8 @@ from glassbert.engines.recording import Finished
 from glassbert.errors import CheckpointError
 from glassbert.export.gradients import STEPS, record_gradients, record_parameters, record_step
 from glassbert.export.recording import record_model
-from glassbert.export.writing import LARGEST_FILE, OPSET, check_opset, require, write_onnx
-from glassbert.files import CHECKSUMS, new_folder, write_checksums
+from glassbert.export.writing import EXTERNAL, LARGEST_FILE, OPSET, check_opset, require, write_onnx
+from glassbert.files import CHECKSUMS, adding_files, new_folder, write_checksums
 from glassbert.models.model import Model
 from glassbert.models.quantized import quantized_parameters
 from glassbert.text.loading import FILES, find_tokenizer
@@ -83,7 +83,10 @@ def export_onnx(
         recorded |= {f"{FOLDER}/{name}.onnx": graph for name, graph in training.items()}
     if folder is None:
         target = _own_folder(source, own)
-        files = _write(model, recorded, target, opset=opset, largest=largest)
+        names: list[str] = []
+        with adding_files(target, names):
+            files = _write(model, recorded, target, opset=opset, largest=largest)
+            names += [name for graph in recorded for name in (graph, graph + EXTERNAL)]
     else:
         target = Path(folder)
         files = _write_new(model, recorded, own, target, opset=opset, largest=largest)

@@ -20,8 +20,9 @@ from glassbert.checkpoints.formats import NATIVE, NativeFormat, format_of_model
 from glassbert.checkpoints.locate import CONFIG, read_json
 from glassbert.checkpoints.quantized import SECTION
 from glassbert.errors import CheckpointError, ConfigError, InputError
-from glassbert.export.folder import DESCRIPTION, FOLDER, GRAPHS, Exported
-from glassbert.export.writing import require
+from glassbert.export.folder import CARD, DESCRIPTION, FOLDER, GRAPHS, Exported
+from glassbert.export.writing import EXTERNAL, require
+from glassbert.files import verify_checksums
 from glassbert.models.model import Model
 from glassbert.models.quantized import quantized_parameters
 
@@ -112,12 +113,16 @@ def open_onnx(folder: str | Path, dtype: str = "float32", threads: int | None = 
     if not path.exists():
         option = "" if dtype == "float32" else f" --dtype {dtype}"
         raise CheckpointError(f"there is no {path}; write it with: glassbert export {folder} --format onnx{option}")
+    graph = path.relative_to(folder).as_posix()
+    verify_checksums(folder, CheckpointError, (CONFIG, CARD, graph, f"{graph}{EXTERNAL}"))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if threads is not None:
         options.intra_op_num_threads = threads
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except Exception as error:  # the errors of the runtime share no base class
         raise CheckpointError(f"ONNX Runtime cannot open {path}: {str(error).strip()[:300]}") from error
     described, quantization = description_in(session, path)
@@ -133,12 +138,14 @@ def graph_folder(path: str | Path) -> Path:
 
 def description_in(session: Any, path: Path) -> tuple[Description, Any]:
     """The description of the model that a graph carries with it, and how its weights are quantised."""
-    found = session.get_modelmeta().custom_metadata_map.get(DESCRIPTION)
-    if found is None:
-        raise CheckpointError(f"{path} was not written by GlassBERT: it does not describe its model")
     try:
+        found = session.get_modelmeta().custom_metadata_map.get(DESCRIPTION)
+        if found is None:
+            raise CheckpointError(f"{path} was not written by GlassBERT: it does not describe its model")
         fields = json.loads(found)
         return NativeFormat().read(fields, fields.get("head_type") or CORE, {}), fields.get(SECTION)
+    except CheckpointError:
+        raise
     except (ValueError, AttributeError, TypeError) as error:
         raise CheckpointError(f"{path} describes its model in a way that cannot be read: {error}") from error
 

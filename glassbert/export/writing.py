@@ -17,6 +17,7 @@ OPSET = 26  # the newest that ONNX Runtime 1.31 takes
 OLDEST = 20  # the first with all operators of our graphs
 LARGEST_FILE = 2**31 - 2**25  # a file is one protocol buffer of less than 2 GiB, nodes included
 SMALL = 1_024  # bytes: smaller constants stay in the file
+EXTERNAL = "_data"  # after the name of a graph: the file with the weights that are stored beside it
 PRODUCER = "glassbert"
 RUNTIME_DOMAIN = "com.microsoft"  # operators that only ONNX Runtime has, for quantised weights
 
@@ -41,7 +42,7 @@ def write_onnx(
     path = Path(path)
     graph = with_transposed_weights(graph)
     total = sum(values.nbytes for values in graph.constants.values())
-    external = path.with_name(path.name + "_data") if total > largest else None
+    external = path.with_name(path.name + EXTERNAL) if total > largest else None
     stored: dict[str, tuple[int, int]] = {}
     if external is not None:
         with atomic_write(external, "wb") as file:
@@ -54,7 +55,7 @@ def write_onnx(
     with atomic_write(path, "wb") as file:
         file.write(model.SerializeToString())
     if external is None:  # of an earlier, larger model
-        path.with_name(path.name + "_data").unlink(missing_ok=True)
+        path.with_name(path.name + EXTERNAL).unlink(missing_ok=True)
     return [path] if external is None else [path, external]
 
 

@@ -9,7 +9,6 @@ DIR/quantization.html                  the same as a page
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 from glassbert.checkpoints.locate import WEIGHTS
 from glassbert.errors import CheckpointError, InputError
-from glassbert.files import explain_write_errors, write_json
+from glassbert.files import adding_files, new_folder, require_new, write_json
 from glassbert.finetuning.card import TASK
 from glassbert.models.quantized import QuantizedModel, bytes_of
 from glassbert.ops.quantized import TOKEN
@@ -115,7 +114,9 @@ def quantize(
         raise InputError(f"the allowed loss must be a number of at least 0, got {max_loss!r}")
     if settings.method == "static" and data is None:
         raise InputError("static rounding is calibrated with real text; name a file of texts with --data")
-    target = None if folder is None else check_target(folder)
+    target = None if folder is None else Path(folder)
+    if target is not None:
+        require_new(target, CheckpointError)
     opened = open_source(source, threads)
     task = own_task(opened, None if data is None else Path(data))
     model, tokenizer = opened.model, opened.tokenizer
@@ -169,31 +170,15 @@ def spread(texts: list[str], count: int) -> list[str]:
     return texts[:: max(1, len(texts) // count)][:count]
 
 
-def check_target(folder: str | Path) -> Path:
-    target = Path(folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise CheckpointError(f"{target} exists and is not empty; choose another folder")
-    return target
-
-
 def write_folder(found: Quantized, source: Source, target: Path) -> None:
-    """Write beside the new folder, and move it into place when it is complete."""
+    """Write model, tokenizer, task card and report into a new folder."""
     from glassbert.quantization.report import page_of
 
-    with explain_write_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        with explain_write_errors(target):
-            found.model.save(staging, tokenizer=source.tokenizer)
-            if (source.folder / TASK).exists():
-                shutil.copyfile(source.folder / TASK, staging / TASK)
-            found.folder, found.file_bytes = target, (staging / WEIGHTS).stat().st_size
-            write_json(staging / REPORT, found.as_json())
-            page_of(found).write(staging / PAGE)
-            staging.chmod(0o755)
-            if target.exists():
-                target.rmdir()
-            staging.rename(target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    with new_folder(target, CheckpointError) as folder:
+        found.model.save(folder, tokenizer=source.tokenizer)
+        if (source.folder / TASK).exists():
+            with adding_files(folder, (TASK,)):
+                shutil.copyfile(source.folder / TASK, folder / TASK)
+        found.folder, found.file_bytes = target, (folder / WEIGHTS).stat().st_size
+        write_json(folder / REPORT, found.as_json())
+        page_of(found).write(folder / PAGE)

@@ -11,8 +11,8 @@ index as it was. The same texts in the same order give the same files.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -20,7 +20,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from glassbert.errors import InputError, needs
-from glassbert.files import atomic_write, explain_write_errors, facts_of, read_json, verifying, write_json
+from glassbert.files import (
+    PART,
+    atomic_write,
+    explain_write_errors,
+    facts_of,
+    locked_folder,
+    read_json,
+    verifying,
+    write_json,
+)
 from glassbert.finetuning.embedding import truncated
 from glassbert.finetuning.predictor import Predictor
 from glassbert.search.vectors import TextVectors
@@ -77,8 +86,9 @@ class VectorIndex:
         """Make an index of these texts; a text that occurs several times is in it once."""
         usearch_index()
         folder = Path(folder)
-        check_place(folder, overwrite)
-        _write(folder, _new_graph(found.dimensions), [], found)
+        with _alone(folder):
+            check_place(folder, overwrite)
+            _write(folder, _new_graph(found.dimensions), [], found)
         return cls.open(folder)
 
     def add(self, found: TextVectors) -> Self:
@@ -90,8 +100,11 @@ class VectorIndex:
                 f"the index {self.folder} has {self.dimensions} dimensions and {found.source} has {found.dimensions}; "
                 f"add --dimensions {self.dimensions}"
             )
-        lines = [self.line(number) for number in range(len(self))]
-        _write(self.folder, self.graph, lines, found, self.model)
+        with _alone(self.folder):
+            if read_json(self.folder / MANIFEST, InputError) != self.manifest:
+                raise InputError(f"the index {self.folder} has changed since it was opened; run the command again")
+            lines = [self.line(number) for number in range(len(self))]
+            _write(self.folder, self.graph, lines, found, self.model)
         return type(self).open(self.folder)
 
     # ---- opening and searching ----
@@ -107,6 +120,7 @@ class VectorIndex:
         manifest = read_json(folder / MANIFEST, InputError)
         if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
             raise InputError(f"{folder / MANIFEST} was not written by this version of GlassBERT; build the index again")
+        _check_manifest(folder, manifest)
         for name, facts in manifest["files"].items():
             path = folder / name
             if not path.is_file():
@@ -115,9 +129,15 @@ class VectorIndex:
                 raise InputError(f"{path} has changed since it was written; restore it, or build the index again")
         files = {name.partition(".")[0]: folder / name for name in manifest["files"]}
         graph = usearch_index()(ndim=manifest["dimensions"], metric="cos", dtype="f32")
-        graph.load(str(files["vectors"]))
+        try:
+            graph.load(str(files["vectors"]))
+            offsets = np.load(files["offsets"], mmap_mode="r", allow_pickle=False)
+        except (RuntimeError, ValueError, OSError, EOFError) as error:
+            raise InputError(f"the index {folder} is damaged: {error}; build it again") from error
+        if (len(graph), graph.ndim, offsets.shape) != (manifest["texts"], manifest["dimensions"], (len(graph),)):
+            raise InputError(f"the files of the index {folder} do not belong together; build it again")
         graph.expansion_search = manifest["expansion"]
-        return cls(folder, manifest, graph, np.load(files["offsets"], mmap_mode="r", allow_pickle=False))
+        return cls(folder, manifest, graph, offsets)
 
     def check_model(self, fingerprint: str, model: str) -> None:
         """Raise unless this is the model that the index was built with."""
@@ -163,11 +183,51 @@ ENDS = {"vectors": ".usearch", "texts": ".jsonl", "offsets": ".npy"}
 
 
 def check_place(folder: Path, overwrite: bool) -> None:
-    """Raise if an index cannot be written into this folder."""
+    """Raise if an index cannot be written into this folder. What an interrupted `index` left there may be replaced."""
     if (folder / MANIFEST).exists() and not overwrite:
         raise InputError(f"{folder} is an index already; --add adds to it, --overwrite replaces it")
-    if folder.exists() and not (folder / MANIFEST).exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if (folder / MANIFEST).exists() or not folder.exists():
+        return
+    if not folder.is_dir() or not all(_is_own(path.name) for path in folder.iterdir()):
         raise InputError(f"{folder} holds something else than an index; use a new folder")
+
+
+def _is_own(name: str) -> bool:
+    """Whether this is a file of an index, or a temporary file of one that was being written."""
+    if name.startswith(".") and name.endswith(PART):
+        name = name[1:]
+    kind, _, rest = name.partition(".")
+    return (kind in ENDS and ENDS[kind][1:] in rest.split(".")) or name.startswith(MANIFEST)
+
+
+def _check_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Raise for a manifest that no index has: a field is missing, or has a wrong type or size."""
+    files = manifest.get("files")
+    numbers = [manifest.get(name) for name in ("dimensions", "texts", "expansion")]
+    whole = (
+        isinstance(files, dict)
+        and sorted(name.partition(".")[0] for name in files) == sorted(ENDS)
+        and all(Path(name).name == name for name in files)
+        and all(type(number) is int and 0 < number < 2**31 for number in numbers)
+        and all(isinstance(manifest.get(name), str) for name in ("model", "fingerprint"))
+    )
+    if not whole:
+        raise InputError(f"{folder / MANIFEST} is damaged; build the index again")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Context manager: one process at a time writes into the folder."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; an index is a folder")
+    with explain_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked_folder(folder))
+        except OSError as error:
+            raise InputError(f"another process is writing the index {folder}; wait until it has ended") from error
+        yield
 
 
 def other_model(folder: Path, built_with: str, given: str) -> str:
@@ -178,11 +238,12 @@ def other_model(folder: Path, built_with: str, given: str) -> str:
 
 
 def _next(folder: Path) -> int:
-    """The number of the next generation of files."""
-    if not folder.is_dir():
+    """The number of the next generation of files; those of an interrupted process are written again."""
+    if not (folder / MANIFEST).exists():
         return 1
-    numbers = [path.name.split(".")[1] for path in folder.iterdir() if path.name.partition(".")[0] in ENDS]
-    return 1 + max((int(number) for number in numbers if number.isdigit()), default=0)
+    files = read_json(folder / MANIFEST, InputError, verify=False).get("files")
+    numbers = [name.split(".")[1] for name in files if name.count(".") == 2] if isinstance(files, dict) else []
+    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
 def _new_graph(dimensions: int) -> Any:
@@ -202,8 +263,6 @@ def _write(folder: Path, graph: Any, lines: list[dict[str, str]], found: TextVec
     recall = choose_expansion(graph, np.asarray(graph.get(np.arange(len(lines), dtype=np.uint64)), np.float32))
     encoded = [json.dumps(line).encode() + b"\n" for line in lines]
     names = {name: f"{name}.{_next(folder)}{end}" for name, end in ENDS.items()}
-    with explain_write_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / names["vectors"], "wb") as file:
         file.write(graph.save())
     with atomic_write(folder / names["texts"], "wb") as file:

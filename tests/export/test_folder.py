@@ -18,6 +18,7 @@ from glassbert.errors import CheckpointError, ConfigError, EngineError, InputErr
 from glassbert.export import export_onnx, open_onnx
 from glassbert.export.writing import OPSET
 from glassbert.families.bert import BertConfig, BertWithHead
+from glassbert.files import CHECKSUMS
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.predictor import Predictor
 from tests.export.test_gradients import train_here
@@ -66,11 +67,25 @@ def test_a_new_folder_has_config_and_tokenizer_and_no_weights_but_the_graph(clas
 
 def test_without_a_folder_the_graph_is_written_beside_the_weights(classes):
     before = {name: (classes / name).read_bytes() for name in files_in(classes)}
+    del before[CHECKSUMS]  # it lists the graph afterwards
     export_onnx(classes)
-    assert files_in(classes) == {*before, "onnx/model.onnx"}
+    assert files_in(classes) == {*before, CHECKSUMS, "onnx/model.onnx"}
     assert all((classes / name).read_bytes() == content for name, content in before.items())
     export_onnx(classes, dtype="float16")  # again, with another precision
-    assert files_in(classes) == {*before, "onnx/model.onnx", "onnx/model_fp16.onnx"}
+    assert files_in(classes) == {*before, CHECKSUMS, "onnx/model.onnx", "onnx/model_fp16.onnx"}
+
+
+def test_a_changed_graph_is_noticed(classes, tmp_path):
+    export_onnx(classes)
+    export_onnx(classes, tmp_path / "new")
+    for folder in (classes, tmp_path / "new"):
+        for name in ("onnx/model.onnx", "config.json"):
+            content = (folder / name).read_bytes()
+            (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+            with pytest.raises(CheckpointError, match=f"{name} has changed since it was written"):
+                open_onnx(folder)
+            (folder / name).write_bytes(content)
+        open_onnx(folder)
 
 
 def test_the_graph_says_what_it_is(classes):
@@ -193,6 +208,8 @@ def test_two_sessions_at_once(classes):
 
 
 def change_config(folder, **changes):
+    """As in a folder whose checksums were removed, or that another program wrote."""
+    (folder / CHECKSUMS).unlink(missing_ok=True)
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
@@ -251,6 +268,9 @@ def test_an_exported_folder_has_no_weights_to_load(classes, tmp_path):
 def test_external_data_that_is_missing(classes):
     export_onnx(classes, largest=10_000)
     (classes / "onnx/model.onnx_data").unlink()
+    with pytest.raises(CheckpointError, match="model.onnx_data is missing"):
+        open_onnx(classes)
+    (classes / CHECKSUMS).unlink()
     with pytest.raises(CheckpointError, match="ONNX Runtime cannot open"):
         open_onnx(classes)
 

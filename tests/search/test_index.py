@@ -11,7 +11,7 @@ import pytest
 
 from glassbert.cli import main
 from glassbert.errors import InputError
-from glassbert.files import atomic_write
+from glassbert.files import atomic_write, locked_folder
 from glassbert.finetuning.embedding import embedder, truncated, write_vectors
 from glassbert.search.index import MANIFEST, VectorIndex, choose_expansion
 from glassbert.search.vectors import TextVectors, gather_vectors
@@ -113,6 +113,44 @@ def test_a_change_that_is_interrupted_leaves_the_index_as_it_was(tmp_path, monke
     with pytest.raises(OSError, match="No space"):
         index.add(random_vectors(5, seed=1))
     assert len(VectorIndex.open(tmp_path / "index")) == 20
+
+
+def test_an_interrupted_build_is_begun_again(tmp_path):
+    folder = tmp_path / "index"
+    VectorIndex.build(folder, random_vectors(20))
+    (folder / MANIFEST).unlink()  # the last file that is written
+    (folder / ".vectors.1.usearch.abcdefgh.part").write_bytes(b"1")
+    assert len(VectorIndex.build(folder, random_vectors(30))) == 30
+    (folder / MANIFEST).unlink()
+    (folder / "letter.txt").write_text("mine")
+    with pytest.raises(InputError, match="something else than an index"):
+        VectorIndex.build(folder, random_vectors(30))
+
+
+def test_one_process_at_a_time_writes(tmp_path):
+    some = random_vectors(20)
+    index = VectorIndex.build(tmp_path / "index", some)
+    with locked_folder(tmp_path / "index"), pytest.raises(InputError, match="another process is writing the index"):
+        index.add(random_vectors(5, seed=1))
+    index.add(random_vectors(5, seed=1))
+    with pytest.raises(InputError, match="has changed since it was opened"):
+        index.add(random_vectors(5, seed=2))
+    assert len(VectorIndex.open(tmp_path / "index")) == 25
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"files": None}, {"files": {"../a": {}, "b": {}, "c": {}}}, {"dimensions": -1}, {"dimensions": 7}, {"texts": 3},
+     {"expansion": "x"}, {"model": None}],
+)  # fmt: skip
+def test_a_manifest_that_no_index_has_is_a_sentence(changes, tmp_path):
+    VectorIndex.build(tmp_path / "index", random_vectors(20))
+    path = tmp_path / "index" / MANIFEST
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    path.write_text(json.dumps({**content, **changes}))
+    with pytest.raises(InputError, match="damaged|do not belong together"):
+        VectorIndex.open(tmp_path / "index")
 
 
 def test_what_does_not_fit_is_a_sentence(tmp_path):

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from tests.finetuning.toy import make_model, tune, write_reviews
 from tests.text.corpus.sample_corpora import stories, tokenizer, write
 from tests.training.toy import SETTINGS, WORDS, make_corpus, make_trainer
 
+WIDE = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1}  # matrices large enough to be quantised
 CLOCKS = (  # names of facts that differ between two runs
     "second",
     "time",
@@ -136,6 +138,31 @@ JOBS = {
                          model=base / "encoder", engine="numpy")],
         ("vectors.npy",),
     ),
+    "predict a folder": Job(
+        lambda base, f: ["predict", base / "tuned", "--file", base / "tables", "-o", f / "answers",
+                         *flags(engine="numpy", threads=1, rows_per_part=4)],
+        ("answers/part-*.parquet",), done="answers/_done.json", needs="pyarrow",
+    ),
+    "index": Job(
+        lambda base, f: ["index", base / "train.csv", "-o", f / "index", *flags(text="review", threads=1,
+                         model=base / "encoder", engine="numpy")],
+        ("index/*.usearch", "index/*.jsonl", "index/*.npy"), done="index/index.json", needs="usearch",
+    ),
+    "cluster": Job(
+        lambda base, f: ["cluster", base / "train.csv", "-o", f / "groups", *flags(text="review", threads=1,
+                         model=base / "encoder", engine="numpy", clusters=3, picture="pca")],
+        ("groups/clusters.csv",),
+    ),
+    "distill": Job(
+        lambda base, f: ["distill", *flags(teacher=base / "tuned", student=base / "encoder", train=base / "train.csv",
+                         dev=base / "dev.csv", texts=base / "more.txt", run=f / "run", epochs=3, **TUNING), *QUIET],
+        (TENSORS, "run/model/task.json"), again="run", done="run/result.json",
+    ),
+    "quantize": Job(
+        lambda base, f: ["quantize", base / "wide tuned", "-o", f / "small", *flags(data=base / "dev.csv", bits=4,
+                         threads=1)],
+        ("small/*.safetensors", "small/config.json"), done="small",
+    ),
     "export": Job(
         lambda base, f: ["export", base / "trained", "-o", f / "published"],
         ("published/*.safetensors", "published/tokenizer.json"), done="published",
@@ -174,6 +201,11 @@ def prepare(base: Path) -> Path:
     make_model(base / "encoder")
     train, dev = write_reviews(base, 64, 24)
     tune(base / "tuned", base / "encoder", train, dev, epochs=1)
+    tune(base / "wide tuned", make_model(base / "wide", **WIDE), train, dev, epochs=1)
+    (base / "tables").mkdir()
+    for number in range(3):
+        shutil.copyfile(dev, base / "tables" / f"{number}.csv")
+    (base / "more.txt").write_text("".join(f"the {word} house sings\n" for word in WORDS[:12]))
     rng = random.Random(2)
     documents = ["\n".join(" ".join(rng.choices(DOMAIN, k=12)) + "." for _ in range(8)) for _ in range(60)]
     (base / "domain.txt").write_text("\n\n".join(documents))
@@ -185,7 +217,7 @@ def prepare(base: Path) -> Path:
     with suppress(GlassBertError), plot_style():  # imports the plotting library, where there is one
         pass
     for name in ("pretrain", "resume", "adapt", "finetune", "forecast", "scale", "evaluate", "corpus", "tokenizer",
-                 "predict", "embed", "export"):  # fmt: skip
+                 "predict", "embed", "index", "cluster", "distill", "quantize", "export"):  # fmt: skip
         load_command(name)
     return base
 

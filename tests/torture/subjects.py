@@ -7,6 +7,7 @@ with the same digest computed with the same numbers.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import io
 import json
 import shutil
@@ -24,8 +25,11 @@ from glassbert.checkpoints import load
 from glassbert.cli.output import finite
 from glassbert.cli.run_kinds import find_all
 from glassbert.cli.runs import show
+from glassbert.export.folder import export_onnx
 from glassbert.finetuning.low_rank import LowRank
 from glassbert.finetuning.predictor import Predictor
+from glassbert.quantization import QuantizationSettings, quantize
+from glassbert.search import VectorIndex, gather_vectors
 from glassbert.tasks import TaskData, read_table
 from glassbert.text.corpus import Corpus
 from glassbert.text.fast import load_tokenizer
@@ -39,6 +43,7 @@ from glassbert.training.trainer import Trainer
 from tests.checkpoints.tiny import BERT, tiny
 from tests.finetuning.toy import make_model, tune, write_reviews
 from tests.torture import parquet
+from tests.torture.jobs import WIDE
 from tests.training.toy import make_corpus, make_trainer
 
 PROBE = "the lovely house sings"
@@ -87,6 +92,17 @@ def use_checkpoint(folder: Path) -> str:
     return digest(trainer.settings, step, saved.state, *weights, *(saved.arrays[name] for name in sorted(saved.arrays)))
 
 
+def use_index(folder: Path) -> str:
+    index = VectorIndex.open(folder)
+    vectors = np.asarray(index.graph.get(np.arange(len(index), dtype=np.uint64)), np.float32)
+    return digest(index.manifest, vectors, [index.line(number) for number in range(len(index))])
+
+
+def use_graph(folder: Path) -> str:
+    predictor = Predictor.load(folder, engine="onnxruntime", threads=1)
+    return digest(predictor.predict([PROBE, "awful"]).probabilities(), predictor.card)
+
+
 def use_run(folder: Path) -> str:
     """As `glassbert runs` does; a run that is named as damaged counts as noticed."""
     problems: list[str] = []
@@ -133,6 +149,16 @@ def make_subjects(folder: Path) -> list[Subject]:
     shutil.copytree(corpus, folder / "planned")
     use_plan(folder / "planned")
     plans = [f"plans/{path.name}" for path in sorted((folder / "planned" / "plans").iterdir())]
+    tune(folder / "wide reviews", make_model(folder / "wide", **WIDE), train, dev, epochs=1)
+    quantize(folder / "wide reviews", folder / "quantised", QuantizationSettings(bits=4), data=dev, sensitivity=False)
+    others = []
+    if importlib.util.find_spec("usearch"):
+        index = VectorIndex.build(folder / "index", gather_vectors(train, str(encoder), text="review", engine="numpy"))
+        others.append(Subject("index", folder / "index", ["index.json", *index.manifest["files"]], use_index))
+    if importlib.util.find_spec("onnx") and importlib.util.find_spec("onnxruntime"):
+        export_onnx(folder / "reviews", folder / "graph")
+        graphs = ["config.json", "onnx/model.onnx", "tokenizer.json", "task.json", "checksums.json"]
+        others.append(Subject("ONNX", folder / "graph", graphs, use_graph))
     tokenizer = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"]
     weights = ["config.json", "model.safetensors", "checksums.json"]
     step = "checkpoints/step-00000004"
@@ -152,6 +178,8 @@ def make_subjects(folder: Path) -> list[Subject]:
             "adapters", folder / "adapted", ["adapters/adapter_config.json", "adapters/adapter_model.safetensors"],
             use_adapters,
         ),
+        Subject("quantised model", folder / "quantised", [*weights, *tokenizer, "task.json"], use_predictor),
+        *others,
     ]  # fmt: skip
 
 
