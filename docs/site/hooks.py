@@ -19,7 +19,7 @@ from pygments.lexers import PythonLexer
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from docs.site import commands, formulas, settings  # noqa: E402
+from docs.site import commands, formulas, lessons, settings  # noqa: E402
 
 LINK = re.compile(r"(\]\()([^)\s:#]+)(#[^)\s]*)?(\))")
 UNIT = re.compile(r"(?<=\| )([\d.,]+) (?=(?:k|M|G|%|x|ms|s|MB|MiB|GB|GiB) \|)")  # a cell of a number and its unit
@@ -53,7 +53,7 @@ def _without_missing(entries: list[Any], folder: Path) -> list[Any]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    pages = {"reference/commands.md": commands.page(), "reference/settings.md": settings.page()}
+    pages = {"reference/commands.md": commands.page(), "reference/settings.md": settings.page(), **lessons.pages()}
     for source, target in ROOT_PAGES.items():
         pages[target] = (ROOT / source).read_text(encoding="utf-8")
     for path in sorted(_linked_sources(files)):

@@ -166,20 +166,23 @@ def export(folder: Path, kind: str, on_progress: Callable[[str], object] = lambd
     written = []
     for lesson in LESSONS:
         on_progress(lesson.title)
-        target = folder / f"{lesson.path.stem}.{kind}"
-        part = target.with_name(f".{target.name}")
-        command = [sys.executable, "-m", "marimo", "-q", "-y", "export", kind, str(lesson.path), "-o", str(part)]
-        command += FORMATS[kind]
-        package = str(Path(__file__).resolve().parents[2])
-        paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
-        with tempfile.TemporaryDirectory() as data:
-            environment = {**os.environ, "PYTHONPATH": paths, "XDG_DATA_HOME": data}
-            done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
-        if done.returncode or not part.is_file():
-            part.unlink(missing_ok=True)
-            raise InputError(
-                f"lesson {lesson.number} could not be exported: {(done.stderr or done.stdout).strip()[-500:]}"
-            )
-        os.replace(part, target)
-        written.append(target)
+        written.append(export_lesson(lesson, folder, kind))
     return written
+
+
+def export_lesson(lesson: Lesson, folder: Path, kind: str) -> Path:
+    """Run one lesson and write it with its results."""
+    target = folder / f"{lesson.path.stem}.{kind}"
+    part = target.with_name(f".{target.name}")
+    command = [sys.executable, "-m", "marimo", "-q", "-y", "export", kind, str(lesson.path), "-o", str(part)]
+    command += FORMATS[kind]
+    package = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
+    with tempfile.TemporaryDirectory() as data:
+        environment = {**os.environ, "PYTHONPATH": paths, "XDG_DATA_HOME": data}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    if done.returncode or not part.is_file():
+        part.unlink(missing_ok=True)
+        raise InputError(f"lesson {lesson.number} could not be exported: {(done.stderr or done.stdout).strip()[-500:]}")
+    os.replace(part, target)
+    return target

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from glassbert.learn.course import LESSONS
 from tests.docs.blocks import ROOT
 
 pytestmark = pytest.mark.docs
@@ -58,6 +59,18 @@ def test_formulas_are_drawn_and_numbered(site):
     assert page.count("<math") > 40 and 'id="f-4-7"' in page
     prose = re.sub(r"<pre.*?</pre>|<code.*?</code>|<script.*?</script>", "", page, flags=re.S)
     assert "$" not in prose
+
+
+def test_every_lesson_is_a_page_with_the_results_of_a_run(site):
+    pages = html(site)
+    for lesson in LESSONS:
+        page = pages[f"learn/lesson-{lesson.number:02}.html"]
+        assert "<marimo-" not in page and "Traceback" not in page and f"glassbert learn {lesson.number}" in page
+        assert page.count('class="lesson-output"') >= 8, lesson.title
+        assert page.count('class="glassbert-heat"') + page.count("<svg viewBox") >= 1, lesson.title
+        assert ('class="glassbert-verdict"' in page) == bool(lesson.exercises)
+        if lesson.exercises:
+            assert "<legend>Predict." in page and '<input type="range"' in page
 
 
 def test_references_are_made(site):
