@@ -32,9 +32,12 @@ FILES, ROWS, PER_PART = 3, 250, 32
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two CPUs for all tests of this file."""
-    with connected("local", workers=2) as found:
-        yield found
+    """Two CPUs for all tests of this file. On a busy machine a process of Ray Serve needs more than the usual 5 s."""
+    with pytest.MonkeyPatch.context() as patch:
+        for check in ("READY", "HEALTH"):
+            patch.setenv(f"RAY_SERVE_PROXY_{check}_CHECK_TIMEOUT_S", "60")
+        with connected("local", workers=2) as found:
+            yield found
 
 
 @pytest.fixture(scope="module")
