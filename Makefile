@@ -35,7 +35,7 @@ browser: $(VENV)/.dev ## Tests of lessons and pages in a real browser (Chromium)
 
 docs: $(VENV)/.dev ## Build the documentation into build/site, and run the code of its pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	$(BIN)/python -m pytest -m docs -n auto --dist loadfile tests/docs
+	GLASSBERT_SITE="$(CURDIR)/build/site" $(BIN)/python -m pytest -m docs -n auto --dist worksteal tests/docs
 
 release: $(VENV)/.release ## Build wheel and sdist into dist, and check them
 	rm -rf dist

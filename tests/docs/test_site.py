@@ -6,6 +6,7 @@ import posixpath
 import re
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
@@ -18,6 +19,9 @@ pytestmark = pytest.mark.docs
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    """The site that `make docs` has just built, or else a new one."""
+    if "GLASSBERT_SITE" in os.environ:
+        return Path(os.environ["GLASSBERT_SITE"])
     place = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)],
