@@ -16,15 +16,15 @@ It prepares a run folder and returns an ordinary trainer, so that `glassbert res
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassbert.checkpoints.family import PRESETS
 from glassbert.errors import TextError, TrainingError
-from glassbert.files import write_json
+from glassbert.files import new_folder, write_json
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.text.corpus import Corpus, build_corpus
@@ -41,6 +41,7 @@ from glassbert.text.vocabulary_training import count_words
 from glassbert.text.wordpiece_files import Description, write
 from glassbert.training.adapting.extension import extend, load_masked
 from glassbert.training.adapting.outcome import FILE, measured, text_counts
+from glassbert.training.checkpointing import remove_folder
 from glassbert.training.data import HELD_OUT_BATCH
 from glassbert.training.evaluate import evaluate
 from glassbert.training.run_folder import RunFolder, new_run_folder
@@ -94,12 +95,14 @@ def adapt(
     on_message("Choosing pieces")
     pieces, description, why = _pieces(texts, tokenizer, new_pieces)
     start = folder.path / "start"
-    shutil.rmtree(start, ignore_errors=True)
-    extend(loaded, tokenizer.vocab_size, [piece.replaces for piece in pieces]).save(start)
-    if description is None:
-        tokenizer.save(start)
-    else:
-        write(start, description)
+    with suppress(FileNotFoundError):
+        remove_folder(start)  # of an attempt that was killed
+    with new_folder(start, TrainingError) as new:
+        extend(loaded, tokenizer.vocab_size, [piece.replaces for piece in pieces]).save(new)
+        if description is None:
+            tokenizer.save(new)
+        else:
+            write(new, description)
     on_message("Reading the text of the domain")
     parts = {"domain": _part(texts, folder.path / "corpus", start, tokenizer)}
     if others:
