@@ -198,12 +198,20 @@ def start_from(model: Model, folder: str) -> None:
     model.load_checkpoint(folder)
 
 
+OF_THE_TEACHER = ("teacher_size",)  # fields of a config that follow from the teacher, which is opened later
+
+
+def config_of(settings: TrainingSettings, data: TrainingData) -> EncoderConfig:
+    """The config of the model of a run, before a teacher changes it."""
+    tokenizer = data.tokenizer
+    return config_for(settings, tokenizer.vocab_size, tokenizer.pad_id, tokenizer.sep_id)
+
+
 def build_model(
     settings: TrainingSettings, data: TrainingData, objectives: Objectives, threads: int | None = None
 ) -> Model:
     """The model of a run, with random weights or those of `start_from`; `threads` is used if the settings have none."""
-    tokenizer = data.tokenizer
-    config = config_for(settings, tokenizer.vocab_size, tokenizer.pad_id, tokenizer.sep_id)
+    config = config_of(settings, data)
     options: dict[str, Any] = {
         "engine": settings.engine,
         "dtype": settings.precision,

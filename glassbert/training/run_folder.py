@@ -19,7 +19,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,12 +32,16 @@ from glassbert.locks import try_lock
 from glassbert.training.workers import fingerprint
 
 if TYPE_CHECKING:
+    from glassbert.models.config import EncoderConfig
+    from glassbert.training.data import TrainingData
+    from glassbert.training.settings import TrainingSettings
     from glassbert.training.trainer import Trainer
 
 STEP_FOLDER = re.compile(r"step-(\d{8,})")
 PRETRAINING, FINETUNING, FORECASTING = "pretraining", "finetuning", "forecasting"
 DAMAGED = "damaged-"  # prefix of a checkpoint that a resumed run could not use
 WRITING = ".writing-"  # prefix of a folder that is being written, or was when its process was killed
+BUILT_IN = "python"  # the kind of the source of the built-in corpus
 PACKAGES = ("numpy", "tokenizers", "safetensors", "numba", "mlx")
 
 
@@ -242,30 +246,46 @@ def versions() -> dict[str, str]:
 
 
 def check_same_run(content: dict[str, Any], trainer: Trainer) -> None:
-    """Raise if model config, corpus or tokenizer differ from those in settings.json."""
-    for name in ("model", "engine", "versions"):
-        if not isinstance(content.get(name), dict):
-            raise TrainingError(f"{trainer.run.settings_file} is damaged: its field {name!r} must be an object")
-    saved = content["model"].get("config")
-    if not isinstance(saved, dict) or not isinstance(content.get("fingerprint"), str):
-        raise TrainingError(f"{trainer.run.settings_file} is damaged: it does not describe model and corpus")
-    config = json.loads(json.dumps(trainer.model.config.to_dict()))  # tuples as lists, as in the file
-    for name, value in saved.items():
-        if config.get(name) != value:
-            raise TrainingError(
-                f"{trainer.run.path} trains a model with {name} {value!r}, but its settings now give "
-                f"{config.get(name)!r}; restore the corpus or the settings that the run started with"
-            )
-    if content["fingerprint"] != trainer.data.fingerprint:
-        raise TrainingError(
-            f"the corpus or tokenizer of {trainer.run.path} has changed since the run started; restore it "
-            f"({trainer.settings.corpus or 'the built-in texts'}), or start a new run with --start-from"
-        )
+    """Raise if the model's config or the teacher differ from those in settings.json."""
+    check_same_model(content, trainer.run, trainer.model.config)
     if content.get("teacher", "") != teacher_fingerprint(trainer):
         raise TrainingError(
             f"the teacher {trainer.settings.teacher} of {trainer.run.path} has changed since the run started; restore "
             f"its weights, or start a new run with --start-from"
         )
+
+
+def check_begun(content: dict[str, Any], run: RunFolder, settings: TrainingSettings) -> None:
+    """Raise if a settings.json does not describe a run, or names a text that the run did not begin with."""
+    for name in ("model", "engine", "versions", "data"):
+        if not isinstance(content.get(name), dict):
+            raise TrainingError(f"{run.settings_file} is damaged: its field {name!r} must be an object")
+    if not isinstance(content["model"].get("config"), dict) or not isinstance(content.get("fingerprint"), str):
+        raise TrainingError(f"{run.settings_file} is damaged: it does not describe model and corpus")
+    sources = content["data"].get("sources")
+    kinds = {one.get("kind") for one in sources if isinstance(one, dict)} if isinstance(sources, list) else set()
+    if not settings.corpus and kinds != {BUILT_IN}:  # building the built-in corpus takes a while
+        raise TrainingError(f"{run.settings_file} is damaged: it names no corpus, but the run began with one")
+
+
+def check_same_data(content: dict[str, Any], run: RunFolder, settings: TrainingSettings, data: TrainingData) -> None:
+    """Raise if corpus or tokenizer have changed since a run began."""
+    if content["fingerprint"] != data.fingerprint:
+        raise TrainingError(
+            f"the corpus or tokenizer of {run.path} has changed since the run started; restore it "
+            f"({settings.corpus or 'the built-in texts'}), or start a new run with --start-from"
+        )
+
+
+def check_same_model(content: dict[str, Any], run: RunFolder, config: EncoderConfig, but: Collection[str] = ()) -> None:
+    """Raise if a model's config is not that in settings.json; fields in `but` are not compared."""
+    now = json.loads(json.dumps(config.to_dict()))  # tuples as lists, as in the file
+    for name, value in content["model"]["config"].items():
+        if name not in but and now.get(name) != value:
+            raise TrainingError(
+                f"{run.path} trains a model with {name} {value!r}, but its settings now give {now.get(name)!r}; "
+                f"restore the corpus or the settings that the run started with"
+            )
 
 
 def changed_since(content: dict[str, Any], trainer: Trainer) -> list[str]:

@@ -31,7 +31,13 @@ from glassbert.training.budget import (
     Interval,
     times_in_a_run,
 )
-from glassbert.training.building import TrainingComponents, flops_per_token, require_teacher
+from glassbert.training.building import (
+    OF_THE_TEACHER,
+    TrainingComponents,
+    config_of,
+    flops_per_token,
+    require_teacher,
+)
 from glassbert.training.checkpointing import (
     RunState,
     drop_later_snapshots,
@@ -52,7 +58,16 @@ from glassbert.training.history import read_result
 from glassbert.training.log import NoLog, RunLog, Sink, read_run_log, require_sinks, sinks_for
 from glassbert.training.monitor import Monitor
 from glassbert.training.planning import receipt
-from glassbert.training.run_folder import RunFolder, changed_since, check_same_run, new_run_folder, run_info
+from glassbert.training.run_folder import (
+    RunFolder,
+    changed_since,
+    check_begun,
+    check_same_data,
+    check_same_model,
+    check_same_run,
+    new_run_folder,
+    run_info,
+)
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.settings_base import document
 from glassbert.training.step_results import count_bad_step, stop_if_too_many
@@ -92,8 +107,10 @@ class Trainer:
         data: TrainingData | None = None,
         display: Display | None = None,
         workers: Workers | None = None,
+        begun: dict[str, Any] | None = None,
         **changes: Any,
     ):
+        """`begun` is the settings.json of a run that is resumed; what differs from it raises before it is built."""
         self._started = time.monotonic()
         if settings is None:
             chosen = {} if changes.get("recipe") or changes.get("family") else {"preset": self.preset}
@@ -106,7 +123,12 @@ class Trainer:
         self.workers = workers or find_workers(settings.engine, precision=settings.precision)
         self.leads = self.workers.leads
         self.run = RunFolder(run or self.workers.broadcast(str(new_run_folder("runs", settings.preset).path)))
+        if begun is not None:
+            check_begun(begun, self.run, settings)
         self.data = data or self.workers.leader_first(lambda: open_data(settings, self.run.path))
+        if begun is not None:
+            check_same_data(begun, self.run, settings, self.data)
+            check_same_model(begun, self.run, config_of(settings, self.data), but=OF_THE_TEACHER)
         self._started += self.data.seconds_to_build  # building a corpus does not count as training time
         self.components = TrainingComponents(settings, self.data, self.workers)
         self.model = self.components.model
@@ -135,7 +157,7 @@ class Trainer:
                 f"the run {folder.path} is finished, and its model is in {folder.model}; to train it further, "
                 f"start a new run with --start-from {folder.path}"
             )
-        trainer = cls(folder.settings_of(TrainingSettings), run, **options)
+        trainer = cls(folder.settings_of(TrainingSettings), run, begun=content, **options)
         check_same_run(content, trainer)
         trainer._resuming = True
         return trainer

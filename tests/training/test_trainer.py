@@ -256,9 +256,15 @@ def test_another_corpus_or_model_is_refused_on_resume(corpus, tmp_path, monkeypa
     path.write_text(json.dumps({**content, "fingerprint": "other"}))
     with pytest.raises(TrainingError, match="has changed since the run started"):
         Trainer.resume(tmp_path / "run")
+    monkeypatch.setattr("glassbert.training.trainer.TrainingComponents", None)  # nothing is built before
     content["settings"]["model"]["hidden_size"] = 32
     path.write_text(json.dumps(content))
     with pytest.raises(TrainingError, match="hidden_size 16, but its settings now give 32"):
+        Trainer.resume(tmp_path / "run")
+    monkeypatch.setattr("glassbert.training.trainer.open_data", None)
+    content["settings"]["corpus"] = []
+    path.write_text(json.dumps(content))
+    with pytest.raises(TrainingError, match="it names no corpus, but the run began with one"):
         Trainer.resume(tmp_path / "run")
 
 
