@@ -82,15 +82,25 @@ class TooLarge(InputError):
 
 
 def answer(predictor: Predictor, requests: list[list[Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Status and answer of each request, computed in one batch; alone where the batch has one that cannot be read."""
+    """Status and answer of each request. Texts and pairs are computed in one batch; objects are computed by request.
+
+    Objects are rows of a table: their columns, and how its numbers are read, follow from all rows.
+    """
+    shared = [number for number, texts in enumerate(requests) if not isinstance(texts[0], Mapping)]
+    found = {number: _answer_one(predictor, texts) for number, texts in enumerate(requests) if number not in shared}
     try:
-        rows = predictor.predict([text for texts in requests for text in texts]).rows()
+        rows = iter(predictor.predict([text for number in shared for text in requests[number]]).rows() if shared else ())
+        found |= {number: (200, {"predictions": [next(rows) for _ in requests[number]]}) for number in shared}
+    except GlassBertError:  # one of them cannot be read
+        found |= {number: _answer_one(predictor, requests[number]) for number in shared}
+    return [found[number] for number in range(len(requests))]
+
+
+def _answer_one(predictor: Predictor, texts: list[Any]) -> tuple[int, dict[str, Any]]:
+    try:
+        return 200, {"predictions": predictor.predict(texts).rows()}
     except GlassBertError as error:
-        if len(requests) > 1:
-            return [found for texts in requests for found in answer(predictor, [texts])]
-        return [(422, {"error": str(error)})]
-    taken = iter(rows)
-    return [(200, {"predictions": [next(taken) for _ in texts]}) for texts in requests]
+        return 422, {"error": str(error)}
 
 
 def _replica_class(serve: Any) -> type:

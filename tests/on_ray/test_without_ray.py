@@ -116,6 +116,14 @@ def test_a_bad_request_does_not_spoil_the_batch():
     assert found[0][1]["predictions"][0]["text"] == "A river."
 
 
+def test_objects_of_a_batch_do_not_change_each_other():
+    predictor = embedder("mini", threads=1)
+    requests = [[{"text": "A river."}], [{"other": "column"}], [{"text": "1,5"}], [{"text": "1,234"}], ["A hill."]]
+    alone = [answer(predictor, [texts])[0] for texts in requests]
+    assert answer(predictor, requests) == alone
+    assert [status for status, _ in alone] == [200, 422, 200, 200, 200]
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"model": "mini", "replica": "2"}, {"model": "mini", "replicas": "none"}, {"model": "m", "kind": "x"}],
