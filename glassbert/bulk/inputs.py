@@ -31,6 +31,7 @@ class InputFile:
     name: str
     bytes: int
     rows: int
+    modified: int = 0  # nanoseconds since 1970
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _survey_parquet(inputs: Inputs, found: Sequence[Found]) -> Inputs:
             first = schema
         elif not schema.equals(first):
             raise InputError(f"{one.name} has other columns than {files[0].name}: {_difference(first, schema)}")
-        files.append(InputFile(one.name, one.bytes, rows))
+        files.append(InputFile(one.name, one.bytes, rows, one.modified))
     return replace(inputs, files=tuple(files), schema=first)
 
 
@@ -245,7 +246,7 @@ def _survey_others(inputs: Inputs, found: Sequence[Found], predictor: Predictor)
         first = first or one.name
         for name, values in columns.items():
             types[name] = _common_type(types.get(name), values)
-        files.append(InputFile(one.name, one.bytes, len(data.texts)))
+        files.append(InputFile(one.name, one.bytes, len(data.texts), one.modified))
     pyarrow = arrow("writing Parquet files")
     schema = pyarrow.schema([(name, pyarrow.string() if str(one) == "null" else one) for name, one in types.items()])
     return replace(inputs, files=tuple(files), schema=schema)

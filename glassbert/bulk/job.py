@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,7 +54,7 @@ class Work:
             "dimensions": self.dimensions,
             "reading": json.loads(json.dumps(dict(self.inputs.options), default=str)),
             "rows_per_part": rows,
-            "files": [{"name": one.name, "bytes": one.bytes, "rows": one.rows} for one in self.inputs.files],
+            "files": [asdict(one) for one in self.inputs.files],
         }
 
 

@@ -40,6 +40,7 @@ class Found:
 
     name: str  # below the folder, with slashes
     bytes: int
+    modified: int = 0  # nanoseconds since 1970
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Storage:
         except (pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.place} cannot be read: {_reason(error)}") from error
         files = [one for one in found if one.type == pyarrow.fs.FileType.File]
-        return sorted((Found(one.path[len(root) :].lstrip("/"), one.size or 0) for one in files), key=lambda f: f.name)
+        listed = (Found(one.path[len(root) :].lstrip("/"), one.size or 0, one.mtime_ns or 0) for one in files)
+        return sorted(listed, key=lambda one: one.name)
 
     def open(self, name: str) -> Any:
         """A file of pyarrow for reading."""

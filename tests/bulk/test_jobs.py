@@ -1,6 +1,7 @@
 """Jobs over folders of files: every row once, resumed, and refused with a sentence where the input is wrong."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -113,6 +114,7 @@ def test_a_lost_part_is_an_error_and_not_a_finished_job(folder, tmp_path):
         ({"dimensions": 8}, "dimensions was None and is 8"),
         ({"model": "other"}, "another model"),
         ({"given": "other"}, "input files were others"),
+        ({"given": "rewritten"}, "input files were others"),
     ],
 )
 def test_another_job_in_the_same_folder(folder, tmp_path, change, sentence, monkeypatch):
@@ -123,6 +125,12 @@ def test_another_job_in_the_same_folder(folder, tmp_path, change, sentence, monk
         change = {}
     if change == {"given": "other"}:
         write(folder / "d.parquet", ["a new file"])
+        change = {}
+    if change == {"given": "rewritten"}:  # with as many bytes and rows
+        before = (folder / "b.parquet").stat()
+        write(folder / "b.parquet", [f"bill {n}" for n in range(7)])
+        os.utime(folder / "b.parquet", ns=(before.st_atime_ns, before.st_mtime_ns + 1000))
+        assert (folder / "b.parquet").stat().st_size == before.st_size
         change = {}
     with pytest.raises(InputError, match=sentence):
         run_job(**settings | change)
