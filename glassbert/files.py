@@ -385,6 +385,12 @@ def portable(path: str | Path) -> str:
     return str(given.relative_to(working) if given.is_relative_to(working) else Path(*given.parts[-2:]))
 
 
+def absolute_if_here(name: str | Path) -> str:
+    """The absolute path of a file or folder that exists; any other name, such as that of a model, as it is."""
+    local = Path(name).expanduser()
+    return str(local.absolute()) if local.exists() else str(name)
+
+
 def sha256(path: str | Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:

@@ -19,7 +19,7 @@ from glassbert.bulk.answers import vector_table, with_answers
 from glassbert.bulk.inputs import Inputs, Piece, Reader, find_inputs
 from glassbert.bulk.storage import Storage, arrow
 from glassbert.errors import GlassBertError, InputError
-from glassbert.files import PART
+from glassbert.files import PART, absolute_if_here
 from glassbert.finetuning.embedding import check_dimensions, embedder, fingerprint
 from glassbert.finetuning.predictor import Predictor
 from glassbert.locks import try_lock
@@ -152,9 +152,8 @@ def run_job(
         check_dimensions(dimensions, predictor.model.config.hidden_size)
     inputs = find_inputs(given, predictor, options)
     storage = Storage(str(output))
-    work = Work(
-        kind, str(model), fingerprint(predictor, model), inputs, storage, engine, threads, batch_tokens, dimensions
-    )
+    digest, name = fingerprint(predictor, model), absolute_if_here(model)  # a worker has another working folder
+    work = Work(kind, name, digest, inputs, storage, engine, threads, batch_tokens, dimensions)
     pieces = inputs.pieces(rows)
     with _locked(storage):
         missing = _begin(work, pieces, rows, overwrite)

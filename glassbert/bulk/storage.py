@@ -50,8 +50,8 @@ class Storage:
     place: str
 
     def __reduce__(self) -> Any:
-        """Only the place travels to a worker, which opens it with its own credentials."""
-        return Storage, (self.place,)
+        """Only the place travels to a worker, which has its own working folder and credentials."""
+        return Storage, (self.place if self.local is None else str(self.local),)
 
     @cached_property
     def _system(self) -> tuple[Any, str]:

@@ -7,6 +7,7 @@ that Ray runs twice writes the same file twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from glassbert.errors import GlassBertError, TextError
@@ -30,7 +31,7 @@ def parts_on_cluster(address: str | None = None, workers: int | None = None) -> 
         with connected(address, workers) as cluster:
             ray = cluster.ray
             task = ray.remote(num_cpus=1, max_retries=-1)(make_or_explain)
-            shared = ray.put(job)
+            shared = ray.put(replace(job, folder=job.folder.absolute(), tokenizer=job.tokenizer.absolute()))
             waiting: list[Any] = []
 
             def finished(most: int) -> Iterator[int]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassbert.errors import GlassBertError, InputError
+from glassbert.files import absolute_if_here
 from glassbert.finetuning.embedding import embedder
 from glassbert.finetuning.predictor import Predictor
 from glassbert.on_ray.cluster import ray_package
@@ -49,7 +50,7 @@ def build(options: Mapping[str, str]) -> Any:
         max_ongoing_requests=4 * BATCH,
         ray_actor_options={"num_cpus": numbers["threads"]},
     )(_replica_class(serve))
-    return deployment.bind(chosen["kind"], chosen["model"], chosen["engine"], numbers["threads"])
+    return deployment.bind(chosen["kind"], absolute_if_here(chosen["model"]), chosen["engine"], numbers["threads"])
 
 
 def texts_of(body: bytes) -> list[Any]:

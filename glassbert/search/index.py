@@ -22,6 +22,7 @@ import numpy as np
 from glassbert.errors import InputError, needs
 from glassbert.files import (
     PART,
+    absolute_if_here,
     atomic_write,
     explain_write_errors,
     facts_of,
@@ -269,11 +270,10 @@ def _write(folder: Path, graph: Any, lines: list[dict[str, str]], found: TextVec
         file.writelines(encoded)
     with atomic_write(folder / names["offsets"], "wb") as file:
         np.save(file, np.cumsum([0, *map(len, encoded)])[:-1], allow_pickle=False)
-    local = Path(found.model).expanduser()
     manifest = {
         "format": FORMAT,
         "version": VERSION,
-        "model": model or (str(local.absolute()) if local.exists() else found.model),
+        "model": model or absolute_if_here(found.model),
         "fingerprint": found.fingerprint,
         "metric": METRIC,
         "dimensions": found.dimensions,

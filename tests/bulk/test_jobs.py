@@ -14,6 +14,7 @@ from glassbert.bulk.answers import with_answers
 from glassbert.bulk.inputs import InputFile, Inputs, Reader, find_inputs, read_parquet_rows
 from glassbert.bulk.job import DONE, JOB, Worker, here, run_job
 from glassbert.bulk.storage import Storage, matching
+from glassbert.checkpoints.packaged import packaged_folder
 from glassbert.cli import main
 from glassbert.errors import InputError
 from glassbert.finetuning.embedding import embedder, truncated
@@ -236,6 +237,28 @@ def test_globs(pattern, name, matches):
 def test_an_address_of_an_unknown_kind(predictor):
     with pytest.raises(InputError, match="cannot be opened"):
         find_inputs("nowhere://bucket/folder", predictor, {})
+
+
+def test_paths_that_travel_to_a_worker_are_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(Path("in/a.parquet"), ["one"])
+    Path("model").symlink_to(packaged_folder("mini"))
+    works = []
+
+    def seen(predictor):
+        def execute(work, pieces):
+            works.append(pickle.loads(pickle.dumps(work)))
+            return here(predictor)(work, pieces)
+
+        return execute
+
+    run_job("embed", "model", "in", "out", threads=1, executor=seen)
+    work = works[0]
+    assert (work.model, work.inputs.storage.place, work.output.place) == tuple(
+        str(tmp_path / name) for name in ("model", "in", "out")
+    )
+    run_job("embed", "mini", "in", "other", threads=1, executor=seen)
+    assert works[1].model == "mini"
 
 
 def test_a_storage_travels_without_its_connection(tmp_path):

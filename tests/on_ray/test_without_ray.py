@@ -2,14 +2,19 @@
 
 import json
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from glassbert.cli import main
 from glassbert.errors import InputError
 from glassbert.finetuning.embedding import embedder
-from glassbert.on_ray.cluster import check_answers
+from glassbert.on_ray.cluster import Cluster, check_answers
+from glassbert.on_ray.corpus import parts_on_cluster
 from glassbert.on_ray.deployment import MOST_BYTES, MOST_TEXTS, TooLarge, answer, build, texts_of
+from glassbert.text.corpus.settings import Settings
+from glassbert.text.corpus.workers import Job
 
 
 @pytest.fixture
@@ -122,6 +127,41 @@ def test_objects_of_a_batch_do_not_change_each_other():
     alone = [answer(predictor, [texts])[0] for texts in requests]
     assert answer(predictor, requests) == alone
     assert [status for status, _ in alone] == [200, 422, 200, 200, 200]
+
+
+class FakeRay:
+    """In the place of Ray: `remote` and `put` keep what they get."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def remote(self, **_):
+        return lambda function: type("Task", (), {"remote": staticmethod(lambda unit, digest, job: unit)})
+
+    def put(self, job):
+        self.jobs.append(job)
+
+    def wait(self, waiting):
+        return waiting[:1], waiting[1:]
+
+    def get(self, done):
+        return done
+
+
+def test_paths_of_a_corpus_and_a_deployment_are_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ray = FakeRay()
+    monkeypatch.setattr("glassbert.on_ray.corpus.connected", lambda *_: nullcontext(Cluster(ray, 1, 1)))
+    job = Job(Path("corpus/parts"), Path("corpus/tokenizer"), "f", Settings(), (1, 1))
+    assert list(parts_on_cluster()([(3, "digest")], job, 1)) == [3]
+    assert (ray.jobs[0].folder, ray.jobs[0].tokenizer) == (tmp_path / "corpus/parts", tmp_path / "corpus/tokenizer")
+    serve = pytest.importorskip("ray.serve")
+    (tmp_path / "run").mkdir()
+    bound = []
+    chosen = type("Deployment", (), {"bind": staticmethod(lambda *given: bound.append(given))})
+    monkeypatch.setattr(serve, "deployment", lambda **_: lambda replica: chosen)
+    build({"model": "run"})
+    assert bound[0][1] == str(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
