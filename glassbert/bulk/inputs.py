@@ -7,14 +7,26 @@ Other files are read whole by each worker that gets a piece of them, since their
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from glassbert.bulk.storage import MAGIC, Found, Storage, arrow, is_remote, matching
+from glassbert.bulk.storage import (
+    MAGIC,
+    QUERY,
+    Found,
+    Storage,
+    arrow,
+    check_encodable,
+    is_remote,
+    leading,
+    matching,
+)
 from glassbert.errors import InputError
 from glassbert.finetuning.predictor import Predictor
 from glassbert.reading.cells import shown
@@ -94,10 +106,20 @@ class Reader:
         return data, _as_arrow(data.table.columns, inputs.schema)
 
 
-def find_inputs(given: str | Path, predictor: Predictor, options: Mapping[str, Any]) -> Inputs:
-    """The files of a folder, a glob, an address or a single file. Raises if the model cannot read them."""
+def find_inputs(
+    given: str | Path, predictor: Predictor, options: Mapping[str, Any], output: Storage | None = None
+) -> Inputs:
+    """The files of a folder, a glob, an address or a single file. Raises if the model cannot read them.
+
+    Files below the folder `output`, where it is below that of the inputs, are left out.
+    """
     storage, found = _find_files(str(given))
+    inside = None if output is None else storage.holds(output)
+    if inside is not None:
+        found = [one for one in found if not one.name.startswith(f"{inside}/")]
     kind, found = _of_one_format(str(given), found, options.get("format"))
+    for one in found:
+        check_encodable(one.name)
     inputs = Inputs(storage, kind, (), None, dict(options))
     inputs = _survey_parquet(inputs, found) if kind == "parquet" else _survey_others(inputs, found, predictor)
     if not inputs.rows:
@@ -112,27 +134,45 @@ def find_inputs(given: str | Path, predictor: Predictor, options: Mapping[str, A
 
 
 def _find_files(given: str) -> tuple[Storage, list[Found]]:
-    """The folder that all names are relative to, and the files."""
-    if MAGIC.search(given):
-        fixed = given[: MAGIC.search(given).start()]  # type: ignore[union-attr]
-        folder, _, begun = fixed.rpartition("/")
-        storage = Storage(folder if is_remote(given) else folder or ("/" if given.startswith("/") else "."))
-        pattern = matching(begun + given[len(fixed) :])
-        found = [one for one in storage.files() if pattern.fullmatch(one.name)]
+    """The folder that all names are relative to, and the files. What exists is no glob, whatever its name."""
+    query = QUERY.search(given) if is_remote(given) else None
+    path, query_text = (given[: query.start()], query.group()) if query else (given, "")
+    folder, pattern = _split_glob(path)
+    if pattern:
+        storage, regex = Storage(folder + query_text), matching(pattern)
+        found = [one for one in storage.files(_accepting(leading(pattern))) if regex.fullmatch(one.name)]
         if not found:
             raise InputError(f"no file matches {given}")
         return storage, found
     whole = Storage(given)
-    if whole.local is None or whole.local.is_dir():
-        found = [one for one in whole.files() if not any(part[0] in "._" for part in PurePosixPath(one.name).parts)]
-        if found or whole.local is not None:
-            return whole, found
-    parent, _, name = given.rpartition("/")
-    above = Storage(parent or ("/" if given.startswith("/") else "."))
-    found = [one for one in above.files() if one.name == name]
-    if not found:
+    one = whole.file("")
+    if one is not None:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        folder = parent or ("/" if given.startswith("/") else ".")
+        return Storage(folder + query_text), [replace(one, name=name)]
+    found = [one for one in whole.files(_is_plain) if _is_plain(one.name)]
+    if not found and not (whole.local is not None and whole.local.is_dir()):
         raise InputError(f"there is no file or folder {given}")
-    return above, found
+    return whole, found
+
+
+def _split_glob(path: str) -> tuple[str, str]:
+    """The folder in which a glob begins, and the glob below it, which is empty for a path without one."""
+    names, remote = path.split("/"), is_remote(path)
+    for number, name in enumerate(names):
+        if MAGIC.search(name) and (remote or not os.path.lexists(os.path.expanduser("/".join(names[: number + 1])))):
+            folder = "/".join(names[:number])
+            return folder or ("/" if path.startswith("/") else "."), "/".join(names[number:])
+    return path, ""
+
+
+def _accepting(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda name: bool(pattern.fullmatch(name))
+
+
+def _is_plain(name: str) -> bool:
+    """Whether neither a file nor a folder above it is hidden, or a mark of another program such as _SUCCESS."""
+    return not any(part[0] in "._" for part in PurePosixPath(name).parts)
 
 
 def _of_one_format(given: str, found: list[Found], format: str | None) -> tuple[str, list[Found]]:

@@ -150,8 +150,8 @@ def run_job(
     predictor = OPENERS[kind](model, engine=engine, threads=threads)
     if kind == "embed":
         check_dimensions(dimensions, predictor.model.config.hidden_size)
-    inputs = find_inputs(given, predictor, options)
     storage = Storage(str(output))
+    inputs = find_inputs(given, predictor, options, storage)
     digest, name = fingerprint(predictor, model), absolute_if_here(model)  # a worker has another working folder
     work = Work(kind, name, digest, inputs, storage, engine, threads, batch_tokens, dimensions)
     pieces = inputs.pieces(rows)

@@ -90,7 +90,9 @@ def answer(predictor: Predictor, requests: list[list[Any]]) -> list[tuple[int, d
     shared = [number for number, texts in enumerate(requests) if not isinstance(texts[0], Mapping)]
     found = {number: _answer_one(predictor, texts) for number, texts in enumerate(requests) if number not in shared}
     try:
-        rows = iter(predictor.predict([text for number in shared for text in requests[number]]).rows() if shared else ())
+        rows = iter(
+            predictor.predict([text for number in shared for text in requests[number]]).rows() if shared else ()
+        )
         found |= {number: (200, {"predictions": [next(rows) for _ in requests[number]]}) for number in shared}
     except GlassBertError:  # one of them cannot be read
         found |= {number: _answer_one(predictor, requests[number]) for number in shared}

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from glassbert.bulk.answers import with_answers
 from glassbert.bulk.inputs import InputFile, Inputs, Reader, find_inputs, read_parquet_rows
 from glassbert.bulk.job import DONE, JOB, Worker, here, run_job
-from glassbert.bulk.storage import Storage, matching
+from glassbert.bulk.storage import Storage, leading, matching
 from glassbert.checkpoints.packaged import packaged_folder
 from glassbert.cli import main
 from glassbert.errors import InputError
@@ -228,10 +229,106 @@ def main_ok(arguments) -> None:
         ("part-[0-3].csv", "part-2.csv", True),
         ("part-?.csv", "part-10.csv", False),
         ("a+b.csv", "aab.csv", False),
+        ("[!a].csv", "b.csv", True),
+        ("[!a].csv", "a.csv", False),
+        ("x[!a]y", "x/y", False),
+        ("[]a].csv", "].csv", True),
+        ("[a^-].csv", "^.csv", True),
+        ("[b-a].csv", "b.csv", False),
+        ("[].csv", "[].csv", True),
     ],
 )
 def test_globs(pattern, name, matches):
     assert bool(matching(pattern).fullmatch(name)) is matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "entered", "not_entered"),
+    [
+        ("*.txt", [], ["a", "a/b"]),
+        ("a*/x.txt", ["a", "ab"], ["b", "a/b"]),
+        ("a/**/x.txt", ["a", "a/b", "a/b/c"], ["b"]),
+        ("a**.txt", ["a", "ab/c"], ["b"]),
+    ],
+)
+def test_folders_that_a_glob_reads(pattern, entered, not_entered):
+    found = leading(pattern)
+    assert [name for name in [*entered, *not_entered] if found.fullmatch(name)] == entered
+
+
+def names_of(given, predictor, **settings) -> list[str]:
+    return [file.name for file in find_inputs(given, predictor, {}, **settings).files]
+
+
+def test_links_do_not_double_rows(tmp_path, predictor):
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "deep" / "a.txt").write_text("one\ntwo\n")
+    (tmp_path / "in" / "deep" / "loop").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "broken.txt").symlink_to(tmp_path / "nowhere")
+    assert names_of(tmp_path / "in", predictor) == ["deep/a.txt"]
+
+
+def test_only_the_folders_that_are_needed_are_read(tmp_path, predictor, monkeypatch):
+    for name in ("a.txt", "b.txt", "other/c.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("one\n")
+    read, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: read.append(Path(path)) or scandir(path))
+    assert names_of(tmp_path / "*.txt", predictor) == ["a.txt", "b.txt"]
+    assert names_of(tmp_path / "o*" / "*.txt", predictor) == ["other/c.txt"]
+    assert read == [tmp_path, tmp_path, tmp_path / "other"]
+    read.clear()
+    assert names_of(tmp_path / "b.txt", predictor) == ["b.txt"]
+    assert not read
+
+
+def test_an_output_folder_inside_the_input_folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("one\ntwo\n")
+    for made in (2, 0):
+        assert run_job("embed", "mini", tmp_path / "in", tmp_path / "in" / "out", threads=1).made_rows == made
+    with pytest.raises(InputError, match=r"holds other files, such as a\.txt"):
+        run_job("embed", "mini", tmp_path / "in" / "*.txt", tmp_path / "in")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux alone")
+def test_a_name_that_is_not_utf8_is_a_sentence(tmp_path, predictor):
+    for name in ("in", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("one\n")
+    (tmp_path / "in" / os.fsdecode(b"\xff.txt")).write_text("one\n")
+    (tmp_path / "other" / os.fsdecode(b"\xff.md")).write_text("one\n")
+    with pytest.raises(InputError, match=r"the name '.udcff\.txt' is not UTF-8; rename it"):
+        find_inputs(tmp_path / "in", predictor, {})
+    with pytest.raises(InputError, match="is not UTF-8"):
+        Storage(os.fsdecode(b"folder-\xff"))
+    assert names_of(tmp_path / "other", predictor) == ["a.txt"]
+
+
+@pytest.mark.parametrize("given", ["in [1]", "in [1]/a[2].txt", "in [1]/a*.txt", "in [1]/*[[]2[]].txt"])
+def test_what_exists_is_no_glob(given, tmp_path, predictor):
+    (tmp_path / "in [1]").mkdir()
+    (tmp_path / "in [1]" / "a[2].txt").write_text("one\n")
+    assert names_of(tmp_path / given, predictor) == ["a[2].txt"]
+
+
+def test_an_address_with_options_is_no_glob(monkeypatch, predictor):
+    places = []
+    monkeypatch.setattr(Storage, "files", lambda self, enter=None: places.append(self.place) or [])
+    monkeypatch.setattr(Storage, "file", lambda self, name: places.append((self.place, name)))
+    for given in ("s3://bucket/folder?region=eu-west-1", "s3://bucket/folder/a?.csv?region=eu&scheme=http"):
+        with pytest.raises(InputError, match=r"there is no file or folder|no file matches"):
+            find_inputs(given, predictor, {})
+    assert places == [
+        *(("s3://bucket/folder?region=eu-west-1", ""), "s3://bucket/folder?region=eu-west-1"),
+        "s3://bucket/folder?region=eu&scheme=http",
+    ]
+
+
+def test_an_address_of_files(tmp_path, predictor):
+    write(tmp_path / "in" / "a.parquet", ["one"])
+    for given in ("in", "in/a.parquet", "in/*.parquet"):
+        assert names_of(f"file://{tmp_path}/{given}", predictor) == ["a.parquet"]
 
 
 def test_an_address_of_an_unknown_kind(predictor):
