@@ -8,9 +8,10 @@ rows is made again. Another job in the same folder is an error.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from glassbert.locks import try_lock
 
 JOB, DONE, LOCK = "_job.json", "_done.json", "_lock"  # readers of Parquet folders leave out names with an underscore
 FORMAT, VERSION = "glassbert-bulk", 1
+PART_NAME = re.compile(r"part-\d{6,}\.parquet")
 OPENERS: dict[str, Callable[..., Predictor]] = {"predict": Predictor.load, "embed": embedder}
 Progress = Callable[[int, int], None]
 
@@ -96,17 +98,14 @@ class Worker:
         return Part(piece.number, len(found), sum(not text.strip() for text in data.texts))
 
 
-Executor = Callable[[Work, list[Piece]], Iterable[Part]]
-Executors = Callable[[Predictor], Executor]  # an executor for a model that this process has loaded
+Make = Callable[[list[Piece]], Iterable[Part]]
+Executor = Callable[[Work, Predictor], AbstractContextManager[Make]]  # the predictor is that of this process
 
 
-def here(predictor: Predictor) -> Executor:
+@contextmanager
+def here(work: Work, predictor: Predictor) -> Iterator[Make]:
     """An executor that makes all parts in this process."""
-
-    def execute(work: Work, pieces: list[Piece]) -> Iterator[Part]:
-        return map(Worker(work, predictor).make, pieces)
-
-    return execute
+    yield lambda pieces: map(Worker(work, predictor).make, pieces)
 
 
 @dataclass
@@ -131,7 +130,7 @@ def run_job(
     given: str | Path,
     output: str | Path,
     *,
-    executor: Executors = here,
+    executor: Executor = here,
     engine: str = "auto",
     threads: int | None = None,
     batch_tokens: int = 8192,
@@ -156,10 +155,12 @@ def run_job(
     work = Work(kind, name, digest, inputs, storage, engine, threads, batch_tokens, dimensions)
     pieces = inputs.pieces(rows)
     with _locked(storage):
-        missing = _begin(work, pieces, rows, overwrite)
+        missing = _missing(work, pieces, rows, overwrite)
         finished = Finished(str(output), inputs.rows, len(pieces))
         if missing:
-            _make(work, pieces, missing, executor(predictor), finished, progress)
+            with executor(work, predictor) as make:  # a cluster answers before anything changes
+                _begin(work, rows, overwrite)
+                _make(work, pieces, missing, make, finished, progress)
         facts = {"rows": inputs.rows, "parts": len(pieces)}
         storage.write(DONE, (json.dumps(facts, indent=2) + "\n").encode())
     return finished
@@ -169,13 +170,13 @@ def _make(
     work: Work,
     pieces: list[Piece],
     missing: list[Piece],
-    execute: Executor,
+    make: Make,
     finished: Finished,
     progress: Progress | None,
 ) -> None:
     start, empty = time.perf_counter(), 0
     done = finished.rows - sum(piece.rows for piece in missing)
-    for part in execute(work, missing):
+    for part in make(missing):
         finished.made_rows += part.rows
         empty += part.empty
         if progress is not None:
@@ -188,28 +189,39 @@ def _make(
         raise GlassBertError(f"{len(left):,} parts are missing in {work.output.place}; run the same command again")
 
 
-def _begin(work: Work, pieces: list[Piece], rows: int, overwrite: bool) -> list[Piece]:
-    """Prepare the output folder; returns the pieces that have no part yet."""
-    storage, description = work.output, work.description(rows)
+def _missing(work: Work, pieces: list[Piece], rows: int, overwrite: bool) -> list[Piece]:
+    """The pieces that have no part yet. Raises where the folder holds something else; changes nothing."""
+    storage = work.output
     there = [one.name for one in storage.files() if one.name != LOCK and not one.name.endswith(PART)]
     if JOB in there:
-        earlier = _read_description(storage)
-        difference = _difference(earlier, description)
+        difference = _difference(_read_description(storage), work.description(rows))
         if difference and not overwrite:
             raise InputError(
                 f"{storage.place} holds the output of another job: {difference}; use another folder, or --overwrite"
             )
-        if not difference and not overwrite:
-            return _without_part(storage, pieces)
-        for name in there:
-            if name in (JOB, DONE) or name.startswith("part-"):
-                storage.remove(name)
-    elif there:
+        return pieces if overwrite else _without_part(storage, pieces)
+    other = next((name for name in there if name != DONE and not PART_NAME.fullmatch(name)), None)
+    if other is not None:
         raise InputError(
-            f"{storage.place} holds other files, such as {there[0]}; use an empty or a new folder for the output"
+            f"{storage.place} holds other files, such as {other}; use an empty or a new folder for the output"
         )
-    storage.write(JOB, (json.dumps({**description, "model": work.model}, indent=2) + "\n").encode())
+    if there and not overwrite:
+        raise InputError(f"{storage.place} holds {there[0]} without {JOB}; use another folder, or --overwrite")
     return pieces
+
+
+def _begin(work: Work, rows: int, overwrite: bool) -> None:
+    """Prepare the output folder. If the process is killed here, the same command can be given again."""
+    storage = work.output
+    there = {one.name for one in storage.files()}
+    if DONE in there:
+        storage.remove(DONE)
+    for name in sorted(there) if overwrite else ():
+        if PART_NAME.fullmatch(name):
+            storage.remove(name)
+    if overwrite or JOB not in there:
+        content = json.dumps({**work.description(rows), "model": work.model}, indent=2) + "\n"
+        storage.write(JOB, content.encode())
 
 
 def _read_description(storage: Storage) -> dict[str, Any]:

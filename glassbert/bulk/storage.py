@@ -166,7 +166,10 @@ class Storage:
             raise InputError(f"{self.place}: {name} cannot be written: {_reason(error)}") from error
 
     def remove(self, name: str) -> None:
-        self._system[0].delete_file(self.path(name))
+        try:
+            self._system[0].delete_file(self.path(name))
+        except OSError as error:
+            raise InputError(f"{self.place}: {name} cannot be removed: {_reason(error)}") from error
 
 
 def _fill(file: IO[bytes], content: Any) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from glassbert.bulk.inputs import Piece
-from glassbert.bulk.job import Executors, Part, Work, Worker
+from glassbert.bulk.job import Executor, Make, Part, Work, Worker
 from glassbert.errors import GlassBertError, InputError
-from glassbert.on_ray.cluster import connected
+from glassbert.finetuning.predictor import Predictor
+from glassbert.on_ray.cluster import Cluster, connected
 
 
 class RayWorker:
@@ -40,26 +43,31 @@ class RayWorker:
 FIELDS, PROBLEM = ("number", "file", "start", "stop"), "problem"
 
 
-def on_cluster(address: str | None = None, workers: int | None = None) -> Executors:
+def on_cluster(address: str | None = None, workers: int | None = None) -> Executor:
     """An executor for `run_job`: workers in the processes of a cluster."""
 
-    def execute(work: Work, pieces: list[Piece]) -> Iterator[Part]:
+    @contextmanager
+    def executor(work: Work, _: Predictor) -> Iterator[Make]:
         with connected(address, workers, work.threads) as cluster:
-            data = cluster.ray.data
-            context = data.DataContext.get_current()
-            context.enable_progress_bars = context.print_on_execution_start = False
-            items = [{name: getattr(piece, name) for name in FIELDS} for piece in pieces]
-            found = data.from_items(items, override_num_blocks=len(items)).map_batches(
-                RayWorker,
-                fn_constructor_args=(work,),
-                batch_size=1,
-                num_cpus=cluster.threads,
-                num_gpus=1 if work.engine == "mlx" and cluster.ray.cluster_resources().get("GPU") else 0,
-                compute=data.ActorPoolStrategy(size=min(cluster.workers, len(pieces))),
-            )
-            for row in found.iter_rows():
-                if row[PROBLEM]:
-                    raise InputError(row[PROBLEM])
-                yield Part(**{name: int(row[name]) for name in Part._fields})
+            yield partial(_make, cluster, work)
 
-    return lambda predictor: execute
+    return executor
+
+
+def _make(cluster: Cluster, work: Work, pieces: list[Piece]) -> Iterator[Part]:
+    data = cluster.ray.data
+    context = data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    items = [{name: getattr(piece, name) for name in FIELDS} for piece in pieces]
+    found = data.from_items(items, override_num_blocks=len(items)).map_batches(
+        RayWorker,
+        fn_constructor_args=(work,),
+        batch_size=1,
+        num_cpus=cluster.threads,
+        num_gpus=1 if work.engine == "mlx" and cluster.ray.cluster_resources().get("GPU") else 0,
+        compute=data.ActorPoolStrategy(size=min(cluster.workers, len(pieces))),
+    )
+    for row in found.iter_rows():
+        if row[PROBLEM]:
+            raise InputError(row[PROBLEM])
+        yield Part(**{name: int(row[name]) for name in Part._fields})

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -87,12 +88,13 @@ def test_a_job_goes_on_where_it_stopped(folder, tmp_path):
 def test_an_interrupted_job_keeps_its_parts(folder, tmp_path):
     out = tmp_path / "out"
 
-    def broken(predictor):
-        def execute(work, pieces):
-            yield from here(predictor)(work, pieces[:2])
+    @contextmanager
+    def broken(work, predictor):
+        def make_some(pieces):
+            yield from map(Worker(work, predictor).make, pieces[:2])
             raise KeyboardInterrupt
 
-        return execute
+        yield make_some
 
     with pytest.raises(KeyboardInterrupt):
         run_job("embed", "mini", folder, out, rows=4, threads=1, executor=broken)
@@ -101,8 +103,9 @@ def test_an_interrupted_job_keeps_its_parts(folder, tmp_path):
 
 
 def test_a_lost_part_is_an_error_and_not_a_finished_job(folder, tmp_path):
-    def forgetful(predictor):
-        return lambda work, pieces: map(Worker(work, predictor).make, pieces[1:])
+    @contextmanager
+    def forgetful(work, predictor):
+        yield lambda pieces: map(Worker(work, predictor).make, pieces[1:])
 
     with pytest.raises(ValueError, match="1 parts are missing"):
         run_job("embed", "mini", folder, tmp_path / "out", rows=4, threads=1, executor=forgetful)
@@ -139,6 +142,58 @@ def test_another_job_in_the_same_folder(folder, tmp_path, change, sentence, monk
     assert run_job(**settings | change, overwrite=True).made_rows >= 12
     parts = {path.name for path in (tmp_path / "out").glob("part-*")}
     assert len(parts) == json.loads((tmp_path / "out" / DONE).read_text())["parts"]
+
+
+def test_a_cluster_that_does_not_answer_costs_no_result(folder, tmp_path):
+    @contextmanager
+    def unreachable(work, predictor):
+        raise InputError("no Ray cluster answers")
+        yield
+
+    out = tmp_path / "out"
+    run_job("embed", "mini", folder, out, rows=4, threads=1)
+    whole = {path.name: path.read_bytes() for path in out.iterdir()}
+    for place in (out, tmp_path / "new"):
+        with pytest.raises(InputError, match="no Ray cluster answers"):
+            run_job("embed", "mini", folder, place, rows=5, executor=unreachable, overwrite=True)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == whole
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_job_that_is_killed_while_it_overwrites(steps, folder, tmp_path, monkeypatch):
+    """After so many changes of the folder. The same command must work, and no old part may be taken for a new one."""
+    out, left = tmp_path / "out", [steps]
+    run_job("embed", "mini", folder, out, rows=4, threads=1)
+    settings = {"kind": "embed", "model": "mini", "given": folder, "output": out, "threads": 1, "dimensions": 8}
+
+    def limited(change):
+        def step(*given):
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return change(*given)
+
+        return step
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        for name in ("remove", "write"):
+            patch.setattr(Storage, name, limited(getattr(Storage, name)))
+        run_job(**settings, rows=4, overwrite=True)
+    assert (out / JOB).exists()
+    assert (out / DONE).exists() is (steps == 0)
+    run_job(**settings, rows=4, overwrite=True)
+    assert {len(vector) for vector in pyarrow.parquet.read_table(out)["vector"].to_pylist()} == {8}
+
+
+def test_parts_without_a_description_can_be_overwritten(folder, tmp_path):
+    out = tmp_path / "out"
+    run_job("embed", "mini", folder, out, rows=4, threads=1)
+    (out / JOB).unlink()
+    with pytest.raises(InputError, match=r"without _job\.json; use another folder, or --overwrite"):
+        run_job("embed", "mini", folder, out, rows=100, threads=1)
+    assert run_job("embed", "mini", folder, out, rows=100, threads=1, overwrite=True).parts == 2
+    assert len(list(out.glob("part-*"))) == 2
 
 
 def test_predictions_keep_the_columns_of_the_input(tmp_path, predictor):
@@ -342,12 +397,9 @@ def test_paths_that_travel_to_a_worker_are_absolute(tmp_path, monkeypatch):
     Path("model").symlink_to(packaged_folder("mini"))
     works = []
 
-    def seen(predictor):
-        def execute(work, pieces):
-            works.append(pickle.loads(pickle.dumps(work)))
-            return here(predictor)(work, pieces)
-
-        return execute
+    def seen(work, predictor):
+        works.append(pickle.loads(pickle.dumps(work)))
+        return here(work, predictor)
 
     run_job("embed", "model", "in", "out", threads=1, executor=seen)
     work = works[0]

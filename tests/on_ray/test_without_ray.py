@@ -4,6 +4,7 @@ import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from glassbert.finetuning.embedding import embedder
 from glassbert.on_ray.cluster import Cluster, check_answers
 from glassbert.on_ray.corpus import parts_on_cluster
 from glassbert.on_ray.deployment import MOST_BYTES, MOST_TEXTS, TooLarge, answer, build, texts_of
+from glassbert.on_ray.pieces import on_cluster
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.workers import Job
 
@@ -59,6 +61,12 @@ def test_a_text_of_the_command_line_is_no_work_for_a_cluster(capsys):
     with pytest.raises(SystemExit):
         main(["predict", "mini", "A text.", "--on", "ray"])
     assert "--on ray is for files" in capsys.readouterr().err
+
+
+def test_a_cluster_is_asked_before_any_work():
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match="no Ray cluster answers"):
+        on_cluster("127.0.0.1:9")(SimpleNamespace(threads=1), None).__enter__()
 
 
 def test_an_address_where_nobody_is():

@@ -112,9 +112,9 @@ def test_an_error_of_a_worker_is_the_sentence_of_one_process(cluster, texts, tmp
         folder = tmp_path / "texts"
         shutil.copytree(texts, folder, dirs_exist_ok=True)
 
-        def without_a_file(predictor, place=place, folder=folder):
+        def without_a_file(work, predictor, place=place, folder=folder):
             (folder / "1.parquet").write_bytes(b"no Parquet")  # after the files were looked at
-            return place(predictor)
+            return place(work, predictor)
 
         with pytest.raises(InputError) as caught:
             run_job("embed", "mini", folder, tmp_path / place.__name__, rows=200, executor=without_a_file)
