@@ -9,6 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import glassbert.search.index as index_module
 from glassbert.cli import main
 from glassbert.errors import InputError
 from glassbert.files import atomic_write, locked_folder
@@ -136,6 +137,44 @@ def test_one_process_at_a_time_writes(tmp_path):
     with pytest.raises(InputError, match="has changed since it was opened"):
         index.add(random_vectors(5, seed=2))
     assert len(VectorIndex.open(tmp_path / "index")) == 25
+
+
+def test_an_open_index_stays_as_it_is_while_another_process_adds(tmp_path):
+    some = random_vectors(20)
+    opened = VectorIndex.build(tmp_path / "index", some)
+    VectorIndex.open(tmp_path / "index").add(random_vectors(5, seed=1))
+    assert [hits[0].text for hits in opened.search(some.vectors, 1)] == some.texts
+
+
+@pytest.mark.parametrize("changes", [1, 100])
+def test_an_index_that_changes_while_it_is_opened(changes, tmp_path, monkeypatch):
+    VectorIndex.build(tmp_path / "index", random_vectors(20))
+    left, read = [changes], index_module._read_manifest
+
+    def read_and_change(folder):
+        found = read(folder)
+        if left[0] > 0:
+            left[0] -= 1
+            some = random_vectors(20, seed=left[0] + 1)
+            index_module._write(folder, index_module._new_graph(some.dimensions), [], some)
+        return found
+
+    monkeypatch.setattr(index_module, "_read_manifest", read_and_change)
+    if changes == 1:
+        assert len(VectorIndex.open(tmp_path / "index")) == 20
+    else:
+        with pytest.raises(InputError, match="was changed 5 times while it was opened"):
+            VectorIndex.open(tmp_path / "index")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"files": 3}'])
+def test_a_broken_manifest_can_be_overwritten(content, tmp_path):
+    VectorIndex.build(tmp_path / "index", random_vectors(20))
+    (tmp_path / "index" / MANIFEST).write_text(content)
+    with pytest.raises(InputError):
+        VectorIndex.open(tmp_path / "index")
+    assert len(VectorIndex.build(tmp_path / "index", random_vectors(5), overwrite=True)) == 5
+    assert len(list((tmp_path / "index").iterdir())) == 4
 
 
 @pytest.mark.parametrize(
