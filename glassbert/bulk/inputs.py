@@ -120,6 +120,10 @@ def find_inputs(
     kind, found = _of_one_format(str(given), found, options.get("format"))
     for one in found:
         check_encodable(one.name)
+    if kind == "parquet" and options.get("decimal") is not None:
+        raise InputError(
+            f"--decimal does not apply to the Parquet files of {given}, whose numbers have types; remove it"
+        )
     inputs = Inputs(storage, kind, (), None, dict(options))
     inputs = _survey_parquet(inputs, found) if kind == "parquet" else _survey_others(inputs, found, predictor)
     if not inputs.rows:
@@ -264,7 +268,7 @@ def _examples(rows: Any, name: str, start: int, predictor: Predictor, options: M
     """The examples of some rows; messages name the file and the row in it."""
     reading = {key: value for key, value in options.items() if key not in (*ROLES, "format")}
     roles = {key: value for key, value in options.items() if key in ROLES}
-    table = read_table(rows, **reading)
+    table = read_table(rows, as_written=[*rows.column_names, *reading.get("columns", ())], **reading)
     lines = range(start + 1, start + len(table) + 1)
     return predictor.read(replace(table, source=name, lines=lines, unit="row"), **roles)
 

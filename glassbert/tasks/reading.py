@@ -69,6 +69,8 @@ def read_table(
         table = table.without(chosen.drop)
     if not table.columns:
         raise TextError(f"{table.source} has no columns{' besides those of --drop' if chosen.drop else ''}")
+    if kind == "parquet" and chosen.decimal is None:  # it has types: what is text there is meant as text
+        return table
     numbers = read_numbers(table.columns, chosen.decimal, as_written, SEMICOLONS in table.notes)
     notes = (*table.notes, *numbers.notes)
     return replace(table, columns=numbers.columns, decimal=numbers.decimal, notes=notes)

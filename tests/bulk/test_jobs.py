@@ -249,6 +249,18 @@ def test_an_output_folder_with_other_files(folder, tmp_path):
         run_job("embed", "mini", folder, tmp_path / "out" / "notes.txt")
 
 
+def test_parts_do_not_depend_on_their_size(tmp_path, predictor):
+    texts = ["1,5", "2,5", "1,234", "a river", "1.234,5"]
+    write(tmp_path / "in" / "a.parquet", texts)
+    for rows in (1, 2, 5):
+        run_job("embed", "mini", tmp_path / "in", tmp_path / str(rows), rows=rows, threads=1)
+        assert pyarrow.parquet.read_table(tmp_path / str(rows))["text"].to_pylist() == texts
+    write(tmp_path / "numbers.parquet", texts[:3])
+    assert predictor.read(tmp_path / "numbers.parquet").texts == texts[:3]
+    with pytest.raises(InputError, match="--decimal does not apply to the Parquet files"):
+        find_inputs(tmp_path / "in", predictor, {"decimal": ","})
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "txt"])
 def test_other_formats_and_globs(kind, tmp_path, capsys):
     lines = {
