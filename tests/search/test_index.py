@@ -238,6 +238,24 @@ def test_vectors_of_every_format_come_back(ending, found, predictor, tmp_path):
     assert np.allclose(np.linalg.norm(back.vectors, axis=1), 1, atol=1e-6)
 
 
+@pytest.mark.parametrize("ending", [".npy", ".parquet", ".jsonl", ".csv", ".tsv"])
+def test_texts_of_vectors_are_those_that_were_written(ending, predictor, tmp_path):
+    for number, texts in enumerate(
+        (['say "yes"', '"quoted"', "a\tb", "two\nlines", 'end "', 'the word "vector"'], ["1,5", "2,25", "1.234,5"])
+    ):
+        path = tmp_path / f"{number}{ending}"
+        write_vectors(path, [*texts, " "], predictor.predict([*texts, " "]).vectors)
+        back = gather_vectors(path, "mini", predictor=predictor)
+        assert back.texts == texts
+        assert back.notes == ("1 empty texts are left out",)
+
+
+def test_a_text_about_a_vector_is_a_text(predictor, tmp_path):
+    lines = [{"text": 'the "vector" of a mosquito'}, {"text": "another", "vector": "mosquito"}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert gather_vectors(tmp_path / "a.jsonl", "mini", predictor=predictor).texts == [one["text"] for one in lines]
+
+
 def test_vectors_of_another_model_are_noticed(found, predictor, tmp_path):
     turned = found.vectors[:, ::-1]
     for name, vectors, sentence in (
@@ -257,7 +275,20 @@ def test_files_of_vectors_that_cannot_be_used(found, tmp_path):
         pyarrow.table({"text": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}), tmp_path / "r.parquet"
     )
     (tmp_path / "folder").mkdir()
+    (tmp_path / "gap.csv").write_text("text,v0,v1\nriver,1,0\nhill,,1\n")
+    (tmp_path / "word.tsv").write_text("text\tv0\tv1\nriver\t1\tnone\n")
+    table = pyarrow.table({"text": ["a"], "vector": [[1.0]]})
+    for name, content in (("list", "[1]"), ("broken", "{")):
+        pyarrow.parquet.write_table(table.replace_schema_metadata({"glassbert": content}), tmp_path / f"{name}.parquet")
+    (tmp_path / "lost").mkdir()
+    (tmp_path / "lost" / "_job.json").write_text('{"kind": "embed"}')
+    (tmp_path / "lost" / "_done.json").write_text("{}")
     for name, sentence in (
+        ("gap.csv", "line 3: the column v0 must hold a number, got ''"),
+        ("word.tsv", "line 2: the column v1 must hold a number, got 'none'"),
+        ("list.parquet", "the metadata 'glassbert' are no JSON object"),
+        ("broken.parquet", "the metadata 'glassbert' are no JSON object"),
+        ("lost", "has no parts"),
         ("alone.npy", "has no texts"),
         ("cut.npy", "24 vectors and 23 texts"),
         ("nan.npy", "not finite"),
