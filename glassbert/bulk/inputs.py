@@ -7,6 +7,7 @@ Other files are read whole by each worker that gets a piece of them, since their
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
@@ -302,6 +303,8 @@ def _common_type(before: Any, values: Sequence[Any]) -> Any:
         found = pyarrow.array(values).type
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):
         return pyarrow.string()
+    if "struct<>" in str(found):  # an object without fields, which Parquet does not have
+        return pyarrow.string()
     if before is None or str(before) == "null" or found == before:
         return found
     return before if str(found) == "null" else pyarrow.string()
@@ -320,7 +323,11 @@ def _as_arrow(columns: Mapping[str, Sequence[Any]], schema: Any) -> Any:
 
 
 def _texts(values: Sequence[Any]) -> list[str | None]:
-    return [None if value is None else value if isinstance(value, str) else str(value) for value in values]
+    return [value if isinstance(value, str | None) else _written(value) for value in values]
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
 
 
 def _read_whole(storage: Storage, name: str, predictor: Predictor, options: Mapping[str, Any]) -> TaskData:

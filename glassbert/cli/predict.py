@@ -145,11 +145,7 @@ def _input(
     if reading and file in (None, "-") and set(reading) - {"encoding"}:
         raise InputError(f"--{next(iter(reading)).replace('_', '-')} is for a --file; remove it")
     if file == "-":
-        content, _ = decode(sys.stdin.buffer.read(), "standard input", reading.get("encoding"))
-        lines = [line for line in split_lines(content) if line.strip()] if content else []
-        if not lines:
-            raise InputError("stdin is empty; give one text per line")
-        return lines, {}
+        return lines_of_stdin(reading.get("encoding")), {}
     if file is not None:
         return Path(file), {**reading, **({} if text_column is None else {"text": text_column})}
     if cells is not None:
@@ -160,6 +156,15 @@ def _input(
     if text is not None and not text.strip():
         raise InputError("the text is empty")
     return text if pair is None else (text, pair), {}
+
+
+def lines_of_stdin(encoding: str | None = None) -> list[str]:
+    """The lines of standard input that are not blank, in UTF-8 or another encoding."""
+    content, _ = decode(sys.stdin.buffer.read(), "standard input", encoding)
+    lines = [line for line in split_lines(content) if line.strip()] if content else []
+    if not lines:
+        raise InputError("stdin is empty; give one text per line")
+    return lines
 
 
 @contextmanager

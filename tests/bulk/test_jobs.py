@@ -249,6 +249,17 @@ def test_an_output_folder_with_other_files(folder, tmp_path):
         run_job("embed", "mini", folder, tmp_path / "out" / "notes.txt")
 
 
+def test_objects_without_fields_become_text(tmp_path, predictor):
+    (tmp_path / "in").mkdir()
+    lines = [{"text": "one", "a": {}, "b": [{}], "c": {"x": {}}}, {"text": "two", "a": None, "b": [], "c": {"x": None}}]
+    (tmp_path / "in" / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    inputs = find_inputs(tmp_path / "in", predictor, {})
+    rows = Reader(inputs, predictor).read(inputs.pieces(10)[0])[1]
+    Storage(str(tmp_path)).write("rows.parquet", rows)
+    back = pyarrow.parquet.read_table(tmp_path / "rows.parquet").to_pydict()
+    assert back == {"text": ["one", "two"], "a": ["{}", None], "b": ["[{}]", "[]"], "c": ['{"x": {}}', '{"x": null}']}
+
+
 def test_parts_do_not_depend_on_their_size(tmp_path, predictor):
     texts = ["1,5", "2,5", "1,234", "a river", "1.234,5"]
     write(tmp_path / "in" / "a.parquet", texts)

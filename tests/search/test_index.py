@@ -1,5 +1,6 @@
 """The index of texts: what it finds, what it refuses, and that a damaged or half-written one is noticed."""
 
+import io
 import json
 import sys
 from dataclasses import replace
@@ -144,6 +145,19 @@ def test_an_open_index_stays_as_it_is_while_another_process_adds(tmp_path):
     opened = VectorIndex.build(tmp_path / "index", some)
     VectorIndex.open(tmp_path / "index").add(random_vectors(5, seed=1))
     assert [hits[0].text for hits in opened.search(some.vectors, 1)] == some.texts
+
+
+def test_texts_of_standard_input_in_another_encoding(tmp_path, monkeypatch, capsys):
+    for options, content in (
+        ([], "a café\nriver\n".encode("latin-1")),
+        (["--encoding", "cp1251"], "река\n".encode("cp1251")),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        assert run("embed", "-", "-o", tmp_path / "v.jsonl", "--threads", "1", *options) == 0
+    assert json.loads((tmp_path / "v.jsonl").read_text().splitlines()[0])["text"] == "река"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"river\n")))
+    assert run("embed", "-", "-o", tmp_path / "v.jsonl", "--text", "body") == 2
+    assert "stdin has one text per line; remove --text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("changes", [1, 100])
@@ -338,15 +352,18 @@ def test_from_a_file_to_an_answer(tmp_path, monkeypatch, capsys):
 
 
 def test_questions_from_standard_input(tmp_path, monkeypatch, capsys, found, predictor):
-    import io
-
     from glassbert.finetuning.embedding import fingerprint
 
     VectorIndex.build(tmp_path / "index", replace(found, fingerprint=fingerprint(predictor, "mini")))
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TEXTS[1]}\n\n{TEXTS[2]}\n"))
+    given = f"{TEXTS[1]}\n\n{TEXTS[2]}\ncafé\n".encode("latin-1")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
     assert run("search", tmp_path / "index", "-k", "1", "--json", "--threads", "1") == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["hits"][0]["text"] for one in answers] == TEXTS[1:3]
+    assert [one["hits"][0]["text"] for one in answers[:2]] == TEXTS[1:3]
+    assert answers[2]["question"] == "café"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"river\n\x81\xff\n")))
+    assert run("search", tmp_path / "index", "-k", "1", "--threads", "1") == 2
+    assert "line 2 of standard input is not UTF-8" in capsys.readouterr().err
     VectorIndex.build(tmp_path / "other", found)
     assert run("search", tmp_path / "other", "a question") == 2
     assert "was built with another model (mini) than mini" in capsys.readouterr().err
