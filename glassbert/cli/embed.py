@@ -15,7 +15,7 @@ from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.folder_job import Overwrite, RowsPerPart, Workers, is_folder_job, run_folder_job
 from glassbert.cli.model_argument import MODEL_HELP, named_model
 from glassbert.cli.options import Address, AsJson, Engine, On, Threads, counted
-from glassbert.cli.output import print_json
+from glassbert.cli.output import check_not_input, print_json
 from glassbert.cli.predict import lines_of_stdin, progress_bar
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
@@ -26,6 +26,7 @@ from glassbert.finetuning.embedding import (
     check_vector_file,
     embedder,
     fingerprint,
+    texts_beside,
     truncated,
     write_vectors,
 )
@@ -89,6 +90,7 @@ def _run(
         return
     path = Path(output)
     check_vector_file(path)
+    check_not_input(file, path, *([texts_beside(path)] if path.suffix.lower() == ".npy" else []))
     given: Any = Path(file)
     if file == "-":
         encoding = chosen.pop("encoding", None)

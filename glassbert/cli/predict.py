@@ -20,7 +20,7 @@ from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.folder_job import Overwrite, RowsPerPart, Workers, is_folder_job, run_folder_job
 from glassbert.cli.model_argument import model_and_text
 from glassbert.cli.options import Address, On, Threads, chosen, counted
-from glassbert.cli.output import print_json
+from glassbert.cli.output import check_not_input, print_json
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.engines import ENGINES
@@ -105,6 +105,8 @@ def _run(
     path = None if output is None else Path(output)
     if path is not None and path.suffix.lower() not in WRITERS:
         raise InputError(f"{path}: unknown file extension; use one of {', '.join(WRITERS)}")
+    if path is not None and file is not None:
+        check_not_input(file, path)
     predictor = Predictor.load(model, engine=engine, threads=threads)
     screen = Console(stderr=True)
     with progress_bar(screen) as progress:

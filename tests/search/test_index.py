@@ -147,6 +147,24 @@ def test_an_open_index_stays_as_it_is_while_another_process_adds(tmp_path):
     assert [hits[0].text for hits in opened.search(some.vectors, 1)] == some.texts
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("t.csv", ["embed", "t.csv", "-o", "./t.csv"]),
+        ("v.texts.jsonl", ["embed", "v.texts.jsonl", "-o", "v.npy"]),
+        ("t.csv", ["predict", "mini", "--file", "t.csv", "--output", "link.csv"]),
+        ("clusters.csv", ["cluster", "clusters.csv", "-o", "."]),
+    ],
+)
+def test_the_input_is_not_replaced(name, command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("text\nriver\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "t.csv")
+    assert run(*command) == 2
+    assert "is the input, and would be replaced" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "text\nriver\n"
+
+
 def test_texts_of_standard_input_in_another_encoding(tmp_path, monkeypatch, capsys):
     for options, content in (
         ([], "a café\nriver\n".encode("latin-1")),
