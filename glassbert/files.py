@@ -362,15 +362,24 @@ def adding_files(folder: str | Path, names: Iterable[str]) -> Iterator[None]:
     """Context manager: files with these names are written into a folder that may have checksums, which then list them.
 
     `checksums.json` is removed first and written last, so that a process killed in between leaves no wrong checksum.
+    After an error it lists what it listed before, without the files that have changed.
     """
     folder = Path(folder)
     listed = read_checksums(folder)
     with explain_write_errors(folder), suppress(FileNotFoundError):
         (folder / CHECKSUMS).unlink()
-    yield
+    written = set(names)  # one of them that is not there was removed
+    others = {name: facts for name, facts in (listed or {}).items() if name not in written}
+    try:
+        yield
+    except BaseException:
+        if listed is not None:
+            with suppress(GlassBertError):  # the disk may be full; the first error is the one to report
+                kept = [name for name in written & set(listed) if (folder / name).is_file()]
+                write_checksums(folder, [name for name in kept if facts_of(folder / name) == listed[name]], others)
+        raise
     if listed is not None:
-        written = set(names)  # one of them that is not there was removed
-        write_checksums(folder, written, {name: facts for name, facts in listed.items() if name not in written})
+        write_checksums(folder, written, others)
 
 
 def portable(path: str | Path) -> str:
