@@ -31,9 +31,8 @@ from glassbert.bulk.storage import (
 from glassbert.errors import InputError
 from glassbert.finetuning.predictor import Predictor
 from glassbert.reading.cells import shown
-from glassbert.reading.streams import SUFFIXES
 from glassbert.tasks import TaskData, read_table
-from glassbert.tasks.reading import ENDINGS, FORMATS
+from glassbert.tasks.reading import ENDINGS, FORMATS, ending_of
 
 ROLES = ("text", "pair", "words")
 SAMPLE_ROWS = 100  # of the first file, read before any worker starts
@@ -186,7 +185,7 @@ def _of_one_format(given: str, found: list[Found], format: str | None) -> tuple[
         raise InputError(f"there is no format {shown(format)}; set --format to one of {', '.join(FORMATS)}")
     by_format: dict[str, list[Found]] = {}
     for one in found:
-        kind = format or ENDINGS.get(_ending(one.name))
+        kind = format or ENDINGS.get(ending_of(PurePosixPath(one.name)))
         if kind is not None:
             by_format.setdefault(kind, []).append(one)
     if not by_format:
@@ -194,16 +193,9 @@ def _of_one_format(given: str, found: list[Found], format: str | None) -> tuple[
     if len(by_format) > 1:
         raise InputError(
             f"{given} holds files of several formats ({', '.join(sorted(by_format))}); "
-            f"choose some by a glob in quotes, as in '{given.rstrip('/')}/*{_ending(found[0].name)}'"
+            f"choose some by a glob in quotes, as in '{given.rstrip('/')}/*{ending_of(PurePosixPath(found[0].name))}'"
         )
     return next(iter(by_format.items()))
-
-
-def _ending(name: str) -> str:
-    suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
-    if suffixes and suffixes[-1] in SUFFIXES:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
 
 
 def _counted(files: int) -> str:

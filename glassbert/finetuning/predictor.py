@@ -37,7 +37,7 @@ from glassbert.layers.registry import POSITIONS
 from glassbert.metrics import Scores
 from glassbert.models.model import Model
 from glassbert.tasks import Table, TaskData, read_table
-from glassbert.tasks.reading import LINES, fitting, table_from_records
+from glassbert.tasks.reading import LINES, ending_of, fitting, table_from_records
 from glassbert.tasks.table import listed
 from glassbert.text.loading import check_together, find_tokenizer
 from glassbert.text.tokenizer import Tokenizer
@@ -163,7 +163,7 @@ class Predictor:
             raise InputError(f"there is no file {path}")
         simple = self.card.pair is None and self.card.template is None and not with_targets
         kind = options.get("format") or self.card.reading.get("format")
-        if kind == LINES or (kind is None and path.suffix == ".txt" and simple and set(options) <= {"encoding"}):
+        if kind == LINES or (kind is None and ending_of(path) == ".txt" and simple and set(options) <= {"encoding"}):
             table = read_table(path, **{**options, "format": LINES})
             return replace(self._read_texts(table.column("text")), notes=table.notes)
         return self._read_rows(path, with_targets, options)

@@ -1,5 +1,6 @@
 """Jobs over folders of files: every row once, resumed, and refused with a sentence where the input is wrong."""
 
+import gzip
 import json
 import os
 import pickle
@@ -247,6 +248,13 @@ def test_an_output_folder_with_other_files(folder, tmp_path):
             run_job("embed", "mini", folder, tmp_path / "out", overwrite=overwrite)
     with pytest.raises(InputError, match="is a file"):
         run_job("embed", "mini", folder, tmp_path / "out" / "notes.txt")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.TXT", "a.txt.gz", "a.TXT.GZ"])
+def test_lines_of_text_by_the_name(name, tmp_path, predictor):
+    content = b"one, two\nthree, four\n"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.lower().endswith("gz") else content)
+    assert predictor.read(tmp_path / name).texts == ["one, two", "three, four"]
 
 
 def test_objects_without_fields_become_text(tmp_path, predictor):
