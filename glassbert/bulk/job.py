@@ -22,6 +22,7 @@ from glassbert.bulk.storage import Storage, arrow
 from glassbert.errors import GlassBertError, InputError
 from glassbert.files import PART, absolute_if_here
 from glassbert.finetuning.embedding import check_dimensions, embedder, fingerprint
+from glassbert.finetuning.predictions import cut_notes
 from glassbert.finetuning.predictor import Predictor
 from glassbert.locks import try_lock
 
@@ -61,11 +62,12 @@ class Work:
 
 
 class Part(NamedTuple):
-    """A part that was written: the number of its piece, its rows, and how many of them have no text."""
+    """A part that was written: the number of its piece, its rows, and how many have no text or one that was cut."""
 
     number: int
     rows: int
     empty: int
+    cut: int = 0
 
 
 class Worker:
@@ -95,7 +97,7 @@ class Worker:
         else:
             table = with_answers(rows, found, name, piece.start)
         work.output.write(piece.name, table)
-        return Part(piece.number, len(found), sum(not text.strip() for text in data.texts))
+        return Part(piece.number, len(found), sum(not text.strip() for text in data.texts), found.cut)
 
 
 Make = Callable[[list[Piece]], Iterable[Part]]
@@ -174,16 +176,18 @@ def _make(
     finished: Finished,
     progress: Progress | None,
 ) -> None:
-    start, empty = time.perf_counter(), 0
+    start, empty, cut = time.perf_counter(), 0, 0
     done = finished.rows - sum(piece.rows for piece in missing)
     for part in make(missing):
         finished.made_rows += part.rows
         empty += part.empty
+        cut += part.cut
         if progress is not None:
             progress(done + finished.made_rows, finished.rows)
     finished.seconds = time.perf_counter() - start
     if empty:
         finished.notes.append(f"{empty:,} texts are empty; what is predicted for them has no meaning")
+    finished.notes += cut_notes(cut)
     left = _without_part(work.output, pieces)
     if left:
         raise GlassBertError(f"{len(left):,} parts are missing in {work.output.place}; run the same command again")

@@ -30,7 +30,7 @@ from glassbert.errors import CheckpointError, InputError, TextError
 from glassbert.export.runtime import graph_folder, open_onnx
 from glassbert.finetuning.card import TASK, TaskCard
 from glassbert.finetuning.examples import Examples, encode_examples, truth_of
-from glassbert.finetuning.predictions import Predictions
+from glassbert.finetuning.predictions import Predictions, cut_notes
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.scoring import BATCH_TOKENS, compute_scores, score_examples
 from glassbert.layers.registry import POSITIONS
@@ -82,8 +82,9 @@ class Predictor:
         start = time.perf_counter()
         examples = self.encode(data)
         outputs = score_examples(self.model, examples, batch_tokens=batch_tokens, progress=progress)
-        seconds, notes = time.perf_counter() - start, _notes_with_empty_texts(data)
-        return Predictions(examples.card, data, None, outputs, Scores(), seconds=seconds, notes=notes)
+        seconds, cut = time.perf_counter() - start, examples.rows.cut if self.card.head == "embedding" else 0
+        notes = (*_notes_with_empty_texts(data), *cut_notes(cut))
+        return Predictions(examples.card, data, None, outputs, Scores(), seconds=seconds, notes=notes, cut=cut)
 
     def encode(self, data: TaskData) -> Examples:
         """The rows of tokens that the model reads."""

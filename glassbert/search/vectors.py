@@ -17,6 +17,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.files import read_json
 from glassbert.finetuning.embedding import MADE_BY, check_dimensions, embedder, fingerprint, texts_beside, truncated
+from glassbert.finetuning.predictions import cut_notes
 from glassbert.finetuning.predictor import Predictor
 from glassbert.finetuning.rows import Progress
 from glassbert.ops import unit_length
@@ -87,7 +88,8 @@ def gather_vectors(
     predicted = predictor.predict(path, batch_tokens=batch_tokens, progress=progress, **options)
     vectors = truncated(predicted.vectors, dimensions).astype(np.float32)
     texts = list(predicted.data.texts)
-    return _with_text(TextVectors(texts, vectors, name, fingerprint(predictor, name), path.name), path)
+    notes = cut_notes(predicted.cut)
+    return _with_text(TextVectors(texts, vectors, name, fingerprint(predictor, name), path.name, notes), path)
 
 
 def _with_text(found: TextVectors, path: Path) -> TextVectors:
@@ -96,7 +98,7 @@ def _with_text(found: TextVectors, path: Path) -> TextVectors:
     if not kept:
         raise InputError(f"{path} has no text: all {len(found):,} rows are empty; --text names another column")
     left = len(found) - len(kept)
-    return replace(found.select(kept), notes=(f"{left:,} empty texts are left out",)) if left else found
+    return replace(found.select(kept), notes=(*found.notes, f"{left:,} empty texts are left out")) if left else found
 
 
 def read_vectors(path: Path) -> TextVectors | None:

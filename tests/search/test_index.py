@@ -165,6 +165,22 @@ def test_the_input_is_not_replaced(name, command, tmp_path, monkeypatch, capsys)
     assert (tmp_path / name).read_text() == "text\nriver\n"
 
 
+def test_texts_that_are_cut_are_counted(predictor, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    length = predictor.model.config.max_length
+    (tmp_path / "texts.txt").write_text(f"{'river ' * (length - 2)}\n{'river ' * (length - 1)}\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "texts.txt").write_bytes((tmp_path / "texts.txt").read_bytes())
+    note = "Note: 1 texts are longer than the model reads at once"
+    for command in (
+        ["embed", "texts.txt", "-o", "v.npy"],
+        ["index", "texts.txt", "-o", "i"],
+        ["embed", "folder", "-o", "v"],
+    ):
+        assert run(*command, "--threads", "1") == 0
+        assert note in capsys.readouterr().err
+
+
 def test_texts_of_standard_input_in_another_encoding(tmp_path, monkeypatch, capsys):
     for options, content in (
         ([], "a café\nriver\n".encode("latin-1")),
