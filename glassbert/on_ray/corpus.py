@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from glassbert.errors import GlassBertError, TextError
-from glassbert.on_ray.cluster import connected
+from glassbert.on_ray.cluster import RETRIES, connected, explain_lost_workers
 from glassbert.text.corpus.parts import Unit
 from glassbert.text.corpus.workers import Job, MakeParts, make
 
@@ -30,7 +30,7 @@ def parts_on_cluster(address: str | None = None, workers: int | None = None) -> 
     def make_all(units: Iterable[tuple[Unit, str]], job: Job, _: int) -> Iterator[int]:
         with connected(address, workers) as cluster:
             ray = cluster.ray
-            task = ray.remote(num_cpus=1, max_retries=-1)(make_or_explain)
+            task = ray.remote(num_cpus=1, max_retries=RETRIES)(make_or_explain)
             shared = ray.put(replace(job, folder=job.folder.absolute(), tokenizer=job.tokenizer.absolute()))
             waiting: list[Any] = []
 
@@ -38,7 +38,9 @@ def parts_on_cluster(address: str | None = None, workers: int | None = None) -> 
                 """Wait until at most so many tasks are left."""
                 while len(waiting) > most:
                     done, waiting[:] = ray.wait(waiting)
-                    for number in ray.get(done):
+                    with explain_lost_workers(ray):
+                        numbers = ray.get(done)
+                    for number in numbers:
                         if isinstance(number, str):
                             raise TextError(number)
                         yield number

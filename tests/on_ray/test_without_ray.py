@@ -11,7 +11,7 @@ import pytest
 from glassbert.cli import main
 from glassbert.errors import InputError
 from glassbert.finetuning.embedding import embedder
-from glassbert.on_ray.cluster import Cluster, check_answers
+from glassbert.on_ray.cluster import Cluster, check_answers, explain_lost_workers
 from glassbert.on_ray.corpus import parts_on_cluster
 from glassbert.on_ray.deployment import MOST_BYTES, MOST_TEXTS, TooLarge, answer, build, texts_of
 from glassbert.on_ray.pieces import on_cluster
@@ -137,8 +137,14 @@ def test_objects_of_a_batch_do_not_change_each_other():
     assert [status for status, _ in alone] == [200, 422, 200, 200, 200]
 
 
+class Lost(Exception):
+    """In the place of ray.exceptions.RayError."""
+
+
 class FakeRay:
     """In the place of Ray: `remote` and `put` keep what they get."""
+
+    exceptions = SimpleNamespace(RayError=Lost, RayTaskError=type("RayTaskError", (Lost,), {}))
 
     def __init__(self):
         self.jobs = []
@@ -154,6 +160,21 @@ class FakeRay:
 
     def get(self, done):
         return done
+
+
+def test_a_worker_that_always_dies_ends_the_work(tmp_path, monkeypatch):
+    ray = FakeRay()
+
+    def lose(*_):
+        raise Lost
+
+    ray.get = lose
+    monkeypatch.setattr("glassbert.on_ray.corpus.connected", lambda *_: nullcontext(Cluster(ray, 1, 1)))
+    job = Job(tmp_path, tmp_path, "f", Settings(), (1, 1))
+    with pytest.raises(InputError, match=r"a worker of the cluster died too often \(Lost\)"):
+        list(parts_on_cluster()([(3, "digest")], job, 1))
+    with pytest.raises(ray.exceptions.RayTaskError), explain_lost_workers(ray):
+        raise ray.exceptions.RayTaskError
 
 
 def test_paths_of_a_corpus_and_a_deployment_are_absolute(tmp_path, monkeypatch):
