@@ -22,8 +22,7 @@ from glassbert.errors import InputError, needs
 TIMEOUT = 20  # seconds that a cluster has to answer
 STORE = 256 * 2**20  # bytes of shared memory of a cluster of our own; pieces are small
 PORT, CLIENT_PORT = 6379, 10001
-RETRIES = 3  # of a piece whose worker died
-RESTARTS = 10  # of a worker
+RETRIES = 3  # of work whose process died
 
 
 def ray_package() -> Any:

@@ -11,7 +11,7 @@ from glassbert.bulk.inputs import Piece
 from glassbert.bulk.job import Executor, Make, Part, Work, Worker
 from glassbert.errors import GlassBertError, InputError
 from glassbert.finetuning.predictor import Predictor
-from glassbert.on_ray.cluster import RESTARTS, RETRIES, Cluster, connected, explain_lost_workers
+from glassbert.on_ray.cluster import Cluster, connected, explain_lost_workers
 
 
 class RayWorker:
@@ -65,8 +65,6 @@ def _make(cluster: Cluster, work: Work, pieces: list[Piece]) -> Iterator[Part]:
         batch_size=1,
         num_cpus=cluster.threads,
         num_gpus=1 if work.engine == "mlx" and cluster.ray.cluster_resources().get("GPU") else 0,
-        max_restarts=RESTARTS,
-        max_task_retries=RETRIES,
         compute=data.ActorPoolStrategy(size=min(cluster.workers, len(pieces))),
     )
     with explain_lost_workers(cluster.ray):
