@@ -23,6 +23,7 @@ TIMEOUT = 20  # seconds that a cluster has to answer
 STORE = 256 * 2**20  # bytes of shared memory of a cluster of our own; pieces are small
 PORT, CLIENT_PORT = 6379, 10001
 RETRIES = 3  # of work whose process died
+REMEDY = "probably because memory ran out; finished parts are kept: run the same command again, with fewer --workers"
 
 
 def ray_package() -> Any:
@@ -95,10 +96,7 @@ def explain_lost_workers(ray: Any) -> Iterator[None]:
     except ray.exceptions.RayTaskError:  # raised by our own code there
         raise
     except ray.exceptions.RayError as error:
-        raise InputError(
-            f"a worker of the cluster died too often ({type(error).__name__}), probably because memory ran out; "
-            "finished parts are kept: run the same command again, with fewer --workers"
-        ) from error
+        raise InputError(f"a worker of the cluster died too often ({type(error).__name__}), {REMEDY}") from error
 
 
 def check_answers(address: str) -> None:

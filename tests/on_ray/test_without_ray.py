@@ -8,13 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from glassbert.bulk.inputs import InputFile, Inputs
+from glassbert.bulk.job import Part
+from glassbert.bulk.storage import Storage
 from glassbert.cli import main
 from glassbert.errors import InputError
 from glassbert.finetuning.embedding import embedder
-from glassbert.on_ray.cluster import Cluster, check_answers, explain_lost_workers
+from glassbert.on_ray.cluster import RETRIES, Cluster, check_answers, explain_lost_workers
 from glassbert.on_ray.corpus import parts_on_cluster
 from glassbert.on_ray.deployment import MOST_BYTES, MOST_TEXTS, TooLarge, answer, build, texts_of
-from glassbert.on_ray.pieces import on_cluster
+from glassbert.on_ray.pieces import RayWorker, Tries, on_cluster
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.workers import Job
 
@@ -175,6 +178,20 @@ def test_a_worker_that_always_dies_ends_the_work(tmp_path, monkeypatch):
         list(parts_on_cluster()([(3, "digest")], job, 1))
     with pytest.raises(ray.exceptions.RayTaskError), explain_lost_workers(ray):
         raise ray.exceptions.RayTaskError
+
+
+def test_a_piece_whose_worker_always_dies_ends_the_job(tmp_path, monkeypatch):
+    made = []
+    maker = SimpleNamespace(make=lambda piece: made.append(piece) or Part(piece.number, piece.rows, 0))
+    monkeypatch.setattr("glassbert.on_ray.pieces.Worker", lambda work: maker)
+    inputs = Inputs(Storage(str(tmp_path)), "parquet", (InputFile("a.parquet", 1, 9),), None, {})
+    worker = RayWorker(SimpleNamespace(inputs=inputs), Tries().begin)
+    first, second = inputs.pieces(5)
+    problems = [worker.make(second)["problem"] for _ in range(RETRIES + 2)]
+    assert problems[:-1] == [""] * (RETRIES + 1)
+    assert problems[-1].startswith("a.parquet, rows 6 to 9: the worker died 4 times, probably because memory ran out")
+    assert len(made) == RETRIES + 1
+    assert worker.make(first) == {"number": 0, "rows": 5, "empty": 0, "cut": 0, "problem": ""}
 
 
 def test_paths_of_a_corpus_and_a_deployment_are_absolute(tmp_path, monkeypatch):
