@@ -362,15 +362,24 @@ def adding_files(folder: str | Path, names: Iterable[str]) -> Iterator[None]:
     """Context manager: files with these names are written into a folder that may have checksums, which then list them.
 
     `checksums.json` is removed first and written last, so that a process killed in between leaves no wrong checksum.
+    After an error it lists what it listed before, without the files that have changed.
     """
     folder = Path(folder)
     listed = read_checksums(folder)
     with explain_write_errors(folder), suppress(FileNotFoundError):
         (folder / CHECKSUMS).unlink()
-    yield
+    written = set(names)  # one of them that is not there was removed
+    others = {name: facts for name, facts in (listed or {}).items() if name not in written}
+    try:
+        yield
+    except BaseException:
+        if listed is not None:
+            with suppress(GlassBertError):  # the disk may be full; the first error is the one to report
+                kept = [name for name in written & set(listed) if (folder / name).is_file()]
+                write_checksums(folder, [name for name in kept if facts_of(folder / name) == listed[name]], others)
+        raise
     if listed is not None:
-        written = set(names)  # one of them that is not there was removed
-        write_checksums(folder, written, {name: facts for name, facts in listed.items() if name not in written})
+        write_checksums(folder, written, others)
 
 
 def portable(path: str | Path) -> str:
@@ -383,6 +392,12 @@ def portable(path: str | Path) -> str:
     except FileNotFoundError:  # somebody removed the working folder
         return str(Path(*given.parts[-2:]))
     return str(given.relative_to(working) if given.is_relative_to(working) else Path(*given.parts[-2:]))
+
+
+def absolute_if_here(name: str | Path) -> str:
+    """The absolute path of a file or folder that exists; any other name, such as that of a model, as it is."""
+    local = Path(name).expanduser()
+    return str(local.absolute()) if local.exists() else str(name)
 
 
 def sha256(path: str | Path) -> str:

@@ -10,7 +10,19 @@ import pytest
 
 from glassbert import files
 from glassbert.errors import GlassBertError, TextError
-from glassbert.files import atomic_write, new_folder, numbers, read_json, remove_parts, write_json
+from glassbert.files import (
+    CHECKSUMS,
+    adding_files,
+    atomic_write,
+    find_changed,
+    new_folder,
+    numbers,
+    read_checksums,
+    read_json,
+    remove_parts,
+    write_checksums,
+    write_json,
+)
 
 DEEP = b"[" * 200_000
 KILLED = """
@@ -129,3 +141,19 @@ def test_two_writers_of_one_new_folder(tmp_path):
             assert first.exists() and first != second
         (first / "file").write_text("first")
     assert (tmp_path / "published" / "file").read_text() == "second" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_checksums_after_an_error(tmp_path):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text(name)
+    write_checksums(tmp_path, ["a", "b", "c"])
+    with pytest.raises(KeyboardInterrupt), adding_files(tmp_path, ["b", "c", "d"]):
+        (tmp_path / "c").write_text("changed")
+        (tmp_path / "d").write_text("new")
+        raise KeyboardInterrupt
+    assert sorted(read_checksums(tmp_path)) == ["a", "b"]
+    assert find_changed(tmp_path) is None
+    (tmp_path / CHECKSUMS).unlink()
+    with pytest.raises(KeyError), adding_files(tmp_path, ["b"]):
+        raise KeyError
+    assert not (tmp_path / CHECKSUMS).exists()

@@ -7,20 +7,32 @@ Other files are read whole by each worker that gets a piece of them, since their
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from glassbert.bulk.storage import MAGIC, Found, Storage, arrow, is_remote, matching
+from glassbert.bulk.storage import (
+    MAGIC,
+    QUERY,
+    Found,
+    Storage,
+    arrow,
+    check_encodable,
+    is_remote,
+    leading,
+    matching,
+)
 from glassbert.errors import InputError
 from glassbert.finetuning.predictor import Predictor
 from glassbert.reading.cells import shown
-from glassbert.reading.streams import SUFFIXES
 from glassbert.tasks import TaskData, read_table
-from glassbert.tasks.reading import ENDINGS, FORMATS
+from glassbert.tasks.reading import ENDINGS, FORMATS, ending_of
 
 ROLES = ("text", "pair", "words")
 SAMPLE_ROWS = 100  # of the first file, read before any worker starts
@@ -31,6 +43,7 @@ class InputFile:
     name: str
     bytes: int
     rows: int
+    modified: int = 0  # nanoseconds since 1970
 
 
 @dataclass(frozen=True)
@@ -93,10 +106,24 @@ class Reader:
         return data, _as_arrow(data.table.columns, inputs.schema)
 
 
-def find_inputs(given: str | Path, predictor: Predictor, options: Mapping[str, Any]) -> Inputs:
-    """The files of a folder, a glob, an address or a single file. Raises if the model cannot read them."""
+def find_inputs(
+    given: str | Path, predictor: Predictor, options: Mapping[str, Any], output: Storage | None = None
+) -> Inputs:
+    """The files of a folder, a glob, an address or a single file. Raises if the model cannot read them.
+
+    Files below the folder `output`, where it is below that of the inputs, are left out.
+    """
     storage, found = _find_files(str(given))
+    inside = None if output is None else storage.holds(output)
+    if inside is not None:
+        found = [one for one in found if not one.name.startswith(f"{inside}/")]
     kind, found = _of_one_format(str(given), found, options.get("format"))
+    for one in found:
+        check_encodable(one.name)
+    if kind == "parquet" and options.get("decimal") is not None:
+        raise InputError(
+            f"--decimal does not apply to the Parquet files of {given}, whose numbers have types; remove it"
+        )
     inputs = Inputs(storage, kind, (), None, dict(options))
     inputs = _survey_parquet(inputs, found) if kind == "parquet" else _survey_others(inputs, found, predictor)
     if not inputs.rows:
@@ -111,27 +138,45 @@ def find_inputs(given: str | Path, predictor: Predictor, options: Mapping[str, A
 
 
 def _find_files(given: str) -> tuple[Storage, list[Found]]:
-    """The folder that all names are relative to, and the files."""
-    if MAGIC.search(given):
-        fixed = given[: MAGIC.search(given).start()]  # type: ignore[union-attr]
-        folder, _, begun = fixed.rpartition("/")
-        storage = Storage(folder if is_remote(given) else folder or ("/" if given.startswith("/") else "."))
-        pattern = matching(begun + given[len(fixed) :])
-        found = [one for one in storage.files() if pattern.fullmatch(one.name)]
+    """The folder that all names are relative to, and the files. What exists is no glob, whatever its name."""
+    query = QUERY.search(given) if is_remote(given) else None
+    path, query_text = (given[: query.start()], query.group()) if query else (given, "")
+    folder, pattern = _split_glob(path)
+    if pattern:
+        storage, regex = Storage(folder + query_text), matching(pattern)
+        found = [one for one in storage.files(_accepting(leading(pattern))) if regex.fullmatch(one.name)]
         if not found:
             raise InputError(f"no file matches {given}")
         return storage, found
     whole = Storage(given)
-    if whole.local is None or whole.local.is_dir():
-        found = [one for one in whole.files() if not any(part[0] in "._" for part in PurePosixPath(one.name).parts)]
-        if found or whole.local is not None:
-            return whole, found
-    parent, _, name = given.rpartition("/")
-    above = Storage(parent or ("/" if given.startswith("/") else "."))
-    found = [one for one in above.files() if one.name == name]
-    if not found:
+    one = whole.file("")
+    if one is not None:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        folder = parent or ("/" if given.startswith("/") else ".")
+        return Storage(folder + query_text), [replace(one, name=name)]
+    found = [one for one in whole.files(_is_plain) if _is_plain(one.name)]
+    if not found and not (whole.local is not None and whole.local.is_dir()):
         raise InputError(f"there is no file or folder {given}")
-    return above, found
+    return whole, found
+
+
+def _split_glob(path: str) -> tuple[str, str]:
+    """The folder in which a glob begins, and the glob below it, which is empty for a path without one."""
+    names, remote = path.split("/"), is_remote(path)
+    for number, name in enumerate(names):
+        if MAGIC.search(name) and (remote or not os.path.lexists(os.path.expanduser("/".join(names[: number + 1])))):
+            folder = "/".join(names[:number])
+            return folder or ("/" if path.startswith("/") else "."), "/".join(names[number:])
+    return path, ""
+
+
+def _accepting(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    return lambda name: bool(pattern.fullmatch(name))
+
+
+def _is_plain(name: str) -> bool:
+    """Whether neither a file nor a folder above it is hidden, or a mark of another program such as _SUCCESS."""
+    return not any(part[0] in "._" for part in PurePosixPath(name).parts)
 
 
 def _of_one_format(given: str, found: list[Found], format: str | None) -> tuple[str, list[Found]]:
@@ -140,7 +185,7 @@ def _of_one_format(given: str, found: list[Found], format: str | None) -> tuple[
         raise InputError(f"there is no format {shown(format)}; set --format to one of {', '.join(FORMATS)}")
     by_format: dict[str, list[Found]] = {}
     for one in found:
-        kind = format or ENDINGS.get(_ending(one.name))
+        kind = format or ENDINGS.get(ending_of(PurePosixPath(one.name)))
         if kind is not None:
             by_format.setdefault(kind, []).append(one)
     if not by_format:
@@ -148,16 +193,9 @@ def _of_one_format(given: str, found: list[Found], format: str | None) -> tuple[
     if len(by_format) > 1:
         raise InputError(
             f"{given} holds files of several formats ({', '.join(sorted(by_format))}); "
-            f"choose some by a glob in quotes, as in '{given.rstrip('/')}/*{_ending(found[0].name)}'"
+            f"choose some by a glob in quotes, as in '{given.rstrip('/')}/*{ending_of(PurePosixPath(found[0].name))}'"
         )
     return next(iter(by_format.items()))
-
-
-def _ending(name: str) -> str:
-    suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
-    if suffixes and suffixes[-1] in SUFFIXES:
-        suffixes.pop()
-    return suffixes[-1] if suffixes else ""
 
 
 def _counted(files: int) -> str:
@@ -177,7 +215,7 @@ def _survey_parquet(inputs: Inputs, found: Sequence[Found]) -> Inputs:
             first = schema
         elif not schema.equals(first):
             raise InputError(f"{one.name} has other columns than {files[0].name}: {_difference(first, schema)}")
-        files.append(InputFile(one.name, one.bytes, rows))
+        files.append(InputFile(one.name, one.bytes, rows, one.modified))
     return replace(inputs, files=tuple(files), schema=first)
 
 
@@ -223,7 +261,7 @@ def _examples(rows: Any, name: str, start: int, predictor: Predictor, options: M
     """The examples of some rows; messages name the file and the row in it."""
     reading = {key: value for key, value in options.items() if key not in (*ROLES, "format")}
     roles = {key: value for key, value in options.items() if key in ROLES}
-    table = read_table(rows, **reading)
+    table = read_table(rows, as_written=[*rows.column_names, *reading.get("columns", ())], **reading)
     lines = range(start + 1, start + len(table) + 1)
     return predictor.read(replace(table, source=name, lines=lines, unit="row"), **roles)
 
@@ -245,7 +283,7 @@ def _survey_others(inputs: Inputs, found: Sequence[Found], predictor: Predictor)
         first = first or one.name
         for name, values in columns.items():
             types[name] = _common_type(types.get(name), values)
-        files.append(InputFile(one.name, one.bytes, len(data.texts)))
+        files.append(InputFile(one.name, one.bytes, len(data.texts), one.modified))
     pyarrow = arrow("writing Parquet files")
     schema = pyarrow.schema([(name, pyarrow.string() if str(one) == "null" else one) for name, one in types.items()])
     return replace(inputs, files=tuple(files), schema=schema)
@@ -256,6 +294,8 @@ def _common_type(before: Any, values: Sequence[Any]) -> Any:
     try:
         found = pyarrow.array(values).type
     except (pyarrow.ArrowException, OverflowError, TypeError, ValueError):
+        return pyarrow.string()
+    if "struct<>" in str(found):  # an object without fields, which Parquet does not have
         return pyarrow.string()
     if before is None or str(before) == "null" or found == before:
         return found
@@ -275,7 +315,11 @@ def _as_arrow(columns: Mapping[str, Sequence[Any]], schema: Any) -> Any:
 
 
 def _texts(values: Sequence[Any]) -> list[str | None]:
-    return [None if value is None else value if isinstance(value, str) else str(value) for value in values]
+    return [value if isinstance(value, str | None) else _written(value) for value in values]
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
 
 
 def _read_whole(storage: Storage, name: str, predictor: Predictor, options: Mapping[str, Any]) -> TaskData:

@@ -8,10 +8,11 @@ rows is made again. Another job in the same folder is an error.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,13 +20,15 @@ from glassbert.bulk.answers import vector_table, with_answers
 from glassbert.bulk.inputs import Inputs, Piece, Reader, find_inputs
 from glassbert.bulk.storage import Storage, arrow
 from glassbert.errors import GlassBertError, InputError
-from glassbert.files import PART
+from glassbert.files import PART, absolute_if_here
 from glassbert.finetuning.embedding import check_dimensions, embedder, fingerprint
+from glassbert.finetuning.predictions import cut_notes
 from glassbert.finetuning.predictor import Predictor
 from glassbert.locks import try_lock
 
 JOB, DONE, LOCK = "_job.json", "_done.json", "_lock"  # readers of Parquet folders leave out names with an underscore
 FORMAT, VERSION = "glassbert-bulk", 1
+PART_NAME = re.compile(r"part-\d{6,}\.parquet")
 OPENERS: dict[str, Callable[..., Predictor]] = {"predict": Predictor.load, "embed": embedder}
 Progress = Callable[[int, int], None]
 
@@ -54,16 +57,17 @@ class Work:
             "dimensions": self.dimensions,
             "reading": json.loads(json.dumps(dict(self.inputs.options), default=str)),
             "rows_per_part": rows,
-            "files": [{"name": one.name, "bytes": one.bytes, "rows": one.rows} for one in self.inputs.files],
+            "files": [asdict(one) for one in self.inputs.files],
         }
 
 
 class Part(NamedTuple):
-    """A part that was written: the number of its piece, its rows, and how many of them have no text."""
+    """A part that was written: the number of its piece, its rows, and how many have no text or one that was cut."""
 
     number: int
     rows: int
     empty: int
+    cut: int = 0
 
 
 class Worker:
@@ -93,20 +97,17 @@ class Worker:
         else:
             table = with_answers(rows, found, name, piece.start)
         work.output.write(piece.name, table)
-        return Part(piece.number, len(found), sum(not text.strip() for text in data.texts))
+        return Part(piece.number, len(found), sum(not text.strip() for text in data.texts), found.cut)
 
 
-Executor = Callable[[Work, list[Piece]], Iterable[Part]]
-Executors = Callable[[Predictor], Executor]  # an executor for a model that this process has loaded
+Make = Callable[[list[Piece]], Iterable[Part]]
+Executor = Callable[[Work, Predictor], AbstractContextManager[Make]]  # the predictor is that of this process
 
 
-def here(predictor: Predictor) -> Executor:
+@contextmanager
+def here(work: Work, predictor: Predictor) -> Iterator[Make]:
     """An executor that makes all parts in this process."""
-
-    def execute(work: Work, pieces: list[Piece]) -> Iterator[Part]:
-        return map(Worker(work, predictor).make, pieces)
-
-    return execute
+    yield lambda pieces: map(Worker(work, predictor).make, pieces)
 
 
 @dataclass
@@ -131,7 +132,7 @@ def run_job(
     given: str | Path,
     output: str | Path,
     *,
-    executor: Executors = here,
+    executor: Executor = here,
     engine: str = "auto",
     threads: int | None = None,
     batch_tokens: int = 8192,
@@ -150,17 +151,18 @@ def run_job(
     predictor = OPENERS[kind](model, engine=engine, threads=threads)
     if kind == "embed":
         check_dimensions(dimensions, predictor.model.config.hidden_size)
-    inputs = find_inputs(given, predictor, options)
     storage = Storage(str(output))
-    work = Work(
-        kind, str(model), fingerprint(predictor, model), inputs, storage, engine, threads, batch_tokens, dimensions
-    )
+    inputs = find_inputs(given, predictor, options, storage)
+    digest, name = fingerprint(predictor, model), absolute_if_here(model)  # a worker has another working folder
+    work = Work(kind, name, digest, inputs, storage, engine, threads, batch_tokens, dimensions)
     pieces = inputs.pieces(rows)
     with _locked(storage):
-        missing = _begin(work, pieces, rows, overwrite)
+        missing = _missing(work, pieces, rows, overwrite)
         finished = Finished(str(output), inputs.rows, len(pieces))
         if missing:
-            _make(work, pieces, missing, executor(predictor), finished, progress)
+            with executor(work, predictor) as make:  # a cluster answers before anything changes
+                _begin(work, rows, overwrite)
+                _make(work, pieces, missing, make, finished, progress)
         facts = {"rows": inputs.rows, "parts": len(pieces)}
         storage.write(DONE, (json.dumps(facts, indent=2) + "\n").encode())
     return finished
@@ -170,47 +172,60 @@ def _make(
     work: Work,
     pieces: list[Piece],
     missing: list[Piece],
-    execute: Executor,
+    make: Make,
     finished: Finished,
     progress: Progress | None,
 ) -> None:
-    start, empty = time.perf_counter(), 0
+    start, empty, cut = time.perf_counter(), 0, 0
     done = finished.rows - sum(piece.rows for piece in missing)
-    for part in execute(work, missing):
+    for part in make(missing):
         finished.made_rows += part.rows
         empty += part.empty
+        cut += part.cut
         if progress is not None:
             progress(done + finished.made_rows, finished.rows)
     finished.seconds = time.perf_counter() - start
     if empty:
         finished.notes.append(f"{empty:,} texts are empty; what is predicted for them has no meaning")
+    finished.notes += cut_notes(cut)
     left = _without_part(work.output, pieces)
     if left:
         raise GlassBertError(f"{len(left):,} parts are missing in {work.output.place}; run the same command again")
 
 
-def _begin(work: Work, pieces: list[Piece], rows: int, overwrite: bool) -> list[Piece]:
-    """Prepare the output folder; returns the pieces that have no part yet."""
-    storage, description = work.output, work.description(rows)
+def _missing(work: Work, pieces: list[Piece], rows: int, overwrite: bool) -> list[Piece]:
+    """The pieces that have no part yet. Raises where the folder holds something else; changes nothing."""
+    storage = work.output
     there = [one.name for one in storage.files() if one.name != LOCK and not one.name.endswith(PART)]
     if JOB in there:
-        earlier = _read_description(storage)
-        difference = _difference(earlier, description)
+        difference = _difference(_read_description(storage), work.description(rows))
         if difference and not overwrite:
             raise InputError(
                 f"{storage.place} holds the output of another job: {difference}; use another folder, or --overwrite"
             )
-        if not difference and not overwrite:
-            return _without_part(storage, pieces)
-        for name in there:
-            if name in (JOB, DONE) or name.startswith("part-"):
-                storage.remove(name)
-    elif there:
+        return pieces if overwrite else _without_part(storage, pieces)
+    other = next((name for name in there if name != DONE and not PART_NAME.fullmatch(name)), None)
+    if other is not None:
         raise InputError(
-            f"{storage.place} holds other files, such as {there[0]}; use an empty or a new folder for the output"
+            f"{storage.place} holds other files, such as {other}; use an empty or a new folder for the output"
         )
-    storage.write(JOB, (json.dumps({**description, "model": work.model}, indent=2) + "\n").encode())
+    if there and not overwrite:
+        raise InputError(f"{storage.place} holds {there[0]} without {JOB}; use another folder, or --overwrite")
     return pieces
+
+
+def _begin(work: Work, rows: int, overwrite: bool) -> None:
+    """Prepare the output folder. If the process is killed here, the same command can be given again."""
+    storage = work.output
+    there = {one.name for one in storage.files()}
+    if DONE in there:
+        storage.remove(DONE)
+    for name in sorted(there) if overwrite else ():
+        if PART_NAME.fullmatch(name):
+            storage.remove(name)
+    if overwrite or JOB not in there:
+        content = json.dumps({**work.description(rows), "model": work.model}, indent=2) + "\n"
+        storage.write(JOB, content.encode())
 
 
 def _read_description(storage: Storage) -> dict[str, Any]:

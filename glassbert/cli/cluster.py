@@ -14,7 +14,7 @@ from rich.text import Text
 from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.model_argument import MODEL_HELP, named_model
 from glassbert.cli.options import AsJson, Engine, Threads, chosen, counted
-from glassbert.cli.output import print_json
+from glassbert.cli.output import check_not_input, print_json
 from glassbert.cli.predict import progress_bar
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
@@ -66,6 +66,7 @@ def _run(
     """
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file; the output is a folder")
+    check_not_input(file, output / TABLE, output / PAGE)
     options = FileSettings.from_dict(reading).reading() | ({} if text is None else {"text": text})
     screen = Console(stderr=True)
     with progress_bar(screen) as progress:

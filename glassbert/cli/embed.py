@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +15,8 @@ from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.folder_job import Overwrite, RowsPerPart, Workers, is_folder_job, run_folder_job
 from glassbert.cli.model_argument import MODEL_HELP, named_model
 from glassbert.cli.options import Address, AsJson, Engine, On, Threads, counted
-from glassbert.cli.output import print_json
-from glassbert.cli.predict import progress_bar
+from glassbert.cli.output import check_not_input, print_json
+from glassbert.cli.predict import lines_of_stdin, progress_bar
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.errors import InputError
@@ -27,6 +26,7 @@ from glassbert.finetuning.embedding import (
     check_vector_file,
     embedder,
     fingerprint,
+    texts_beside,
     truncated,
     write_vectors,
 )
@@ -90,9 +90,13 @@ def _run(
         return
     path = Path(output)
     check_vector_file(path)
-    given = _texts(file)
-    if isinstance(given, list) and chosen:
-        raise InputError(f"stdin has one text per line; remove {' and '.join(f'--{name}' for name in chosen)}")
+    check_not_input(file, path, *([texts_beside(path)] if path.suffix.lower() == ".npy" else []))
+    given: Any = Path(file)
+    if file == "-":
+        encoding = chosen.pop("encoding", None)
+        if chosen:
+            raise InputError(f"stdin has one text per line; remove {' and '.join(f'--{name}' for name in chosen)}")
+        given = lines_of_stdin(encoding)
     predictor = embedder(named_model(model), engine=engine, threads=threads)
     check_dimensions(dimensions, predictor.model.config.hidden_size)
     screen = Console(stderr=True)
@@ -109,15 +113,6 @@ def _run(
         return
     shape = f"{len(vectors):,} vectors of {vectors.shape[1]} numbers"
     typer.echo(f"{shape} written to {shlex.quote(output)} ({found.per_second:,.0f} texts/s)")
-
-
-def _texts(file: str) -> Any:
-    if file != "-":
-        return Path(file)
-    lines = [line.rstrip("\n") for line in sys.stdin if line.strip()]
-    if not lines:
-        raise InputError("stdin is empty; give one text per line")
-    return lines
 
 
 run = with_settings(_run, partial(options_of, FileSettings))

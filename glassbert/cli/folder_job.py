@@ -56,11 +56,11 @@ def run_folder_job(
     **settings: Any,
 ) -> None:
     """Run the job with a progress bar, and say what was written."""
-    from glassbert.bulk.job import Executors, here, run_job
+    from glassbert.bulk.job import Executor, here, run_job
 
     if output is None:
         raise InputError(f"{given}: the output of a folder is a folder; name it with --output")
-    executor: Executors = here
+    executor: Executor = here
     if on == "ray":
         from glassbert.on_ray.cluster import ray_package
         from glassbert.on_ray.pieces import on_cluster

@@ -7,9 +7,12 @@ import math
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
+
+from glassbert.errors import InputError
 
 
 def print_json(content: Any, *, indent: int | None = 2) -> None:
@@ -29,6 +32,13 @@ def finite(content: Any) -> Any:
     if isinstance(content, float) and not math.isfinite(content):
         return None
     return content if isinstance(content, str | int | float | bool | None) else str(content)
+
+
+def check_not_input(given: str | Path, *outputs: Path) -> None:
+    """Raise if one of the files to write is the file that is read."""
+    for path in outputs:
+        if path.exists() and Path(given).exists() and path.samefile(given):
+            raise InputError(f"{path} is the input, and would be replaced; name another file or folder with --output")
 
 
 def interrupted_status() -> int:

@@ -20,7 +20,7 @@ from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.folder_job import Overwrite, RowsPerPart, Workers, is_folder_job, run_folder_job
 from glassbert.cli.model_argument import model_and_text
 from glassbert.cli.options import Address, On, Threads, chosen, counted
-from glassbert.cli.output import print_json
+from glassbert.cli.output import check_not_input, print_json
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.engines import ENGINES
@@ -105,6 +105,8 @@ def _run(
     path = None if output is None else Path(output)
     if path is not None and path.suffix.lower() not in WRITERS:
         raise InputError(f"{path}: unknown file extension; use one of {', '.join(WRITERS)}")
+    if path is not None and file is not None:
+        check_not_input(file, path)
     predictor = Predictor.load(model, engine=engine, threads=threads)
     screen = Console(stderr=True)
     with progress_bar(screen) as progress:
@@ -145,11 +147,7 @@ def _input(
     if reading and file in (None, "-") and set(reading) - {"encoding"}:
         raise InputError(f"--{next(iter(reading)).replace('_', '-')} is for a --file; remove it")
     if file == "-":
-        content, _ = decode(sys.stdin.buffer.read(), "standard input", reading.get("encoding"))
-        lines = [line for line in split_lines(content) if line.strip()] if content else []
-        if not lines:
-            raise InputError("stdin is empty; give one text per line")
-        return lines, {}
+        return lines_of_stdin(reading.get("encoding")), {}
     if file is not None:
         return Path(file), {**reading, **({} if text_column is None else {"text": text_column})}
     if cells is not None:
@@ -160,6 +158,15 @@ def _input(
     if text is not None and not text.strip():
         raise InputError("the text is empty")
     return text if pair is None else (text, pair), {}
+
+
+def lines_of_stdin(encoding: str | None = None) -> list[str]:
+    """The lines of standard input that are not blank, in UTF-8 or another encoding."""
+    content, _ = decode(sys.stdin.buffer.read(), "standard input", encoding)
+    lines = [line for line in split_lines(content) if line.strip()] if content else []
+    if not lines:
+        raise InputError("stdin is empty; give one text per line")
+    return lines
 
 
 @contextmanager

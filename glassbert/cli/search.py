@@ -15,8 +15,9 @@ from rich.text import Text
 from glassbert.cli.options import Engine, Threads, counted
 from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
-from glassbert.errors import CheckpointError, InputError
+from glassbert.errors import CheckpointError, InputError, TextError
 from glassbert.finetuning.embedding import embedder, fingerprint
+from glassbert.reading.encodings import decode
 from glassbert.search.index import Hit, VectorIndex
 
 PROMPT = "question> "
@@ -68,7 +69,13 @@ def run(
 def _asked() -> Iterator[str]:
     """Questions from standard input; a terminal shows a prompt, and ends with an empty line or Ctrl-D."""
     if not sys.stdin.isatty():
-        yield from (line.strip() for line in sys.stdin if line.strip())
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            try:
+                question = decode(line, "standard input")[0].strip()
+            except TextError as error:
+                raise InputError(f"line {number} of standard input is not UTF-8; give questions in UTF-8") from error
+            if question:
+                yield question
         return
     while True:
         try:

@@ -38,6 +38,7 @@ class Predictions(Outcome):
 
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    cut: int = 0  # texts whose vector is that of their beginning
 
     def answers(self) -> list[Any]:
         """Label names, lists of them, numbers, tags, texts or vectors: one per example."""
@@ -154,6 +155,15 @@ WRITERS: dict[str, Callable[[Predictions, Any], None]] = {
     ".json": _write_json,
     ".npy": _write_vectors,
 }
+
+
+def cut_notes(texts: int) -> tuple[str, ...]:
+    """The note about texts that are longer than one window of an embedding model."""
+    return (
+        (f"{texts:,} texts are longer than the model reads at once; their vectors are of the beginning",)
+        if texts
+        else ()
+    )
 
 
 def _unused_name(name: str, taken: Any) -> str:

@@ -30,14 +30,14 @@ from glassbert.errors import CheckpointError, InputError, TextError
 from glassbert.export.runtime import graph_folder, open_onnx
 from glassbert.finetuning.card import TASK, TaskCard
 from glassbert.finetuning.examples import Examples, encode_examples, truth_of
-from glassbert.finetuning.predictions import Predictions
+from glassbert.finetuning.predictions import Predictions, cut_notes
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.scoring import BATCH_TOKENS, compute_scores, score_examples
 from glassbert.layers.registry import POSITIONS
 from glassbert.metrics import Scores
 from glassbert.models.model import Model
 from glassbert.tasks import Table, TaskData, read_table
-from glassbert.tasks.reading import LINES, fitting, table_from_records
+from glassbert.tasks.reading import LINES, ending_of, fitting, table_from_records
 from glassbert.tasks.table import listed
 from glassbert.text.loading import check_together, find_tokenizer
 from glassbert.text.tokenizer import Tokenizer
@@ -82,8 +82,9 @@ class Predictor:
         start = time.perf_counter()
         examples = self.encode(data)
         outputs = score_examples(self.model, examples, batch_tokens=batch_tokens, progress=progress)
-        seconds, notes = time.perf_counter() - start, _notes_with_empty_texts(data)
-        return Predictions(examples.card, data, None, outputs, Scores(), seconds=seconds, notes=notes)
+        seconds, cut = time.perf_counter() - start, examples.rows.cut if self.card.head == "embedding" else 0
+        notes = (*_notes_with_empty_texts(data), *cut_notes(cut))
+        return Predictions(examples.card, data, None, outputs, Scores(), seconds=seconds, notes=notes, cut=cut)
 
     def encode(self, data: TaskData) -> Examples:
         """The rows of tokens that the model reads."""
@@ -163,7 +164,7 @@ class Predictor:
             raise InputError(f"there is no file {path}")
         simple = self.card.pair is None and self.card.template is None and not with_targets
         kind = options.get("format") or self.card.reading.get("format")
-        if kind == LINES or (kind is None and path.suffix == ".txt" and simple and set(options) <= {"encoding"}):
+        if kind == LINES or (kind is None and ending_of(path) == ".txt" and simple and set(options) <= {"encoding"}):
             table = read_table(path, **{**options, "format": LINES})
             return replace(self._read_texts(table.column("text")), notes=table.notes)
         return self._read_rows(path, with_targets, options)

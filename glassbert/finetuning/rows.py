@@ -32,6 +32,7 @@ class Rows:
     texts: int
     fields: np.ndarray | None = None  # the column of the number at each token, 0: none; None: no numbers
     values: np.ndarray | None = None  # that number
+    cut: int = 0  # texts whose end is in no row
 
     def __len__(self) -> int:
         return len(self.owners)
@@ -71,6 +72,7 @@ def rows_of_texts(
     counts: list[int] = []
     second: list[int] = []  # tokens per row that belong to the second text
     owners: list[int] = []
+    cut = 0
     cls, sep = (np.array([id], np.int32) for id in (tokenizer.cls_id, tokenizer.sep_id))
     for begin in range(0, len(texts), CHUNK):
         end = min(begin + CHUNK, len(texts))
@@ -82,7 +84,9 @@ def rows_of_texts(
                 between = [sep, cls] if separate else [sep]
                 leader = leaders[owner - begin][: prefix_length(length - separate, len(body))]
                 prefix, space = [cls, leader, *between], length - 2 - len(between) - len(leader)
-            for start in window_starts(len(body), space, stride)[:max_windows]:
+            begins = window_starts(len(body), space, stride)
+            cut += len(begins) > len(begins[:max_windows])
+            for start in begins[:max_windows]:
                 part = body[start : start + space]
                 parts += [*prefix, part, sep]
                 second.append(len(part) + 1 + separate)
@@ -98,7 +102,7 @@ def rows_of_texts(
         changes[starts[1:] - np.array(second, np.int64)] += 1
         changes[starts[1:]] -= 1
         types = np.cumsum(changes[:-1], dtype=np.int32)
-    return Rows(ids, types, starts, np.array(owners, np.int64), len(texts))
+    return Rows(ids, types, starts, np.array(owners, np.int64), len(texts), cut=cut)
 
 
 def rows_of_segments(

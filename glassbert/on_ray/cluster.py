@@ -22,6 +22,8 @@ from glassbert.errors import InputError, needs
 TIMEOUT = 20  # seconds that a cluster has to answer
 STORE = 256 * 2**20  # bytes of shared memory of a cluster of our own; pieces are small
 PORT, CLIENT_PORT = 6379, 10001
+RETRIES = 3  # of work whose process died
+REMEDY = "probably because memory ran out; finished parts are kept: run the same command again, with fewer --workers"
 
 
 def ray_package() -> Any:
@@ -84,6 +86,17 @@ def _connect(ray: Any, address: str | None, cpus: int) -> None:
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"no Ray cluster answers at {address}: {reason}; start one with: ray start --head") from error
+
+
+@contextmanager
+def explain_lost_workers(ray: Any) -> Iterator[None]:
+    """Context manager: turns the error of Ray about a worker that died too often into a sentence."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError:  # raised by our own code there
+        raise
+    except ray.exceptions.RayError as error:
+        raise InputError(f"a worker of the cluster died too often ({type(error).__name__}), {REMEDY}") from error
 
 
 def check_answers(address: str) -> None:

@@ -7,10 +7,11 @@ that Ray runs twice writes the same file twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from glassbert.errors import GlassBertError, TextError
-from glassbert.on_ray.cluster import connected
+from glassbert.on_ray.cluster import RETRIES, connected, explain_lost_workers
 from glassbert.text.corpus.parts import Unit
 from glassbert.text.corpus.workers import Job, MakeParts, make
 
@@ -29,15 +30,17 @@ def parts_on_cluster(address: str | None = None, workers: int | None = None) -> 
     def make_all(units: Iterable[tuple[Unit, str]], job: Job, _: int) -> Iterator[int]:
         with connected(address, workers) as cluster:
             ray = cluster.ray
-            task = ray.remote(num_cpus=1, max_retries=-1)(make_or_explain)
-            shared = ray.put(job)
+            task = ray.remote(num_cpus=1, max_retries=RETRIES)(make_or_explain)
+            shared = ray.put(replace(job, folder=job.folder.absolute(), tokenizer=job.tokenizer.absolute()))
             waiting: list[Any] = []
 
             def finished(most: int) -> Iterator[int]:
                 """Wait until at most so many tasks are left."""
                 while len(waiting) > most:
                     done, waiting[:] = ray.wait(waiting)
-                    for number in ray.get(done):
+                    with explain_lost_workers(ray):
+                        numbers = ray.get(done)
+                    for number in numbers:
                         if isinstance(number, str):
                             raise TextError(number)
                         yield number

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassbert.errors import GlassBertError, InputError
+from glassbert.files import absolute_if_here
 from glassbert.finetuning.embedding import embedder
 from glassbert.finetuning.predictor import Predictor
 from glassbert.on_ray.cluster import ray_package
@@ -49,7 +50,7 @@ def build(options: Mapping[str, str]) -> Any:
         max_ongoing_requests=4 * BATCH,
         ray_actor_options={"num_cpus": numbers["threads"]},
     )(_replica_class(serve))
-    return deployment.bind(chosen["kind"], chosen["model"], chosen["engine"], numbers["threads"])
+    return deployment.bind(chosen["kind"], absolute_if_here(chosen["model"]), chosen["engine"], numbers["threads"])
 
 
 def texts_of(body: bytes) -> list[Any]:
@@ -82,15 +83,27 @@ class TooLarge(InputError):
 
 
 def answer(predictor: Predictor, requests: list[list[Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Status and answer of each request, computed in one batch; alone where the batch has one that cannot be read."""
+    """Status and answer of each request. Texts and pairs are computed in one batch; objects are computed by request.
+
+    Objects are rows of a table: their columns, and how its numbers are read, follow from all rows.
+    """
+    shared = [number for number, texts in enumerate(requests) if not isinstance(texts[0], Mapping)]
+    found = {number: _answer_one(predictor, texts) for number, texts in enumerate(requests) if number not in shared}
     try:
-        rows = predictor.predict([text for texts in requests for text in texts]).rows()
+        rows = iter(
+            predictor.predict([text for number in shared for text in requests[number]]).rows() if shared else ()
+        )
+        found |= {number: (200, {"predictions": [next(rows) for _ in requests[number]]}) for number in shared}
+    except GlassBertError:  # one of them cannot be read
+        found |= {number: _answer_one(predictor, requests[number]) for number in shared}
+    return [found[number] for number in range(len(requests))]
+
+
+def _answer_one(predictor: Predictor, texts: list[Any]) -> tuple[int, dict[str, Any]]:
+    try:
+        return 200, {"predictions": predictor.predict(texts).rows()}
     except GlassBertError as error:
-        if len(requests) > 1:
-            return [found for texts in requests for found in answer(predictor, [texts])]
-        return [(422, {"error": str(error)})]
-    taken = iter(rows)
-    return [(200, {"predictions": [next(taken) for _ in texts]}) for texts in requests]
+        return 422, {"error": str(error)}
 
 
 def _replica_class(serve: Any) -> type:

@@ -1,10 +1,11 @@
 """What people do with vectors of texts: an index to search in, and groups of similar texts.
 
+    from glassbert.finetuning.embedding import embedder
     from glassbert.search import VectorIndex, gather_vectors
 
     found = gather_vectors("sentences.txt", "mini")
     index = VectorIndex.build("index", found)
-    index.search(["Where is the river?"], count=3)
+    index.ask(embedder("mini"), ["Where is the river?"], count=3)
 
 Names are imported on first access, to keep the import of the package fast.
 """

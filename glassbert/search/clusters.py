@@ -76,6 +76,12 @@ def cluster_texts(
     if distinct < 2 * (clusters or 2):
         raise InputError(f"{found.source} has {distinct} different texts, too few for {clusters or 2} groups")
     x = np.asarray(found.vectors, np.float64)
+    different = len(np.unique(x.round(6), axis=0))
+    if different < (clusters or 2):
+        raise InputError(
+            f"the texts of {found.source} have {different} different vectors, too few for {clusters or 2} groups; "
+            "another --model may tell them apart"
+        )
     x = unit_length(x - x.mean(0))[0]
     sample = np.sort(np.random.default_rng(seed).permutation(len(x))[:SAMPLE])
     labels, tried = (_dense(x), {}) if method == "hdbscan" else _best_means(x, sample, clusters, seed)

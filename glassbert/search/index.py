@@ -11,6 +11,7 @@ index as it was. The same texts in the same order give the same files.
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from glassbert.errors import InputError, needs
+from glassbert.errors import GlassBertError, InputError, needs
 from glassbert.files import (
     PART,
+    absolute_if_here,
     atomic_write,
     explain_write_errors,
     facts_of,
@@ -39,6 +41,7 @@ METRIC = "cosine"
 RECALL_AT, RECALL_QUERIES = 10, 200
 ENOUGH, WIDEST = 0.99, 1024  # the recall to reach, and the widest search that is tried for it
 EXPANSION = 64
+ATTEMPTS = 5  # to open an index that other processes change
 
 
 class Hit(NamedTuple):
@@ -67,6 +70,7 @@ class VectorIndex:
     manifest: dict[str, Any]
     graph: Any
     offsets: np.ndarray
+    lines: mmap.mmap  # the file of texts, which stays readable when another process removes it
 
     @property
     def model(self) -> str:
@@ -111,33 +115,17 @@ class VectorIndex:
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
-        """Open an index; raises if a file is missing or has changed."""
+        """Open an index; raises if a file is missing or has changed. What is open stays so if files are replaced."""
         folder = Path(folder)
-        if not (folder / MANIFEST).is_file():
-            raise InputError(
-                f"{folder} is no index: it has no {MANIFEST}; make one with: glassbert index FILE -o {folder}"
-            )
-        manifest = read_json(folder / MANIFEST, InputError)
-        if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
-            raise InputError(f"{folder / MANIFEST} was not written by this version of GlassBERT; build the index again")
-        _check_manifest(folder, manifest)
-        for name, facts in manifest["files"].items():
-            path = folder / name
-            if not path.is_file():
-                raise InputError(f"{path} is missing; build the index again")
-            if verifying() and facts_of(path) != facts:
-                raise InputError(f"{path} has changed since it was written; restore it, or build the index again")
-        files = {name.partition(".")[0]: folder / name for name in manifest["files"]}
-        graph = usearch_index()(ndim=manifest["dimensions"], metric="cos", dtype="f32")
-        try:
-            graph.load(str(files["vectors"]))
-            offsets = np.load(files["offsets"], mmap_mode="r", allow_pickle=False)
-        except (RuntimeError, ValueError, OSError, EOFError) as error:
-            raise InputError(f"the index {folder} is damaged: {error}; build it again") from error
-        if (len(graph), graph.ndim, offsets.shape) != (manifest["texts"], manifest["dimensions"], (len(graph),)):
-            raise InputError(f"the files of the index {folder} do not belong together; build it again")
-        graph.expansion_search = manifest["expansion"]
-        return cls(folder, manifest, graph, offsets)
+        manifest = _read_manifest(folder)
+        for _ in range(ATTEMPTS):
+            try:
+                return cls(folder, manifest, *_open_files(folder, manifest))
+            except GlassBertError:
+                before, manifest = manifest, _read_manifest(folder)
+                if manifest == before:  # no other process has replaced the files
+                    raise
+        raise InputError(f"the index {folder} was changed {ATTEMPTS} times while it was opened; try again later")
 
     def check_model(self, fingerprint: str, model: str) -> None:
         """Raise unless this is the model that the index was built with."""
@@ -173,13 +161,44 @@ class VectorIndex:
 
     def line(self, number: int) -> dict[str, str]:
         """Text and source of an entry."""
-        name = next(name for name in self.manifest["files"] if name.startswith("texts."))
-        with open(self.folder / name, "rb") as file:
-            file.seek(int(self.offsets[number]))
-            return json.loads(file.readline())
+        start = int(self.offsets[number])
+        return json.loads(self.lines[start : self.lines.find(b"\n", start)])
 
 
 ENDS = {"vectors": ".usearch", "texts": ".jsonl", "offsets": ".npy"}
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    if not (folder / MANIFEST).is_file():
+        raise InputError(f"{folder} is no index: it has no {MANIFEST}; make one with: glassbert index FILE -o {folder}")
+    manifest = read_json(folder / MANIFEST, InputError)
+    if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
+        raise InputError(f"{folder / MANIFEST} was not written by this version of GlassBERT; build the index again")
+    _check_manifest(folder, manifest)
+    return manifest
+
+
+def _open_files(folder: Path, manifest: dict[str, Any]) -> tuple[Any, np.ndarray, mmap.mmap]:
+    """The graph, the offsets and the lines of an index."""
+    for name, facts in manifest["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{path} is missing; build the index again")
+        if verifying() and facts_of(path) != facts:
+            raise InputError(f"{path} has changed since it was written; restore it, or build the index again")
+    files = {name.partition(".")[0]: folder / name for name in manifest["files"]}
+    graph = usearch_index()(ndim=manifest["dimensions"], metric="cos", dtype="f32")
+    try:
+        graph.load(str(files["vectors"]))
+        offsets = np.load(files["offsets"], mmap_mode="r", allow_pickle=False)
+        with open(files["texts"], "rb") as file:
+            lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (RuntimeError, ValueError, OSError, EOFError) as error:
+        raise InputError(f"the index {folder} is damaged: {error}; build it again") from error
+    if (len(graph), graph.ndim, offsets.shape) != (manifest["texts"], manifest["dimensions"], (len(graph),)):
+        raise InputError(f"the files of the index {folder} do not belong together; build it again")
+    graph.expansion_search = manifest["expansion"]
+    return graph, offsets, lines
 
 
 def check_place(folder: Path, overwrite: bool) -> None:
@@ -241,8 +260,12 @@ def _next(folder: Path) -> int:
     """The number of the next generation of files; those of an interrupted process are written again."""
     if not (folder / MANIFEST).exists():
         return 1
-    files = read_json(folder / MANIFEST, InputError, verify=False).get("files")
-    numbers = [name.split(".")[1] for name in files if name.count(".") == 2] if isinstance(files, dict) else []
+    try:
+        files = read_json(folder / MANIFEST, InputError, verify=False).get("files")
+    except InputError:  # it is replaced; a process that searches may have any of the files open
+        files = None
+    names = files if isinstance(files, dict) else [path.name for path in folder.iterdir()]
+    numbers = [name.split(".")[1] for name in names if name.count(".") == 2]
     return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
 
@@ -269,11 +292,10 @@ def _write(folder: Path, graph: Any, lines: list[dict[str, str]], found: TextVec
         file.writelines(encoded)
     with atomic_write(folder / names["offsets"], "wb") as file:
         np.save(file, np.cumsum([0, *map(len, encoded)])[:-1], allow_pickle=False)
-    local = Path(found.model).expanduser()
     manifest = {
         "format": FORMAT,
         "version": VERSION,
-        "model": model or (str(local.absolute()) if local.exists() else found.model),
+        "model": model or absolute_if_here(found.model),
         "fingerprint": found.fingerprint,
         "metric": METRIC,
         "dimensions": found.dimensions,

@@ -17,9 +17,11 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.files import read_json
 from glassbert.finetuning.embedding import MADE_BY, check_dimensions, embedder, fingerprint, texts_beside, truncated
+from glassbert.finetuning.predictions import cut_notes
 from glassbert.finetuning.predictor import Predictor
 from glassbert.finetuning.rows import Progress
 from glassbert.ops import unit_length
+from glassbert.reading.cells import as_number, shown
 from glassbert.reading.parquet import open_parquet
 from glassbert.tasks import Table, read_table
 
@@ -75,6 +77,7 @@ def gather_vectors(
     width = predictor.model.config.hidden_size
     check_dimensions(dimensions, width)
     if stored is not None:
+        stored = _with_text(stored, path)
         _check_same(stored, predictor, name)
         found = replace(stored, model=name, fingerprint=fingerprint(predictor, name))
         if dimensions is not None and dimensions > found.dimensions:
@@ -83,14 +86,19 @@ def gather_vectors(
             )
         return replace(found, vectors=truncated(found.vectors, dimensions))
     predicted = predictor.predict(path, batch_tokens=batch_tokens, progress=progress, **options)
-    texts = predicted.data.texts
-    kept = [row for row, text in enumerate(texts) if text.strip()]
-    if not kept:
-        raise InputError(f"{path} has no text: all {len(texts):,} rows are empty; --text names another column")
-    notes = (f"{len(texts) - len(kept):,} empty texts are left out",) if len(kept) < len(texts) else ()
     vectors = truncated(predicted.vectors, dimensions).astype(np.float32)
-    found = TextVectors(list(texts), vectors, name, fingerprint(predictor, name), path.name, notes)
-    return found.select(kept) if notes else found
+    texts = list(predicted.data.texts)
+    notes = cut_notes(predicted.cut)
+    return _with_text(TextVectors(texts, vectors, name, fingerprint(predictor, name), path.name, notes), path)
+
+
+def _with_text(found: TextVectors, path: Path) -> TextVectors:
+    """Without those of empty texts, with a note about them."""
+    kept = [row for row, text in enumerate(found.texts) if text.strip()]
+    if not kept:
+        raise InputError(f"{path} has no text: all {len(found):,} rows are empty; --text names another column")
+    left = len(found) - len(kept)
+    return replace(found.select(kept), notes=(*found.notes, f"{left:,} empty texts are left out")) if left else found
 
 
 def read_vectors(path: Path) -> TextVectors | None:
@@ -107,7 +115,11 @@ def read_vectors(path: Path) -> TextVectors | None:
             if "vector" not in file.schema_arrow.names:
                 return None
             metadata = (file.schema_arrow.metadata or {}).get(MADE_BY.encode())
-        made_by = json.loads(metadata) if metadata else {}
+        made_by = _object(metadata) if metadata else {}
+        if made_by is None:
+            raise InputError(
+                f"{path}: the metadata {MADE_BY!r} are no JSON object; write the file again with glassbert embed"
+            )
         return _of_column(read_table(path), path, str(made_by.get("model", "")), str(made_by.get("fingerprint", "")))
     if suffix in (".jsonl", ".csv", ".tsv"):
         return _of_text_file(path, suffix)
@@ -118,14 +130,34 @@ def _of_text_file(path: Path, suffix: str) -> TextVectors | None:
     with open(path, encoding="utf-8", errors="replace") as file:
         first = file.readline()
     if suffix == ".jsonl":
-        return _of_column(read_table(path), path) if '"vector"' in first else None
-    names = first.strip().split("\t" if suffix == ".tsv" else ",")
+        is_vectors = isinstance((_object(first) or {}).get("vector"), list)
+        return _of_column(read_table(path, as_written=["text"]), path) if is_vectors else None
+    delimiter = "\t" if suffix == ".tsv" else ","
+    names = first.strip().split(delimiter)
     numbers = [name for name in names if name[:1] == "v" and name[1:].isdigit()]
     if "text" not in names or numbers != [f"v{number}" for number in range(len(numbers))] or not numbers:
         return None
-    table = read_table(path)
-    vectors = np.array([[float(value) for value in table.columns[name]] for name in numbers]).T
-    return _checked([str(text) for text in table.columns["text"]], vectors, path)
+    table = read_table(path, as_written=names, delimiter=delimiter, quoting=True, header=True)
+    for name in numbers:
+        row = next((row for row, cell in enumerate(table.column(name)) if as_number(cell) is None), None)
+        if row is not None:
+            cell = table.column(name)[row]
+            raise InputError(f"{table.where(row)}: the column {name} must hold a number, got {shown(cell)}")
+    vectors = np.array([table.column(name) for name in numbers], np.float64).T
+    return _checked(_texts(table), vectors, path)
+
+
+def _object(text: str | bytes) -> dict[str, Any] | None:
+    """The JSON object in a text; None where there is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _texts(table: Table) -> list[str]:
+    return ["" if text is None else str(text) for text in table.column("text")]
 
 
 def _of_column(table: Table, path: Path, model: str = "", digest: str = "") -> TextVectors:
@@ -137,9 +169,7 @@ def _of_column(table: Table, path: Path, model: str = "", digest: str = "") -> T
         numbers = np.array(vectors, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{path}: the column 'vector' must hold lists of numbers") from error
-    return replace(
-        _checked([str(text) for text in table.column("text")], numbers, path), model=model, fingerprint=digest
-    )
+    return replace(_checked(_texts(table), numbers, path), model=model, fingerprint=digest)
 
 
 def _of_array(path: Path) -> TextVectors:
@@ -152,7 +182,7 @@ def _of_array(path: Path) -> TextVectors:
         raise InputError(f"{path} has no texts: there is no {beside.name} beside it; write both with glassbert embed")
     if vectors.ndim != 2:
         raise InputError(f"{path} must hold vectors [N, H], not an array of shape {list(vectors.shape)}")
-    return _checked([str(text) for text in read_table(beside).column("text")], vectors, path)
+    return _checked(_texts(read_table(beside, as_written=["text"])), vectors, path)
 
 
 def _of_job(folder: Path) -> TextVectors:
@@ -164,9 +194,11 @@ def _of_job(folder: Path) -> TextVectors:
         state = "holds predictions" if job.get("kind") != "embed" else "is not finished: run the same command again"
         raise InputError(f"{folder} {state}; give the output of glassbert embed")
     parts = [_of_column(read_table(path), path) for path in sorted(folder.glob("part-*.parquet"))]
+    if not parts:
+        raise InputError(f"{folder} has no parts; make them with the command that wrote it")
     texts = [text for part in parts for text in part.texts]
     vectors = np.concatenate([part.vectors for part in parts])
-    return TextVectors(texts, vectors, str(job["model"]), str(job["fingerprint"]), folder.name)
+    return TextVectors(texts, vectors, str(job.get("model", "")), str(job.get("fingerprint", "")), folder.name)
 
 
 def _checked(texts: list[str], vectors: Any, path: Path) -> TextVectors:

@@ -10,7 +10,7 @@ import io
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from glassbert.errors import TextError
@@ -69,6 +69,8 @@ def read_table(
         table = table.without(chosen.drop)
     if not table.columns:
         raise TextError(f"{table.source} has no columns{' besides those of --drop' if chosen.drop else ''}")
+    if kind == "parquet" and chosen.decimal is None:  # it has types: what is text there is meant as text
+        return table
     numbers = read_numbers(table.columns, chosen.decimal, as_written, SEMICOLONS in table.notes)
     notes = (*table.notes, *numbers.notes)
     return replace(table, columns=numbers.columns, decimal=numbers.decimal, notes=notes)
@@ -81,7 +83,7 @@ def format_of(given: Any, format: str | None = None) -> str:
     path = Path(given)
     if path.suffix.lower() in ARCHIVES:
         raise TextError(f"{path} is an archive of files; unpack it and give one of them")
-    kind = format or ENDINGS.get(_ending(path))
+    kind = format or ENDINGS.get(ending_of(path))
     if kind not in FORMATS:
         problem = f"there is no format {shown(kind)}" if kind else "the file name does not show the format"
         raise TextError(f"{path}: {problem}; set --format to one of {', '.join(FORMATS)}")
@@ -93,8 +95,8 @@ def fitting(given: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     return applicable(options, format_of(given, options.get("format")))
 
 
-def _ending(path: Path) -> str:
-    """The file name's suffix, without that of a compression."""
+def ending_of(path: PurePath) -> str:
+    """The file name's suffix in lower case, without that of a compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in SUFFIXES:
         suffixes.pop()

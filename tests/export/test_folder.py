@@ -268,7 +268,7 @@ def test_an_exported_folder_has_no_weights_to_load(classes, tmp_path):
 def test_external_data_that_is_missing(classes):
     export_onnx(classes, largest=10_000)
     (classes / "onnx/model.onnx_data").unlink()
-    with pytest.raises(CheckpointError, match="model.onnx_data is missing"):
+    with pytest.raises(CheckpointError, match=r"model\.onnx_data is missing"):
         open_onnx(classes)
     (classes / CHECKSUMS).unlink()
     with pytest.raises(CheckpointError, match="ONNX Runtime cannot open"):

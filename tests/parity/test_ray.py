@@ -7,6 +7,7 @@ import signal
 import socket
 import urllib.error
 import urllib.request
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from glassbert.bulk.job import DONE, JOB, here, run_job
+from glassbert.bulk.storage import Storage
 from glassbert.errors import InputError
 from glassbert.finetuning.embedding import embedder
 from glassbert.text.corpus import build_corpus
@@ -112,15 +114,40 @@ def test_an_error_of_a_worker_is_the_sentence_of_one_process(cluster, texts, tmp
         folder = tmp_path / "texts"
         shutil.copytree(texts, folder, dirs_exist_ok=True)
 
-        def without_a_file(predictor, place=place, folder=folder):
+        def without_a_file(work, predictor, place=place, folder=folder):
             (folder / "1.parquet").write_bytes(b"no Parquet")  # after the files were looked at
-            return place(predictor)
+            return place(work, predictor)
 
         with pytest.raises(InputError) as caught:
             run_job("embed", "mini", folder, tmp_path / place.__name__, rows=200, executor=without_a_file)
         messages.append(str(caught.value))
     assert "1.parquet cannot be read as Parquet" in messages[0]
     assert messages[0] == messages[1]
+
+
+def test_a_piece_that_ends_its_worker_ends_the_job(cluster, texts, tmp_path):
+    driver = os.getpid()
+
+    @dataclass(frozen=True)
+    class Poison(Storage):
+        """A folder with a file that ends the worker which reads it."""
+
+        def __reduce__(self):
+            return Poison, (self.place,)
+
+        def open(self, name):
+            if name == "1.parquet" and os.getpid() != driver:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().open(name)
+
+    def with_poison(work, predictor):
+        inputs = replace(work.inputs, storage=Poison(work.inputs.storage.place))
+        return on_cluster()(replace(work, inputs=inputs), predictor)
+
+    with pytest.raises(InputError, match=r"1\.parquet, rows 1 to 250: the worker died 4 times"):
+        run_job("embed", "mini", texts, tmp_path / "out", rows=ROWS, threads=1, executor=with_poison)
+    assert (tmp_path / "out" / JOB).exists()
+    assert not (tmp_path / "out" / DONE).exists()
 
 
 def test_a_corpus_has_the_same_bytes(cluster, tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,17 @@ def test_a_given_number_of_groups_and_the_same_result_twice():
     assert (one.points == two.points).all()
     sizes = [len(cluster.rows) for cluster in one.clusters]
     assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize(("different", "clusters"), [(1, None), (3, 4)])
+def test_texts_with_equal_vectors(different, clusters, recwarn):
+    vectors = np.eye(24)[np.arange(20) % different]
+    found = TextVectors([f"text {n}" for n in range(20)], vectors, "mini", "f" * 64, "texts.txt")
+    with pytest.raises(InputError, match=f"have {different} different vectors, too few for {clusters or 2} groups"):
+        cluster_texts(found, clusters=clusters, picture="pca")
+    vectors = np.eye(24)[np.arange(20) % 3]
+    assert len(cluster_texts(replace(found, vectors=vectors), clusters=3, picture="pca").clusters) == 3
+    assert not recwarn.list
 
 
 def test_words_of_every_text_characterise_nothing():

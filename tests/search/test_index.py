@@ -1,5 +1,6 @@
 """The index of texts: what it finds, what it refuses, and that a damaged or half-written one is noticed."""
 
+import io
 import json
 import sys
 from dataclasses import replace
@@ -9,6 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+import glassbert.search.index as index_module
 from glassbert.cli import main
 from glassbert.errors import InputError
 from glassbert.files import atomic_write, locked_folder
@@ -138,6 +140,91 @@ def test_one_process_at_a_time_writes(tmp_path):
     assert len(VectorIndex.open(tmp_path / "index")) == 25
 
 
+def test_an_open_index_stays_as_it_is_while_another_process_adds(tmp_path):
+    some = random_vectors(20)
+    opened = VectorIndex.build(tmp_path / "index", some)
+    VectorIndex.open(tmp_path / "index").add(random_vectors(5, seed=1))
+    assert [hits[0].text for hits in opened.search(some.vectors, 1)] == some.texts
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("t.csv", ["embed", "t.csv", "-o", "./t.csv"]),
+        ("v.texts.jsonl", ["embed", "v.texts.jsonl", "-o", "v.npy"]),
+        ("t.csv", ["predict", "mini", "--file", "t.csv", "--output", "link.csv"]),
+        ("clusters.csv", ["cluster", "clusters.csv", "-o", "."]),
+    ],
+)
+def test_the_input_is_not_replaced(name, command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text("text\nriver\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "t.csv")
+    assert run(*command) == 2
+    assert "is the input, and would be replaced" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "text\nriver\n"
+
+
+def test_texts_that_are_cut_are_counted(predictor, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    length = predictor.model.config.max_length
+    (tmp_path / "texts.txt").write_text(f"{'river ' * (length - 2)}\n{'river ' * (length - 1)}\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "texts.txt").write_bytes((tmp_path / "texts.txt").read_bytes())
+    note = "Note: 1 texts are longer than the model reads at once"
+    for command in (
+        ["embed", "texts.txt", "-o", "v.npy"],
+        ["index", "texts.txt", "-o", "i"],
+        ["embed", "folder", "-o", "v"],
+    ):
+        assert run(*command, "--threads", "1") == 0
+        assert note in capsys.readouterr().err
+
+
+def test_texts_of_standard_input_in_another_encoding(tmp_path, monkeypatch, capsys):
+    for options, content in (
+        ([], "a café\nriver\n".encode("latin-1")),
+        (["--encoding", "cp1251"], "река\n".encode("cp1251")),
+    ):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        assert run("embed", "-", "-o", tmp_path / "v.jsonl", "--threads", "1", *options) == 0
+    assert json.loads((tmp_path / "v.jsonl").read_text().splitlines()[0])["text"] == "река"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"river\n")))
+    assert run("embed", "-", "-o", tmp_path / "v.jsonl", "--text", "body") == 2
+    assert "stdin has one text per line; remove --text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("changes", [1, 100])
+def test_an_index_that_changes_while_it_is_opened(changes, tmp_path, monkeypatch):
+    VectorIndex.build(tmp_path / "index", random_vectors(20))
+    left, read = [changes], index_module._read_manifest
+
+    def read_and_change(folder):
+        found = read(folder)
+        if left[0] > 0:
+            left[0] -= 1
+            some = random_vectors(20, seed=left[0] + 1)
+            index_module._write(folder, index_module._new_graph(some.dimensions), [], some)
+        return found
+
+    monkeypatch.setattr(index_module, "_read_manifest", read_and_change)
+    if changes == 1:
+        assert len(VectorIndex.open(tmp_path / "index")) == 20
+    else:
+        with pytest.raises(InputError, match="was changed 5 times while it was opened"):
+            VectorIndex.open(tmp_path / "index")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"files": 3}'])
+def test_a_broken_manifest_can_be_overwritten(content, tmp_path):
+    VectorIndex.build(tmp_path / "index", random_vectors(20))
+    (tmp_path / "index" / MANIFEST).write_text(content)
+    with pytest.raises(InputError):
+        VectorIndex.open(tmp_path / "index")
+    assert len(VectorIndex.build(tmp_path / "index", random_vectors(5), overwrite=True)) == 5
+    assert len(list((tmp_path / "index").iterdir())) == 4
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"files": None}, {"files": {"../a": {}, "b": {}, "c": {}}}, {"dimensions": -1}, {"dimensions": 7}, {"texts": 3},
@@ -149,7 +236,7 @@ def test_a_manifest_that_no_index_has_is_a_sentence(changes, tmp_path):
     content = json.loads(path.read_text())
     del content["checksum"]
     path.write_text(json.dumps({**content, **changes}))
-    with pytest.raises(InputError, match="damaged|do not belong together"):
+    with pytest.raises(InputError, match=r"damaged|do not belong together"):
         VectorIndex.open(tmp_path / "index")
 
 
@@ -199,6 +286,24 @@ def test_vectors_of_every_format_come_back(ending, found, predictor, tmp_path):
     assert np.allclose(np.linalg.norm(back.vectors, axis=1), 1, atol=1e-6)
 
 
+@pytest.mark.parametrize("ending", [".npy", ".parquet", ".jsonl", ".csv", ".tsv"])
+def test_texts_of_vectors_are_those_that_were_written(ending, predictor, tmp_path):
+    for number, texts in enumerate(
+        (['say "yes"', '"quoted"', "a\tb", "two\nlines", 'end "', 'the word "vector"'], ["1,5", "2,25", "1.234,5"])
+    ):
+        path = tmp_path / f"{number}{ending}"
+        write_vectors(path, [*texts, " "], predictor.predict([*texts, " "]).vectors)
+        back = gather_vectors(path, "mini", predictor=predictor)
+        assert back.texts == texts
+        assert back.notes == ("1 empty texts are left out",)
+
+
+def test_a_text_about_a_vector_is_a_text(predictor, tmp_path):
+    lines = [{"text": "vector"}, {"text": "another", "vector": "mosquito"}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert gather_vectors(tmp_path / "a.jsonl", "mini", predictor=predictor).texts == [one["text"] for one in lines]
+
+
 def test_vectors_of_another_model_are_noticed(found, predictor, tmp_path):
     turned = found.vectors[:, ::-1]
     for name, vectors, sentence in (
@@ -218,7 +323,20 @@ def test_files_of_vectors_that_cannot_be_used(found, tmp_path):
         pyarrow.table({"text": ["a", "b"], "vector": [[1.0], [1.0, 2.0]]}), tmp_path / "r.parquet"
     )
     (tmp_path / "folder").mkdir()
+    (tmp_path / "gap.csv").write_text("text,v0,v1\nriver,1,0\nhill,,1\n")
+    (tmp_path / "word.tsv").write_text("text\tv0\tv1\nriver\t1\tnone\n")
+    table = pyarrow.table({"text": ["a"], "vector": [[1.0]]})
+    for name, content in (("list", "[1]"), ("broken", "{")):
+        pyarrow.parquet.write_table(table.replace_schema_metadata({"glassbert": content}), tmp_path / f"{name}.parquet")
+    (tmp_path / "lost").mkdir()
+    (tmp_path / "lost" / "_job.json").write_text('{"kind": "embed"}')
+    (tmp_path / "lost" / "_done.json").write_text("{}")
     for name, sentence in (
+        ("gap.csv", "line 3: the column v0 must hold a number, got ''"),
+        ("word.tsv", "line 2: the column v1 must hold a number, got 'none'"),
+        ("list.parquet", "the metadata 'glassbert' are no JSON object"),
+        ("broken.parquet", "the metadata 'glassbert' are no JSON object"),
+        ("lost", "has no parts"),
         ("alone.npy", "has no texts"),
         ("cut.npy", "24 vectors and 23 texts"),
         ("nan.npy", "not finite"),
@@ -268,15 +386,18 @@ def test_from_a_file_to_an_answer(tmp_path, monkeypatch, capsys):
 
 
 def test_questions_from_standard_input(tmp_path, monkeypatch, capsys, found, predictor):
-    import io
-
     from glassbert.finetuning.embedding import fingerprint
 
     VectorIndex.build(tmp_path / "index", replace(found, fingerprint=fingerprint(predictor, "mini")))
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TEXTS[1]}\n\n{TEXTS[2]}\n"))
+    given = f"{TEXTS[1]}\n\n{TEXTS[2]}\ncafé\n".encode("latin-1")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
     assert run("search", tmp_path / "index", "-k", "1", "--json", "--threads", "1") == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [one["hits"][0]["text"] for one in answers] == TEXTS[1:3]
+    assert [one["hits"][0]["text"] for one in answers[:2]] == TEXTS[1:3]
+    assert answers[2]["question"] == "café"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"river\n\x81\xff\n")))
+    assert run("search", tmp_path / "index", "-k", "1", "--threads", "1") == 2
+    assert "line 2 of standard input is not UTF-8" in capsys.readouterr().err
     VectorIndex.build(tmp_path / "other", found)
     assert run("search", tmp_path / "other", "a question") == 2
     assert "was built with another model (mini) than mini" in capsys.readouterr().err
