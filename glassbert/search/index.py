@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -166,6 +167,7 @@ class VectorIndex:
 
 
 ENDS = {"vectors": ".usearch", "texts": ".jsonl", "offsets": ".npy"}
+FILE = re.compile(r"(vectors\.\d{1,9}\.usearch|texts\.\d{1,9}\.jsonl|offsets\.\d{1,9}\.npy)")
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -225,8 +227,8 @@ def _check_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     numbers = [manifest.get(name) for name in ("dimensions", "texts", "expansion")]
     whole = (
         isinstance(files, dict)
+        and all(FILE.fullmatch(name) for name in files)
         and sorted(name.partition(".")[0] for name in files) == sorted(ENDS)
-        and all(Path(name).name == name for name in files)
         and all(type(number) is int and 0 < number < 2**31 for number in numbers)
         and all(isinstance(manifest.get(name), str) for name in ("model", "fingerprint"))
     )
