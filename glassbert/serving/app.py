@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,6 +33,7 @@ from glassbert.serving.models import Served, Shelf, Watch
 
 PAGE = Path(__file__).parent / "page"
 SMALL_BODY = 16_384  # bytes; a larger one is read and encoded in a thread, so that other requests go on
+PREPARED_AT_ONCE = 4  # such bodies for every thread; beyond that the answer is 429
 OPEN = ("/healthz", "/readyz", "/", "/docs", "/openapi.json")  # need no key; so do the files of the page
 JSON = "application/json"
 
@@ -43,7 +46,7 @@ class Settings:
     queue            rows that may wait; beyond that the answer is 429
     batch_tokens     tokens of a batch, with padding
     wait             seconds that a row waits for others at most
-    timeout          seconds until a request that was not computed gets 503
+    timeout          seconds until a request that was not encoded and computed gets 503
     body_seconds     seconds until a body must have arrived
     origins          websites whose pages may ask this server; "*": all
     truncate         vectors of a text that is too long are those of its beginning
@@ -67,6 +70,10 @@ class Response(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+def busy(retry: int) -> Refused:
+    return Refused(429, f"the server is busy; try again in {retry} s", "busy", {"Retry-After": str(retry)})
+
+
 class Gone(Exception):
     """The client has closed the connection."""
 
@@ -83,6 +90,8 @@ class App:
             threads=settings.threads, room=settings.queue, batch_tokens=settings.batch_tokens, wait=settings.wait,
             on_batch=self._count_batch,
         )  # fmt: skip
+        self._preparing = ThreadPoolExecutor(settings.threads, "glassbert-prepare")
+        self._room = threading.Semaphore(PREPARED_AT_ONCE * settings.threads)
         self.watch = Watch(shelf, self._reloaded, **({} if watch_seconds is None else {"seconds": watch_seconds}))
         self.files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.suffix in TYPES}
         self._prepare_gauges()
@@ -102,6 +111,7 @@ class App:
 
     def stop(self) -> None:
         self.watch.stop()
+        self._preparing.shutdown(wait=False, cancel_futures=True)
         self.batcher.close()
 
     def _count_batch(self, rows: int, tokens: int, seconds: float) -> None:
@@ -210,24 +220,36 @@ class App:
         start = time.perf_counter()
         body = await request.body(self.settings.limits.body_bytes, self.settings.body_seconds)
         read = time.perf_counter()
-        if len(body) <= SMALL_BODY:
-            asked = self._prepare(request.path, body)
-        else:
-            asked = await asyncio.get_running_loop().run_in_executor(None, self._prepare, request.path, body)
-        encoded = time.perf_counter()
-        request.facts |= {"model": asked.served.name, "texts": asked.texts}
-        stages = {"read": read - start, "encode": encoded - read}
-        if asked.lane is None:
-            answer = asked.answer([])
-        else:
-            request.facts["tokens"] = asked.item.tokens
-            answer, timing = await self._compute(asked, request)
-            request.facts["batch"] = timing.batch
-            stages |= {"queue": timing.queued, "compute": timing.computed}
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                asked = await self._prepared(request.path, body)
+                encoded = time.perf_counter()
+                request.facts |= {"model": asked.served.name, "texts": asked.texts}
+                stages = {"read": read - start, "encode": encoded - read}
+                if asked.lane is None:
+                    answer = asked.answer([])
+                else:
+                    request.facts["tokens"] = asked.item.tokens
+                    answer, timing = await self._compute(asked, request)
+                    request.facts["batch"] = timing.batch
+                    stages |= {"queue": timing.queued, "compute": timing.computed}
+        except TimeoutError:
+            raise Refused(503, f"the request was not computed within {self.settings.timeout:g} s", "too_slow",
+                          {"Retry-After": str(self.batcher.retry_after())}) from None  # fmt: skip
         for name, seconds in stages.items():
             self.metrics.observe("glassbert_stage_seconds", seconds, stage=name)
         shown = ", ".join(f"{name};dur={1e3 * seconds:.2f}" for name, seconds in stages.items())
         return Response(200, answer, headers={"Server-Timing": shown})
+
+    async def _prepared(self, path: str, body: bytes) -> Asked:
+        """What a body asks for. A large one is read in a thread; the place of one that was begun is free at its end."""
+        if len(body) <= SMALL_BODY:
+            return self._prepare(path, body)
+        if not self._room.acquire(blocking=False):
+            raise busy(self.batcher.retry_after())
+        preparing = self._preparing.submit(self._prepare, path, body)
+        preparing.add_done_callback(lambda _: self._room.release())
+        return await asyncio.wrap_future(preparing)
 
     def _prepare(self, path: str, body: bytes) -> Asked:
         given = parse(body)
@@ -255,18 +277,12 @@ class App:
         try:
             self.batcher.submit(job)
         except Full as full:
-            raise Refused(429, f"the server is busy; try again in {full.retry} s", "busy",
-                          {"Retry-After": str(full.retry)}) from None  # fmt: skip
+            raise busy(full.retry) from None
         gone = asyncio.ensure_future(request.disconnected())
         try:
-            await asyncio.wait((found, gone), timeout=self.settings.timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((found, gone), return_when=asyncio.FIRST_COMPLETED)
             if not found.done():
-                self.batcher.cancel(job)
-                if gone.done():
-                    raise Gone
-                retry = str(self.batcher.retry_after())
-                raise Refused(503, f"the request was not computed within {self.settings.timeout:g} s", "too_slow",
-                              {"Retry-After": retry})  # fmt: skip
+                raise Gone
             return found.result()
         except NotFinite as error:
             raise Refused(503, str(error), "broken_model") from None
@@ -276,6 +292,9 @@ class App:
             raise Refused(503, "the memory of the server is not enough for this request", "no_memory") from None
         finally:
             gone.cancel()
+            if not found.done():  # the client has gone, the time is over, or the server ends
+                found.cancel()
+                self.batcher.cancel(job)
 
     # ---- the response ---------------------------------------------------------------------------------------------
 

@@ -91,8 +91,8 @@ ERRORS = {
     413: "The body is too large.",
     415: "The body is not sent as JSON.",
     422: "A field is wrong, or the model cannot answer this.",
-    429: "The queue is full; Retry-After has the seconds to wait.",
-    503: "The server is shutting down, or was too slow.",
+    429: "The server is busy; Retry-After has the seconds to wait.",
+    503: "The answer was not computed in time, or the model or the memory of the server failed.",
 }
 
 

@@ -1,6 +1,7 @@
 """What the server answers is what the package computes, for every head and for OpenAI's client."""
 
 import base64
+import dataclasses
 
 import numpy as np
 import pytest
@@ -242,6 +243,24 @@ def test_limits(folders):
         assert running.refusal("/v1/predict", input=["king " * 40])[1] == "too_many_tokens"
         assert running.refusal("/v1/tokens", input=["king " * 40])[1] == "too_many_tokens"
         assert running.refusal("/v1/embed", input=["king " * 12] * 3)[1] == "too_many_tokens"
+
+
+def test_too_many_tokens_are_counted_before_anything_is_prepared(server, monkeypatch):
+    from glassbert.serving.bodies import Limits
+    from glassbert.serving.work import MaskLane, PredictLane
+    from glassbert.text.fast import FastTokenizer
+
+    def prepare(*given, **options):
+        raise AssertionError("the tokens were not counted first")
+
+    for owner, name in ((PredictLane, "prepare"), (MaskLane, "prepare"), (FastTokenizer, "encode_batch")):
+        monkeypatch.setattr(owner, name, prepare)
+    monkeypatch.setattr(server.app, "settings", dataclasses.replace(server.app.settings, limits=Limits(tokens=30)))
+    long = "king " * 40
+    for model, given in (("binary", long), ("token", long), ("token", [["king"] * 40]), ("span", [["a", long]])):
+        assert server.refusal("/v1/predict", model=model, input=given)[1] == "too_many_tokens"
+    assert server.refusal("/v1/fill-mask", model="words", input="[MASK] " + long)[1] == "too_many_tokens"
+    assert server.refusal("/v1/tokens", input=long)[1] == "too_many_tokens"
 
 
 def test_keys(folders):

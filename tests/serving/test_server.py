@@ -1,5 +1,6 @@
 """Slow clients, a full queue, broken requests, and the end of the server."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from glassbert.serving import server as server_module
+from glassbert.serving.app import PREPARED_AT_ONCE, SMALL_BODY
 from tests.finetuning.test_predictor import save
 from tests.serving import fuzz
 from tests.serving.running import serving, until
@@ -103,6 +105,31 @@ def test_a_request_that_is_not_computed_in_time_gets_503(folder, monkeypatch):
         assert status == 503 and content["error"]["code"] == "too_slow" and "retry-after" in headers
         held.free.set()
         until(lambda: running.app.batcher._idle == 1)
+
+
+def test_large_bodies_are_prepared_within_the_time_limit_and_few_at_once(folder, monkeypatch):
+    large = {"input": "a" + " " * SMALL_BODY}
+    with serving(folder, threads=1) as running:
+        app, free, prepare = running.app, threading.Event(), running.app._prepare
+        monkeypatch.setattr(app, "_prepare", lambda path, body: free.wait(20) and prepare(path, body))
+        try:
+            found, threads = in_threads(PREPARED_AT_ONCE - 1, lambda: running.ask("/v1/predict", large)[0])
+            until(lambda: app._room._value == 1)
+            with monkeypatch.context() as shorter:
+                shorter.setattr(app, "settings", dataclasses.replace(app.settings, timeout=0.05))
+                status, content, headers = running.ask("/v1/predict", large)
+            assert status == 503 and content["error"]["code"] == "too_slow" and "retry-after" in headers
+            assert app._room._value == 1  # what was not begun gives its place back
+            last, more = in_threads(1, lambda: running.ask("/v1/predict", large)[0])
+            until(lambda: app._room._value == 0)
+            status, content, headers = running.ask("/v1/predict", large)
+            assert status == 429 and content["error"]["code"] == "busy" and int(headers["retry-after"]) >= 1
+        finally:
+            free.set()
+        for thread in (*threads, *more):
+            thread.join(20)
+        assert found + last == [200] * PREPARED_AT_ONCE
+        until(lambda: app._room._value == PREPARED_AT_ONCE)
 
 
 def test_a_client_that_leaves_frees_its_place(folder, monkeypatch):
