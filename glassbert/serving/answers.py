@@ -12,6 +12,7 @@ import numpy as np
 from glassbert.serving import bodies
 from glassbert.serving.bodies import Limits, wrong
 from glassbert.serving.models import Served, input_of
+from glassbert.training.fill_mask import MASK
 
 orjson: Any
 try:
@@ -51,6 +52,7 @@ def fill_mask(body: Mapping[str, Any], served: Served, limits: Limits, truncate:
     bodies.only(body, "model", "input", "top")
     lane = _lane(served, served.fill, "fill-mask", "it is no masked language model")
     given = bodies.texts_in(body, limits)
+    bodies.few_masks(given, MASK)
     _count_first(given, served, limits)
     item = lane.prepare(given, bodies.whole(body, "top", 5, 1, bodies.MOST_TOP))
     _few_tokens(item.tokens, limits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import glassbert
-from glassbert.serving.bodies import MOST_TOP, Limits
+from glassbert.serving.bodies import MOST_MASKS, MOST_MASKS_OF_A_TEXT, MOST_TOP, Limits
 
 TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}
@@ -48,7 +48,8 @@ POSTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"input": ["A warm film.", "Dull."]},
     ),
     "/v1/fill-mask": (
-        "The most probable words for every [MASK] of a text.",
+        f"The most probable words for every [MASK] of a text; at most {MOST_MASKS_OF_A_TEXT} of a text and "
+        f"{MOST_MASKS:,} of a request.",
         {"input": TEXTS, "model": MODEL, "top": {**WHOLE, "minimum": 1, "maximum": MOST_TOP, "default": 5}},
         {"model": TEXT, "usage": USAGE,
          "data": many(thing(masks=many(many(thing(word=TEXT, chance={"type": "number"})))))},

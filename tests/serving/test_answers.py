@@ -98,6 +98,29 @@ def test_masked_words_are_those_of_fill_mask(server, folders):
     assert len(server.post("/v1/fill-mask", model="words", input="[MASK]", top=100)["data"][0]["masks"][0]) > 60
 
 
+def test_many_masks_are_computed_in_parts_and_too_many_are_refused(server, monkeypatch):
+    from glassbert.serving import bodies, work
+
+    texts = ["the [MASK] sings", "[MASK] [MASK] falls", "a king [MASK]", "[MASK]"]
+    whole = server.post("/v1/fill-mask", model="words", input=texts)["data"]
+    lane = server.app.shelf.models["words"].fill
+    sizes, compute = [], lane.model.check
+    monkeypatch.setattr(lane.model, "check", lambda ids, mask: sizes.append(len(ids)) or compute(ids, mask))
+    monkeypatch.setattr(work, "MASKS_AT_ONCE", 2)
+    item = lane.prepare(texts, 5)
+    parts = lane.finish(item, lane.run([(item, i) for i in range(4)]))
+    assert sizes == [1, 1, 2]
+    for one, other in zip(whole, parts, strict=True):
+        for words, same in zip(one["masks"], other["masks"], strict=True):
+            assert [word["word"] for word in words] == [word["word"] for word in same]
+            assert [word["chance"] for word in words] == pytest.approx([word["chance"] for word in same], abs=1e-6)
+    monkeypatch.setattr(bodies, "MOST_MASKS", 4)
+    assert server.refusal("/v1/fill-mask", model="words", input=texts)[:2] == (422, "too_many_masks")
+    many = "[MASK]" * (bodies.MOST_MASKS_OF_A_TEXT + 1)
+    status, code, message = server.refusal("/v1/fill-mask", model="words", input=["[MASK]", many])
+    assert (status, code) == (422, "too_many_masks") and "input 1 has 129 [MASK]" in message and "128" in message
+
+
 def test_tokens(server, folders):
     _, tokenizer = load_with_tokenizer(folders["words"], engine="numpy")
     found = server.post("/v1/tokens", model="words", input=["the bird", "字"])["data"]
