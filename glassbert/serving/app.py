@@ -1,7 +1,9 @@
 """The application: addresses, keys, limits, errors, logs and metrics, as an ASGI callable.
 
     app = App(Shelf(["runs/stars"]), Settings())
-    uvicorn.run(app)                                   or mounted in an application of your own
+    uvicorn.run(app)                                   starts and stops it by the lifespan protocol
+
+An application that mounts it calls `app.start()` and `app.stop()` itself.
 
 Every error is {"error": {"message", "type", "code"}}. Texts and keys are never logged.
 """
@@ -19,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassbert.errors import GlassBertError
+from glassbert.errors import GlassBertError, InputError
 from glassbert.finetuning.scoring import NotFinite
 from glassbert.serving import openapi
 from glassbert.serving.answers import ENDPOINTS, Asked, to_json
@@ -79,7 +81,8 @@ class Gone(Exception):
 
 
 class App:
-    """An ASGI application over a shelf of models. `start` begins computing, `stop` ends it when the queue is empty."""
+    """An ASGI application over a shelf of models. `start` begins computing, `stop` ends it when the queue is empty;
+    each is called once."""
 
     def __init__(self, shelf: Shelf, settings: Settings, *, keys: Keys | None = None, log: Log | None = None,
                  watch_seconds: float | None = None):  # fmt: skip
@@ -129,11 +132,29 @@ class App:
     # ---- one request ----------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "websocket":
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
             await send({"type": "websocket.close", "code": 1003})
-            return
-        if scope["type"] != "http":
-            raise NotImplementedError(f"there are no {scope['type']} events here")
+        elif scope["type"] == "http":
+            await self._exchange(scope, receive, send)
+        else:
+            raise InputError(f"the type of an ASGI scope must be http, websocket or lifespan, not {scope['type']!r}")
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        """The lifespan protocol: start before the first request, stop after the last one."""
+        while True:
+            event = (await receive())["type"]
+            if event == "lifespan.startup":
+                self.start()
+            else:
+                self.stop()  # in this thread, which set the limit of BLAS
+            await send({"type": f"{event}.complete"})
+            if event == "lifespan.shutdown":
+                return
+
+    async def _exchange(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         start = time.perf_counter()
         request = Request(scope, receive, secrets.token_hex(8))
         try:
@@ -325,11 +346,17 @@ class App:
                            ms=round(1e3 * seconds, 2), **request.facts)  # fmt: skip
 
 
+def path_in(scope: Mapping[str, Any]) -> str:
+    """The path inside this application: without the path at which it is mounted."""
+    path, root = scope["path"], scope.get("root_path", "").rstrip("/")
+    return (path.removeprefix(root) or "/") if path == root or path.startswith(root + "/") else path
+
+
 class Request:
     """One request; `facts` are for the log."""
 
     def __init__(self, scope: Mapping[str, Any], receive: Any, id: str):
-        self.path, self.method, self.id = scope["path"], scope["method"], id
+        self.path, self.method, self.id = path_in(scope), scope["method"], id
         self.route = "other"
         self.facts: dict[str, Any] = {}
         self._headers, self._receive = scope["headers"], receive
