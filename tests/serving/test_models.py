@@ -1,13 +1,16 @@
 """Which models are served, under which names, and what happens when their folders are replaced."""
 
+import errno
 import shutil
+from pathlib import Path
 
 import pytest
 
 from glassbert.errors import GlassBertError, InputError
 from glassbert.finetuning.card import TASK
+from glassbert.serving import models
 from glassbert.serving.keys import VARIABLE, read_keys
-from glassbert.serving.models import Shelf, name_of
+from glassbert.serving.models import Shelf, Watch, name_of, state_of
 from tests.finetuning.test_predictor import save
 from tests.serving.running import save_language_model, serving
 
@@ -101,6 +104,32 @@ def test_a_good_replacement_takes_over_and_a_broken_one_is_refused(tmp_path):
         for _ in range(2):
             look()
         assert running.app.metrics.value("glassbert_reloads_total", model="model-a", result="taken") == 2
+
+
+def test_folders_that_cannot_be_read_do_not_end_the_watch(tmp_path, monkeypatch):
+    folders = [save(tmp_path / name, "binary") for name in ("first", "second")]
+    shelf = Shelf([str(folder) for folder in folders], engine="numpy", threads=1)
+    reports = []
+    watch = Watch(shelf, lambda name, error: reports.append((name, error)))
+    look = Path.exists
+
+    def stale(self):
+        if self == folders[0]:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return look(self)
+
+    before = shelf.models["second"]
+    replace_with(folders[1], folders[0])
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "exists", stale)
+        assert state_of(str(folders[0])) == ()
+        watch.look()
+    with monkeypatch.context() as failing:
+        states = {str(folders[1]): state_of(str(folders[1]))}
+        failing.setattr(models, "state_of", lambda path: states[path])
+        watch.look()
+    assert [(name, error and error[:8]) for name, error in reports] == [("first", "KeyError"), ("second", None)]
+    assert shelf.models["second"] is not before
 
 
 def test_a_model_whose_scores_are_not_finite_is_refused_at_once(tmp_path):
