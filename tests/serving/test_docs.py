@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from glassbert.cli import load_command
+from glassbert.serving.app import Settings
 from glassbert.serving.metrics import METRICS
 from tests.docs.blocks import ROOT, blocks, commands, read
 from tests.finetuning.test_predictor import save
@@ -72,7 +73,7 @@ def test_the_image_and_the_cluster_start_the_command_with_options_that_exist():
         "/healthz",
     }
     grace = float(container["args"][container["args"].index("--grace") + 1])
-    assert grace < pod["terminationGracePeriodSeconds"]
+    assert grace + Settings().timeout + 5 < pod["terminationGracePeriodSeconds"]
     ignored = shlex.split((ROOT / ".dockerignore").read_text(encoding="utf-8"), comments=True)
     copied = {name for line in re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile, re.M) for name in line.split()}
     assert copied == {name[1:] for name in ignored if name.startswith("!")}

@@ -1,6 +1,7 @@
 """Slow clients, a full queue, broken requests, and the end of the server."""
 
 import dataclasses
+import http.client
 import json
 import os
 import signal
@@ -8,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -149,23 +150,47 @@ def test_a_client_that_leaves_frees_its_place(folder, monkeypatch):
 
 
 def test_the_end_finishes_what_was_accepted(folder, monkeypatch):
-    with serving(folder, threads=1, grace=0.2) as running:
+    monkeypatch.setattr(server_module, "LAST_SECONDS", 0.0)  # the time limit of requests is longer
+    with serving(folder, threads=1, grace=2.0) as running:
         held = Held(running, monkeypatch)
-        found, threads = in_threads(1, lambda: running.ask("/v1/predict", {"input": "a"}))
-        until(lambda: held.busy == 1)  # before the others come: requests that arrive together share a batch
-        more, others = in_threads(4, lambda: running.ask("/v1/predict", {"input": "a"}))
-        until(lambda: running.app.batcher.waiting == 4)
-        running.server.should_exit = True
-        until(lambda: running.app.draining)
-        status, _, headers = running.ask("/readyz")  # still answered, and no longer ready
-        assert status == 503 and headers["connection"] == "close" and running.ask("/healthz")[0] == 200
-        time.sleep(0.5)
-        with pytest.raises(OSError):
-            running.ask("/healthz")
-        held.free.set()
+        try:
+            found, threads = in_threads(1, lambda: running.ask("/v1/predict", {"input": "a"}))
+            until(lambda: held.busy == 1)  # before the others come: requests that arrive together share a batch
+            more, others = in_threads(4, lambda: running.ask("/v1/predict", {"input": "a"}))
+            until(lambda: running.app.batcher.waiting == 4)
+            running.server.should_exit = True
+            until(lambda: running.app.draining)
+            status, _, headers = running.ask("/readyz")  # still answered, and no longer ready
+            assert status == 503 and headers["connection"] == "close"
+            until(lambda: not connects(running.port))
+        finally:
+            held.free.set()
         for thread in (*threads, *others):
             thread.join(20)
         assert [status for status, _, _ in found + more] == [200] * 5
+
+
+def test_a_second_signal_ends_at_once_and_leaves_out_what_waits(folder, monkeypatch):
+    with serving(folder, threads=1, grace=60.0) as running:
+        held = Held(running, monkeypatch)
+
+        def ask():
+            with suppress(OSError, http.client.HTTPException):
+                running.ask("/v1/predict", {"input": "a"})
+
+        try:
+            _, first = in_threads(1, ask)
+            until(lambda: held.busy == 1)
+            _, others = in_threads(4, ask)
+            until(lambda: running.app.batcher.waiting == 4)
+            running.server.handle_exit(signal.SIGINT, None)
+            running.server.handle_exit(signal.SIGINT, None)
+            until(lambda: running.app.batcher.waiting == 0)
+        finally:
+            held.free.set()
+        for thread in (*first, *others):
+            thread.join(20)
+        assert held.busy == 1
 
 
 def test_sigterm_under_load_loses_no_request(folder):
