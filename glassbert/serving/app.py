@@ -36,7 +36,7 @@ from glassbert.serving.models import Served, Shelf, Watch
 PAGE = Path(__file__).parent / "page"
 SMALL_BODY = 16_384  # bytes; a larger one is read and encoded in a thread, so that other requests go on
 PREPARED_AT_ONCE = 4  # such bodies for every thread; beyond that the answer is 429
-OPEN = ("/healthz", "/readyz", "/", "/docs", "/openapi.json")  # need no key; so do the files of the page
+OPEN = ("/healthz", "/readyz", "/metrics", "/", "/docs", "/openapi.json")  # need no key, like the files of the page
 JSON = "application/json"
 
 
@@ -200,7 +200,7 @@ class App:
         if path in ENDPOINTS:
             return path, ("POST",)
         get = ("GET", "HEAD")
-        if path in (*OPEN, "/v1/models", "/metrics"):
+        if path in (*OPEN, "/v1/models"):
             return path, get
         if path.startswith("/v1/models/"):
             return "/v1/models/", get
