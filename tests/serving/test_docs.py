@@ -60,6 +60,8 @@ def test_the_page_names_what_exists():
 def test_the_image_and_the_cluster_start_the_command_with_options_that_exist():
     options = {flag for one in load_command("serve").params for flag in one.opts}
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    run = re.search(r"docker run .*", dockerfile)[0]
+    assert run in read(PAGE) and '-v "$PWD/runs:/models:ro"' in run  # the folder above a model, which may be replaced
     entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.M)[1])
     assert entry[:2] == ["glassbert", "serve"] and {one for one in entry if one.startswith("--")} <= options
     assert re.search(r"^USER 10001:10001$", dockerfile, re.M) and "HEALTHCHECK" in dockerfile
