@@ -21,8 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassbert.errors import GlassBertError, InputError
-from glassbert.finetuning.scoring import NotFinite
+from glassbert.errors import GlassBertError, InputError, NotFinite
 from glassbert.serving import openapi
 from glassbert.serving.answers import ENDPOINTS, Asked, to_json
 from glassbert.serving.batching import Batcher, Full, Job, Timing

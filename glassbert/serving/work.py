@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glassbert.errors import InputError
+from glassbert.errors import InputError, NotFinite
 from glassbert.finetuning.examples import Examples
 from glassbert.finetuning.predictions import Predictions
 from glassbert.finetuning.predictor import Predictor
@@ -242,7 +242,7 @@ class MaskLane:
         words = found["mlm"] if isinstance(found, Mapping) else found  # a pretraining head has two outputs
         chances = self.model.engine.to_numpy(words).astype(np.float32)  # [masks, V]; scores until they are scaled
         if not np.isfinite(chances).all():
-            raise InputError("the model's scores are not finite, so it predicts no word: its weights are damaged")
+            raise NotFinite("the model's scores are not finite, so it predicts no word: its weights are damaged")
         chances[:, self.special] = -np.inf
         chances -= chances.max(-1, keepdims=True)
         np.exp(chances, out=chances)

@@ -4,6 +4,7 @@ import errno
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from glassbert.errors import GlassBertError, InputError
@@ -133,8 +134,6 @@ def test_folders_that_cannot_be_read_do_not_end_the_watch(tmp_path, monkeypatch)
 
 
 def test_a_model_whose_scores_are_not_finite_is_refused_at_once(tmp_path):
-    import numpy as np
-
     from glassbert.checkpoints import load
 
     folder = save(tmp_path / "bad", "binary")
@@ -143,6 +142,15 @@ def test_a_model_whose_scores_are_not_finite_is_refused_at_once(tmp_path):
     model.save(folder)
     with pytest.raises(GlassBertError, match="not finite"):
         Shelf([str(folder)], engine="numpy")
+
+
+@pytest.mark.parametrize("kind", ["predict", "embed", "fill-mask"])
+def test_a_served_model_that_breaks_answers_503_for_every_kind(tmp_path, kind):
+    folder = save(tmp_path / "model-a", "binary") if kind == "predict" else save_language_model(tmp_path / "model-a")
+    with serving(folder) as running:
+        running.app.shelf.default.model.parameters["layers.0.attention.qkv.weight"][:] = np.nan
+        status, content, _ = running.ask(f"/v1/{kind}", {"input": "the [MASK] sings"})
+        assert status == 503 and content["error"]["code"] == "broken_model"
 
 
 # ---- keys ----
