@@ -2,13 +2,14 @@
 
 import base64
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
 from glassbert.finetuning.embedding import embedder
 from glassbert.finetuning.predictor import Predictor
-from glassbert.serving import openapi
+from glassbert.serving import metrics, openapi
 from glassbert.serving.answers import ENDPOINTS
 from glassbert.serving.keys import Keys
 from glassbert.text.loading import load_with_tokenizer
@@ -161,6 +162,8 @@ def test_token_ids_give_the_vectors_of_their_text(server, folders):
         assert all(one["embedding"] == pytest.approx(by_text, abs=1e-6) for one in found)
     encoded = server.post("/v1/embeddings", model="words", input=plain, encoding_format="base64")["data"][0]
     np.testing.assert_allclose(np.frombuffer(base64.b64decode(encoded["embedding"]), "<f4"), by_text, atol=1e-7)
+    numbers = server.post("/v1/embeddings", model="words", input=plain)["data"][0]
+    assert len(encoded["embedding"]) < len(json.dumps(numbers["embedding"], separators=(",", ":"))) / 2
     assert "token ids of this model" in server.refusal("/v1/embeddings", model="words", input=[[10**6]])[2]
 
 
@@ -178,8 +181,6 @@ def test_json_is_the_same_without_orjson(monkeypatch):
     content = {"a": [np.float32([0.1, 1e-8, -3.0])], "b": "ß", "c": [1, None, True, 0.25]}
     fast = answers.to_json(content)
     monkeypatch.setattr(answers, "orjson", None)
-    import json
-
     assert json.loads(answers.to_json(content)) == json.loads(fast)
 
 
@@ -342,3 +343,8 @@ def test_metrics_count_and_logs_hold_no_text(server):
     assert "lovely" not in text and "lovely" not in server._log.getvalue()
     last = [one for one in server.log if one["event"] == "request" and one.get("texts") == 1][-1]
     assert {"time", "request", "path", "status", "ms", "model", "tokens"} <= set(last)
+
+
+def test_memory_is_counted_in_pages_of_the_system(monkeypatch):
+    monkeypatch.setattr(metrics.os, "sysconf", {"SC_PAGE_SIZE": 0}.__getitem__)
+    assert metrics.resident_bytes() == 0
