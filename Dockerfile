@@ -1,7 +1,7 @@
 # glassbert serve in a slim image: no compiler, not root, and nothing is written outside /tmp.
 #
 #   docker build -t glassbert-serve .
-#   docker run --rm -p 8000:8000 --read-only --tmpfs /tmp --cap-drop ALL -v "$PWD/runs/stars/model:/models/stars:ro" glassbert-serve /models/stars
+#   docker run --rm -p 8000:8000 --read-only --tmpfs /tmp --cap-drop ALL -v "$PWD/runs:/models:ro" glassbert-serve /models/stars
 #
 # tests/release/image.py runs the same steps in a bare virtual environment.
 FROM python:3.12-slim AS build

@@ -39,6 +39,10 @@ class InputError(GlassBertError):
     """Arrays, labels or arguments that do not fit the model or each other."""
 
 
+class NotFinite(InputError):
+    """Scores that are NaN or infinite, from which no answer can be given."""
+
+
 class CheckpointError(GlassBertError):
     """A file or folder without a usable model."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.errors import InputError
+from glassbert.errors import InputError, NotFinite
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import Examples
 from glassbert.finetuning.outcome import choices, probabilities
@@ -103,10 +103,6 @@ def require_finite(output: np.ndarray) -> None:
             "the model's scores are not finite, so it has no answers: its weights are damaged or diverged in training "
             "(a lower --learning-rate avoids that); `glassbert verify` compares its files with their checksums"
         )
-
-
-class NotFinite(InputError):
-    """Scores that are NaN or infinite."""
 
 
 def batches_longest_first(lengths: np.ndarray, batch_tokens: int) -> list[np.ndarray]:

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from glassbert.checkpoints import load
+from glassbert.errors import NotFinite
 from glassbert.files import read_json, write_json
 from glassbert.finetuning.averaging import Measured, average_greedily, measured
 from glassbert.finetuning.display import TuningStatus
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.preparing import Prepared
-from glassbert.finetuning.scoring import NotFinite, choice_loss, compute_scores, score_examples
+from glassbert.finetuning.scoring import choice_loss, compute_scores, score_examples
 from glassbert.finetuning.tuner import AVERAGE, FineTuner, SeedFolder
 from glassbert.metrics import Scores
 from glassbert.metrics.scores import Score

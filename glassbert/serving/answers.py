@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from glassbert.serving import bodies
 from glassbert.serving.bodies import Limits, wrong
 from glassbert.serving.models import Served, input_of
+from glassbert.training.fill_mask import MASK
 
 orjson: Any
 try:
@@ -36,6 +37,7 @@ def predict(body: Mapping[str, Any], served: Served, limits: Limits, truncate: b
     card = lane.predictor.card
     columns = list(card.template.columns) if card.template is not None else []
     given = bodies.examples_in(body, limits, input_of(card), columns, card.head == "embedding")
+    _count_first(given, served, limits)
     item = lane.prepare(given)
     _few_tokens(item.tokens, limits)
 
@@ -50,6 +52,8 @@ def fill_mask(body: Mapping[str, Any], served: Served, limits: Limits, truncate:
     bodies.only(body, "model", "input", "top")
     lane = _lane(served, served.fill, "fill-mask", "it is no masked language model")
     given = bodies.texts_in(body, limits)
+    bodies.few_masks(given, MASK)
+    _count_first(given, served, limits)
     item = lane.prepare(given, bodies.whole(body, "top", 5, 1, bodies.MOST_TOP))
     _few_tokens(item.tokens, limits)
 
@@ -107,6 +111,7 @@ def tokens(body: Mapping[str, Any], served: Served, limits: Limits, truncate: bo
     bodies.only(body, "model", "input", "special_tokens")
     given = bodies.texts_in(body, limits)
     special = bodies.flag(body, "special_tokens", True)
+    _count_first(given, served, limits)
     found = served.tokenizer.encode_batch(given, special_tokens=special)
     data = [{"ids": one.ids, "tokens": one.tokens, "offsets": one.offsets} for one in found]
     total = sum(map(len, found))
@@ -129,6 +134,22 @@ def _lane(served: Served, lane: Any, kind: str, reason: str) -> Any:
         gives = ", ".join(served.answers)
         raise wrong(f"the model {served.name!r} does not {kind}: {reason}; it answers {gives}", "no_such_answer")
     return lane
+
+
+def _count_first(given: Sequence[Any], served: Served, limits: Limits) -> None:
+    """Refuse too many tokens before texts are encoded with offsets and windows, which is slow and needs memory."""
+    texts = [text for one in given for text in _texts_of(one)]
+    count = len(texts)  # words of a sentence; each has a token
+    if count <= limits.tokens < sum(map(len, texts)):
+        count = int(served.tokenizer.encode_ids(texts)[1].sum())
+    _few_tokens(count, limits)
+
+
+def _texts_of(one: Any) -> list[str]:
+    """The texts of one input: itself, a pair, words, or the cells of a row."""
+    if isinstance(one, str):
+        return [one]
+    return [part for part in (one.values() if isinstance(one, Mapping) else one) if isinstance(part, str)]
 
 
 def _few_tokens(count: int, limits: Limits) -> None:

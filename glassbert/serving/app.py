@@ -1,7 +1,9 @@
 """The application: addresses, keys, limits, errors, logs and metrics, as an ASGI callable.
 
     app = App(Shelf(["runs/stars"]), Settings())
-    uvicorn.run(app)                                   or mounted in an application of your own
+    uvicorn.run(app)                                   starts and stops it by the lifespan protocol
+
+An application that mounts it calls `app.start()` and `app.stop()` itself.
 
 Every error is {"error": {"message", "type", "code"}}. Texts and keys are never logged.
 """
@@ -10,15 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassbert.errors import GlassBertError
-from glassbert.finetuning.scoring import NotFinite
+from glassbert.errors import GlassBertError, InputError, NotFinite
 from glassbert.serving import openapi
 from glassbert.serving.answers import ENDPOINTS, Asked, to_json
 from glassbert.serving.batching import Batcher, Full, Job, Timing
@@ -31,7 +34,8 @@ from glassbert.serving.models import Served, Shelf, Watch
 
 PAGE = Path(__file__).parent / "page"
 SMALL_BODY = 16_384  # bytes; a larger one is read and encoded in a thread, so that other requests go on
-OPEN = ("/healthz", "/readyz", "/", "/docs", "/openapi.json")  # need no key; so do the files of the page
+PREPARED_AT_ONCE = 4  # such bodies for every thread; beyond that the answer is 429
+OPEN = ("/healthz", "/readyz", "/metrics", "/", "/docs", "/openapi.json")  # need no key, like the files of the page
 JSON = "application/json"
 
 
@@ -43,7 +47,7 @@ class Settings:
     queue            rows that may wait; beyond that the answer is 429
     batch_tokens     tokens of a batch, with padding
     wait             seconds that a row waits for others at most
-    timeout          seconds until a request that was not computed gets 503
+    timeout          seconds until a request that was not encoded and computed gets 503
     body_seconds     seconds until a body must have arrived
     origins          websites whose pages may ask this server; "*": all
     truncate         vectors of a text that is too long are those of its beginning
@@ -67,12 +71,17 @@ class Response(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
+def busy(retry: int) -> Refused:
+    return Refused(429, f"the server is busy; try again in {retry} s", "busy", {"Retry-After": str(retry)})
+
+
 class Gone(Exception):
     """The client has closed the connection."""
 
 
 class App:
-    """An ASGI application over a shelf of models. `start` begins computing, `stop` ends it when the queue is empty."""
+    """An ASGI application over a shelf of models. `start` begins computing, `stop` ends it when the queue is empty;
+    each is called once."""
 
     def __init__(self, shelf: Shelf, settings: Settings, *, keys: Keys | None = None, log: Log | None = None,
                  watch_seconds: float | None = None):  # fmt: skip
@@ -83,6 +92,8 @@ class App:
             threads=settings.threads, room=settings.queue, batch_tokens=settings.batch_tokens, wait=settings.wait,
             on_batch=self._count_batch,
         )  # fmt: skip
+        self._preparing = ThreadPoolExecutor(settings.threads, "glassbert-prepare")
+        self._room = threading.Semaphore(PREPARED_AT_ONCE * settings.threads)
         self.watch = Watch(shelf, self._reloaded, **({} if watch_seconds is None else {"seconds": watch_seconds}))
         self.files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.suffix in TYPES}
         self._prepare_gauges()
@@ -102,6 +113,7 @@ class App:
 
     def stop(self) -> None:
         self.watch.stop()
+        self._preparing.shutdown(wait=False, cancel_futures=True)
         self.batcher.close()
 
     def _count_batch(self, rows: int, tokens: int, seconds: float) -> None:
@@ -119,11 +131,29 @@ class App:
     # ---- one request ----------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "websocket":
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
             await send({"type": "websocket.close", "code": 1003})
-            return
-        if scope["type"] != "http":
-            raise NotImplementedError(f"there are no {scope['type']} events here")
+        elif scope["type"] == "http":
+            await self._exchange(scope, receive, send)
+        else:
+            raise InputError(f"the type of an ASGI scope must be http, websocket or lifespan, not {scope['type']!r}")
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        """The lifespan protocol: start before the first request, stop after the last one."""
+        while True:
+            event = (await receive())["type"]
+            if event == "lifespan.startup":
+                self.start()
+            else:
+                self.stop()  # in this thread, which set the limit of BLAS
+            await send({"type": f"{event}.complete"})
+            if event == "lifespan.shutdown":
+                return
+
+    async def _exchange(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         start = time.perf_counter()
         request = Request(scope, receive, secrets.token_hex(8))
         try:
@@ -169,7 +199,7 @@ class App:
         if path in ENDPOINTS:
             return path, ("POST",)
         get = ("GET", "HEAD")
-        if path in (*OPEN, "/v1/models", "/metrics"):
+        if path in (*OPEN, "/v1/models"):
             return path, get
         if path.startswith("/v1/models/"):
             return "/v1/models/", get
@@ -210,24 +240,36 @@ class App:
         start = time.perf_counter()
         body = await request.body(self.settings.limits.body_bytes, self.settings.body_seconds)
         read = time.perf_counter()
-        if len(body) <= SMALL_BODY:
-            asked = self._prepare(request.path, body)
-        else:
-            asked = await asyncio.get_running_loop().run_in_executor(None, self._prepare, request.path, body)
-        encoded = time.perf_counter()
-        request.facts |= {"model": asked.served.name, "texts": asked.texts}
-        stages = {"read": read - start, "encode": encoded - read}
-        if asked.lane is None:
-            answer = asked.answer([])
-        else:
-            request.facts["tokens"] = asked.item.tokens
-            answer, timing = await self._compute(asked, request)
-            request.facts["batch"] = timing.batch
-            stages |= {"queue": timing.queued, "compute": timing.computed}
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                asked = await self._prepared(request.path, body)
+                encoded = time.perf_counter()
+                request.facts |= {"model": asked.served.name, "texts": asked.texts}
+                stages = {"read": read - start, "encode": encoded - read}
+                if asked.lane is None:
+                    answer = asked.answer([])
+                else:
+                    request.facts["tokens"] = asked.item.tokens
+                    answer, timing = await self._compute(asked, request)
+                    request.facts["batch"] = timing.batch
+                    stages |= {"queue": timing.queued, "compute": timing.computed}
+        except TimeoutError:
+            raise Refused(503, f"the request was not computed within {self.settings.timeout:g} s", "too_slow",
+                          {"Retry-After": str(self.batcher.retry_after())}) from None  # fmt: skip
         for name, seconds in stages.items():
             self.metrics.observe("glassbert_stage_seconds", seconds, stage=name)
         shown = ", ".join(f"{name};dur={1e3 * seconds:.2f}" for name, seconds in stages.items())
         return Response(200, answer, headers={"Server-Timing": shown})
+
+    async def _prepared(self, path: str, body: bytes) -> Asked:
+        """What a body asks for. A large one is read in a thread; the place of one that was begun is free at its end."""
+        if len(body) <= SMALL_BODY:
+            return self._prepare(path, body)
+        if not self._room.acquire(blocking=False):
+            raise busy(self.batcher.retry_after())
+        preparing = self._preparing.submit(self._prepare, path, body)
+        preparing.add_done_callback(lambda _: self._room.release())
+        return await asyncio.wrap_future(preparing)
 
     def _prepare(self, path: str, body: bytes) -> Asked:
         given = parse(body)
@@ -255,18 +297,12 @@ class App:
         try:
             self.batcher.submit(job)
         except Full as full:
-            raise Refused(429, f"the server is busy; try again in {full.retry} s", "busy",
-                          {"Retry-After": str(full.retry)}) from None  # fmt: skip
+            raise busy(full.retry) from None
         gone = asyncio.ensure_future(request.disconnected())
         try:
-            await asyncio.wait((found, gone), timeout=self.settings.timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((found, gone), return_when=asyncio.FIRST_COMPLETED)
             if not found.done():
-                self.batcher.cancel(job)
-                if gone.done():
-                    raise Gone
-                retry = str(self.batcher.retry_after())
-                raise Refused(503, f"the request was not computed within {self.settings.timeout:g} s", "too_slow",
-                              {"Retry-After": retry})  # fmt: skip
+                raise Gone
             return found.result()
         except NotFinite as error:
             raise Refused(503, str(error), "broken_model") from None
@@ -276,6 +312,9 @@ class App:
             raise Refused(503, "the memory of the server is not enough for this request", "no_memory") from None
         finally:
             gone.cancel()
+            if not found.done():  # the client has gone, the time is over, or the server ends
+                found.cancel()
+                self.batcher.cancel(job)
 
     # ---- the response ---------------------------------------------------------------------------------------------
 
@@ -306,11 +345,17 @@ class App:
                            ms=round(1e3 * seconds, 2), **request.facts)  # fmt: skip
 
 
+def path_in(scope: Mapping[str, Any]) -> str:
+    """The path inside this application: without the path at which it is mounted."""
+    path, root = scope["path"], scope.get("root_path", "").rstrip("/")
+    return (path.removeprefix(root) or "/") if path == root or path.startswith(root + "/") else path
+
+
 class Request:
     """One request; `facts` are for the log."""
 
     def __init__(self, scope: Mapping[str, Any], receive: Any, id: str):
-        self.path, self.method, self.id = scope["path"], scope["method"], id
+        self.path, self.method, self.id = path_in(scope), scope["method"], id
         self.route = "other"
         self.facts: dict[str, Any] = {}
         self._headers, self._receive = scope["headers"], receive

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from glassbert.errors import presentable
 
 MOST_TOP = 100
+MOST_MASKS = 1_024  # of a request; each costs a score for every word of the vocabulary
+MOST_MASKS_OF_A_TEXT = 128
 # Status -> the type of error, in the words of OpenAI's clients.
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -106,6 +108,19 @@ def texts_in(body: Mapping[str, Any], limits: Limits) -> list[str]:
         if not isinstance(one, str):
             raise wrong(f"input {place} must be a text, not {kind_of(one)}")
     return given
+
+
+def few_masks(texts: Sequence[str], mask: str) -> None:
+    counts = [text.count(mask) for text in texts]
+    for place, count in enumerate(counts):
+        if count > MOST_MASKS_OF_A_TEXT:
+            raise wrong(
+                f"input {place} has {count:,} {mask}, and at most {MOST_MASKS_OF_A_TEXT} are accepted", "too_many_masks"
+            )
+    if sum(counts) > MOST_MASKS:
+        raise wrong(
+            f"the request has {sum(counts):,} {mask}, and at most {MOST_MASKS:,} are accepted", "too_many_masks"
+        )
 
 
 def texts_or_ids(body: Mapping[str, Any], limits: Limits) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from bisect import bisect_left
 from collections import defaultdict
@@ -12,7 +13,7 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 # Name -> kind, help, and the upper bounds of a histogram.
 METRICS: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "glassbert_requests_total": ("counter", "Answered requests by address and status.", ()),
-    "glassbert_request_seconds": ("histogram", "From the first byte of a request to its answer, by address.", SECONDS),
+    "glassbert_request_seconds": ("histogram", "From the head of a request to its answer, by address.", SECONDS),
     "glassbert_stage_seconds": ("histogram", "Parts of a request: read, encode, queue, compute.", SECONDS),
     "glassbert_batch_rows": ("histogram", "Rows in a computed batch.", SIZES),
     "glassbert_batch_seconds": ("histogram", "Time to compute a batch.", SECONDS),
@@ -85,6 +86,6 @@ def resident_bytes() -> float:
     """The memory of this process; 0 where the system does not say."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            return float(file.read().split()[1]) * 4096
+            return float(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0.0

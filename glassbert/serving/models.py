@@ -140,11 +140,11 @@ def try_out(served: Served) -> None:
 
 def state_of(path: str) -> Any:
     """What changes when the files of a model are replaced: names, sizes, times and places on the disk."""
-    folder = Path(path).expanduser()
-    if not folder.exists() and path in packaged_names():
-        return None
-    inside = folder / "model" if (folder / "model").is_dir() else folder
     try:
+        folder = Path(path).expanduser()
+        if not folder.exists() and path in packaged_names():
+            return None
+        inside = folder / "model" if (folder / "model").is_dir() else folder
         inside = inside if inside.is_dir() else inside.parent
         found = {file for pattern in (*MODEL_FILES, CHECKSUMS, "onnx/*.onnx") for file in inside.glob(pattern)}
         facts = [(str(file), file.stat()) for file in sorted(found)]
@@ -210,16 +210,18 @@ class Watch:
     def look(self) -> None:
         """Open what was replaced and has not changed since the last look."""
         for name, served in list(self.shelf.models.items()):
-            now = state_of(served.path)
-            settled, self._seen[name] = now == self._seen[name], now
-            if not settled or now == self._handled[name]:
-                continue
-            self._handled[name] = now
             try:
-                self.shelf.models[name] = open_served(name, served.path, **self.shelf.options)
+                if self._replaced(name, state_of(served.path)):
+                    self.shelf.models[name] = open_served(name, served.path, **self.shelf.options)
+                    self.report(name, None)
             except GlassBertError as error:
                 self.report(name, str(error))
             except Exception as error:  # whatever is wrong with new files, the old model goes on
                 self.report(name, f"{type(error).__name__}: {error}")
-            else:
-                self.report(name, None)
+
+    def _replaced(self, name: str, now: Any) -> bool:
+        settled, self._seen[name] = now == self._seen[name], now
+        if not settled or now == self._handled[name]:
+            return False
+        self._handled[name] = now
+        return True

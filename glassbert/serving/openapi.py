@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import glassbert
-from glassbert.serving.bodies import MOST_TOP, Limits
+from glassbert.serving.bodies import MOST_MASKS, MOST_MASKS_OF_A_TEXT, MOST_TOP, Limits
 
 TEXT = {"type": "string"}
 WHOLE = {"type": "integer"}
@@ -48,7 +48,8 @@ POSTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"input": ["A warm film.", "Dull."]},
     ),
     "/v1/fill-mask": (
-        "The most probable words for every [MASK] of a text.",
+        f"The most probable words for every [MASK] of a text; at most {MOST_MASKS_OF_A_TEXT} of a text and "
+        f"{MOST_MASKS:,} of a request.",
         {"input": TEXTS, "model": MODEL, "top": {**WHOLE, "minimum": 1, "maximum": MOST_TOP, "default": 5}},
         {"model": TEXT, "usage": USAGE,
          "data": many(thing(masks=many(many(thing(word=TEXT, chance={"type": "number"})))))},
@@ -91,8 +92,8 @@ ERRORS = {
     413: "The body is too large.",
     415: "The body is not sent as JSON.",
     422: "A field is wrong, or the model cannot answer this.",
-    429: "The queue is full; Retry-After has the seconds to wait.",
-    503: "The server is shutting down, or was too slow.",
+    429: "The server is busy; Retry-After has the seconds to wait.",
+    503: "The answer was not computed in time, or the model or the memory of the server failed.",
 }
 
 

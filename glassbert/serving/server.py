@@ -34,7 +34,7 @@ IDLE_SECONDS = 75
 MOST_CONNECTIONS = 4096
 QUIET_SECONDS = 0.3  # after the socket is closed: time for requests that are on their way over open connections
 SWITCH_SECONDS = 0.001  # Python's own 5 ms are long for the event loop beside threads that compute
-LAST_SECONDS = 90  # for the requests that are being computed
+LAST_SECONDS = 90  # for the requests that are being computed; never less than their time limit
 
 
 class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -135,7 +135,7 @@ class Server(uvicorn.Server):
         await self._pause(QUIET_SECONDS)
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        last = time.monotonic() + LAST_SECONDS
+        last = time.monotonic() + max(LAST_SECONDS, self.app.settings.timeout + 5)
         while (self.server_state.connections or self.server_state.tasks) and time.monotonic() < last:
             if self.force_exit:
                 break

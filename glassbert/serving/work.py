@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glassbert.errors import InputError
+from glassbert.errors import InputError, NotFinite
 from glassbert.finetuning.examples import Examples
 from glassbert.finetuning.predictions import Predictions
 from glassbert.finetuning.predictor import Predictor
@@ -29,6 +29,8 @@ from glassbert.ops import unit_length
 from glassbert.tasks import TaskData
 from glassbert.text.tokenizer import Tokenizer
 from glassbert.training.fill_mask import MASK, Answer, Question, answer, ask, readable
+
+MASKS_AT_ONCE = 256  # each has a row of scores over the vocabulary
 
 
 class Item(Protocol):
@@ -224,6 +226,9 @@ class MaskLane:
         if self.one_by_one:
             return [answer(self.model, self.tokenizer, item.questions[i], item.top) for item, i in members]
         questions = [item.questions[i] for item, i in members]
+        if len(members) > 1 and sum(len(one.positions) for one in questions) > MASKS_AT_ONCE:
+            half = len(members) // 2
+            return self.run(members[:half]) + self.run(members[half:])
         length = max(one.ids.shape[1] for one in questions)
         ids = np.full((len(questions), length), self.tokenizer.pad_id)
         mask = np.zeros(ids.shape, np.int64)
@@ -235,11 +240,12 @@ class MaskLane:
             self.model.engine.array(rows) if self.model.engine.compiles else rows
         )
         words = found["mlm"] if isinstance(found, Mapping) else found  # a pretraining head has two outputs
-        logits = self.model.engine.to_numpy(words).astype(np.float64)  # [masks, V]
-        if not np.isfinite(logits).all():
-            raise InputError("the model's scores are not finite, so it predicts no word: its weights are damaged")
-        logits[:, self.special] = -np.inf
-        chances = np.exp(logits - logits.max(-1, keepdims=True))
+        chances = self.model.engine.to_numpy(words).astype(np.float32)  # [masks, V]; scores until they are scaled
+        if not np.isfinite(chances).all():
+            raise NotFinite("the model's scores are not finite, so it predicts no word: its weights are damaged")
+        chances[:, self.special] = -np.inf
+        chances -= chances.max(-1, keepdims=True)
+        np.exp(chances, out=chances)
         chances /= chances.sum(-1, keepdims=True)
         each = np.split(chances, np.cumsum([len(one.positions) for one in questions])[:-1])
         return [[self._best(row, item.top) for row in rows] for (item, _), rows in zip(members, each, strict=True)]

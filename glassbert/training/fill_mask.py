@@ -10,7 +10,7 @@ import numpy as np
 
 from glassbert.checkpoints.formats import format_of_file
 from glassbert.checkpoints.locate import CONFIG, open_checkpoint
-from glassbert.errors import InputError
+from glassbert.errors import InputError, NotFinite
 from glassbert.models.heads import DiscriminatorHead, ReplacedTokenHead
 from glassbert.models.heads.rtd import GENERATOR
 from glassbert.models.inputs import output_rows
@@ -78,7 +78,7 @@ def answer(model: Model, tokenizer: Any, question: Question, top: int = 5) -> li
         words = output["mlm"] if isinstance(output, Mapping) else output  # a pretraining head has two outputs
         logits = model.engine.to_numpy(words)[0].astype(np.float64)  # [T, V]
     if not np.isfinite(logits).all():
-        raise InputError(
+        raise NotFinite(
             "the model's scores are not finite, so it predicts no word: its weights diverged or are damaged"
         )
     found = []

@@ -60,6 +60,30 @@ def test_every_kind_of_answer_is_shown(server, open_page, width, dark):
     assert page.errors == [] and page.outside == []
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_answer_to_what_was_chosen_before_is_not_shown(server, open_page, fails):
+    page, held = open_page(), []
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    page.wait_for_selector("[role=tab]")
+    page.click("[data-kind=embed]")
+    page.route("**/v1/embed", lambda route: held.append(route))  # a builtin cannot be a handler
+    page.click("#send")
+    while not held:
+        page.wait_for_timeout(10)
+    page.click("[data-kind=tokens]")
+    assert page.is_enabled("#send")
+    with page.expect_response("**/v1/embed") as late:
+        if fails:
+            held[0].fulfill(status=422, json={"error": {"message": "a late error"}})
+        else:
+            held[0].continue_()
+    late.value.finished()
+    page.evaluate("fetch('healthz').then((response) => response.text())")  # by then the page has read the late answer
+    assert page.is_hidden("#answer") and page.inner_text("#status") == ""
+    ask(page, "the bird")
+    assert page.locator("#answer .token").count() == 4
+
+
 def test_a_key_is_asked_for_and_used(tmp_path, open_page):
     with serving(save_language_model(tmp_path / "words"), keys=Keys(["k" * 20])) as running:
         page = open_page()

@@ -25,7 +25,7 @@ class Running:
 
     def ask(self, path: str, body=None, *, method: str | None = None, headers=JSON, raw: bytes | None = None):
         """Status, content (parsed if it is JSON) and headers of an answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         sent = raw if raw is not None else None if body is None else json.dumps(body).encode()
         connection.request(method or ("GET" if sent is None else "POST"), path, sent, headers)
         response = connection.getresponse()
@@ -77,12 +77,12 @@ def serving(*models, keys=None, watch_seconds=3600.0, grace=0.0, log_requests=Tr
         yield Running(app, server, port, log)
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
         app.stop()
         assert not thread.is_alive()
 
 
-def until(condition, seconds: float = 20.0) -> None:
+def until(condition, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"

@@ -1,13 +1,15 @@
 """What the server answers is what the package computes, for every head and for OpenAI's client."""
 
 import base64
+import dataclasses
+import json
 
 import numpy as np
 import pytest
 
 from glassbert.finetuning.embedding import embedder
 from glassbert.finetuning.predictor import Predictor
-from glassbert.serving import openapi
+from glassbert.serving import metrics, openapi
 from glassbert.serving.answers import ENDPOINTS
 from glassbert.serving.keys import Keys
 from glassbert.text.loading import load_with_tokenizer
@@ -97,6 +99,29 @@ def test_masked_words_are_those_of_fill_mask(server, folders):
     assert len(server.post("/v1/fill-mask", model="words", input="[MASK]", top=100)["data"][0]["masks"][0]) > 60
 
 
+def test_many_masks_are_computed_in_parts_and_too_many_are_refused(server, monkeypatch):
+    from glassbert.serving import bodies, work
+
+    texts = ["the [MASK] sings", "[MASK] [MASK] falls", "a king [MASK]", "[MASK]"]
+    whole = server.post("/v1/fill-mask", model="words", input=texts)["data"]
+    lane = server.app.shelf.models["words"].fill
+    sizes, compute = [], lane.model.check
+    monkeypatch.setattr(lane.model, "check", lambda ids, mask: sizes.append(len(ids)) or compute(ids, mask))
+    monkeypatch.setattr(work, "MASKS_AT_ONCE", 2)
+    item = lane.prepare(texts, 5)
+    parts = lane.finish(item, lane.run([(item, i) for i in range(4)]))
+    assert sizes == [1, 1, 2]
+    for one, other in zip(whole, parts, strict=True):
+        for words, same in zip(one["masks"], other["masks"], strict=True):
+            assert [word["word"] for word in words] == [word["word"] for word in same]
+            assert [word["chance"] for word in words] == pytest.approx([word["chance"] for word in same], abs=1e-6)
+    monkeypatch.setattr(bodies, "MOST_MASKS", 4)
+    assert server.refusal("/v1/fill-mask", model="words", input=texts)[:2] == (422, "too_many_masks")
+    many = "[MASK]" * (bodies.MOST_MASKS_OF_A_TEXT + 1)
+    status, code, message = server.refusal("/v1/fill-mask", model="words", input=["[MASK]", many])
+    assert (status, code) == (422, "too_many_masks") and "input 1 has 129 [MASK]" in message and "128" in message
+
+
 def test_tokens(server, folders):
     _, tokenizer = load_with_tokenizer(folders["words"], engine="numpy")
     found = server.post("/v1/tokens", model="words", input=["the bird", "字"])["data"]
@@ -137,6 +162,8 @@ def test_token_ids_give_the_vectors_of_their_text(server, folders):
         assert all(one["embedding"] == pytest.approx(by_text, abs=1e-6) for one in found)
     encoded = server.post("/v1/embeddings", model="words", input=plain, encoding_format="base64")["data"][0]
     np.testing.assert_allclose(np.frombuffer(base64.b64decode(encoded["embedding"]), "<f4"), by_text, atol=1e-7)
+    numbers = server.post("/v1/embeddings", model="words", input=plain)["data"][0]
+    assert len(encoded["embedding"]) < len(json.dumps(numbers["embedding"], separators=(",", ":"))) / 2
     assert "token ids of this model" in server.refusal("/v1/embeddings", model="words", input=[[10**6]])[2]
 
 
@@ -154,8 +181,6 @@ def test_json_is_the_same_without_orjson(monkeypatch):
     content = {"a": [np.float32([0.1, 1e-8, -3.0])], "b": "ß", "c": [1, None, True, 0.25]}
     fast = answers.to_json(content)
     monkeypatch.setattr(answers, "orjson", None)
-    import json
-
     assert json.loads(answers.to_json(content)) == json.loads(fast)
 
 
@@ -244,15 +269,35 @@ def test_limits(folders):
         assert running.refusal("/v1/embed", input=["king " * 12] * 3)[1] == "too_many_tokens"
 
 
+def test_too_many_tokens_are_counted_before_anything_is_prepared(server, monkeypatch):
+    from glassbert.serving.bodies import Limits
+    from glassbert.serving.work import MaskLane, PredictLane
+    from glassbert.text.fast import FastTokenizer
+
+    def prepare(*given, **options):
+        raise AssertionError("the tokens were not counted first")
+
+    for owner, name in ((PredictLane, "prepare"), (MaskLane, "prepare"), (FastTokenizer, "encode_batch")):
+        monkeypatch.setattr(owner, name, prepare)
+    monkeypatch.setattr(server.app, "settings", dataclasses.replace(server.app.settings, limits=Limits(tokens=30)))
+    long = "king " * 40
+    for model, given in (("binary", long), ("token", long), ("token", [["king"] * 40]), ("span", [["a", long]])):
+        assert server.refusal("/v1/predict", model=model, input=given)[1] == "too_many_tokens"
+    assert server.refusal("/v1/fill-mask", model="words", input="[MASK] " + long)[1] == "too_many_tokens"
+    assert server.refusal("/v1/tokens", input=long)[1] == "too_many_tokens"
+
+
 def test_keys(folders):
     key = "k" * 20
     with serving(folders["binary"], keys=Keys(["another key that is long", key])) as running:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": key}, {"Authorization": "Bearer"}):
             status, content, found = running.ask("/v1/models", headers=headers)
             assert status == 401 and found["www-authenticate"] == "Bearer" and "k" * 20 not in str(content)
-        assert running.ask("/v1/predict", {"input": "a"})[0] == 401 and running.ask("/metrics")[0] == 401
+        assert running.ask("/v1/predict", {"input": "a"})[0] == 401
         assert running.ask("/v1/models", headers={"Authorization": f"bearer {key}"})[0] == 200
-        assert all(running.ask(path)[0] == 200 for path in ("/healthz", "/readyz", "/", "/docs", "/page/page.js"))
+        for path in ("/healthz", "/readyz", "/metrics", "/", "/docs", "/page/page.js"):
+            assert running.ask(path)[0] == 200
+        assert key not in running.ask("/metrics")[1].decode()
         assert running.ask("/openapi.json")[1]["security"]
     assert key not in running._log.getvalue()
 
@@ -298,3 +343,8 @@ def test_metrics_count_and_logs_hold_no_text(server):
     assert "lovely" not in text and "lovely" not in server._log.getvalue()
     last = [one for one in server.log if one["event"] == "request" and one.get("texts") == 1][-1]
     assert {"time", "request", "path", "status", "ms", "model", "tokens"} <= set(last)
+
+
+def test_memory_is_counted_in_pages_of_the_system(monkeypatch):
+    monkeypatch.setattr(metrics.os, "sysconf", {"SC_PAGE_SIZE": 0}.__getitem__)
+    assert metrics.resident_bytes() == 0

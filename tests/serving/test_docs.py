@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from glassbert.cli import load_command
+from glassbert.serving.app import Settings
 from glassbert.serving.metrics import METRICS
 from tests.docs.blocks import ROOT, blocks, commands, read
 from tests.finetuning.test_predictor import save
@@ -59,6 +60,8 @@ def test_the_page_names_what_exists():
 def test_the_image_and_the_cluster_start_the_command_with_options_that_exist():
     options = {flag for one in load_command("serve").params for flag in one.opts}
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    run = re.search(r"docker run .*", dockerfile)[0]
+    assert run in read(PAGE) and '-v "$PWD/runs:/models:ro"' in run  # the folder above a model, which may be replaced
     entry = json.loads(re.search(r"^ENTRYPOINT (.*)$", dockerfile, re.M)[1])
     assert entry[:2] == ["glassbert", "serve"] and {one for one in entry if one.startswith("--")} <= options
     assert re.search(r"^USER 10001:10001$", dockerfile, re.M) and "HEALTHCHECK" in dockerfile
@@ -72,7 +75,7 @@ def test_the_image_and_the_cluster_start_the_command_with_options_that_exist():
         "/healthz",
     }
     grace = float(container["args"][container["args"].index("--grace") + 1])
-    assert grace < pod["terminationGracePeriodSeconds"]
+    assert grace + Settings().timeout + 5 < pod["terminationGracePeriodSeconds"]
     ignored = shlex.split((ROOT / ".dockerignore").read_text(encoding="utf-8"), comments=True)
     copied = {name for line in re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile, re.M) for name in line.split()}
     assert copied == {name[1:] for name in ignored if name.startswith("!")}

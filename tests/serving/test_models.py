@@ -1,13 +1,17 @@
 """Which models are served, under which names, and what happens when their folders are replaced."""
 
+import errno
 import shutil
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from glassbert.errors import GlassBertError, InputError
 from glassbert.finetuning.card import TASK
+from glassbert.serving import models
 from glassbert.serving.keys import VARIABLE, read_keys
-from glassbert.serving.models import Shelf, name_of
+from glassbert.serving.models import Shelf, Watch, name_of, state_of
 from tests.finetuning.test_predictor import save
 from tests.serving.running import save_language_model, serving
 
@@ -103,9 +107,33 @@ def test_a_good_replacement_takes_over_and_a_broken_one_is_refused(tmp_path):
         assert running.app.metrics.value("glassbert_reloads_total", model="model-a", result="taken") == 2
 
 
-def test_a_model_whose_scores_are_not_finite_is_refused_at_once(tmp_path):
-    import numpy as np
+def test_folders_that_cannot_be_read_do_not_end_the_watch(tmp_path, monkeypatch):
+    folders = [save(tmp_path / name, "binary") for name in ("first", "second")]
+    shelf = Shelf([str(folder) for folder in folders], engine="numpy", threads=1)
+    reports = []
+    watch = Watch(shelf, lambda name, error: reports.append((name, error)))
+    look = Path.exists
 
+    def stale(self):
+        if self == folders[0]:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return look(self)
+
+    before = shelf.models["second"]
+    replace_with(folders[1], folders[0])
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "exists", stale)
+        assert state_of(str(folders[0])) == ()
+        watch.look()
+    with monkeypatch.context() as failing:
+        states = {str(folders[1]): state_of(str(folders[1]))}
+        failing.setattr(models, "state_of", lambda path: states[path])
+        watch.look()
+    assert [(name, error and error[:8]) for name, error in reports] == [("first", "KeyError"), ("second", None)]
+    assert shelf.models["second"] is not before
+
+
+def test_a_model_whose_scores_are_not_finite_is_refused_at_once(tmp_path):
     from glassbert.checkpoints import load
 
     folder = save(tmp_path / "bad", "binary")
@@ -114,6 +142,15 @@ def test_a_model_whose_scores_are_not_finite_is_refused_at_once(tmp_path):
     model.save(folder)
     with pytest.raises(GlassBertError, match="not finite"):
         Shelf([str(folder)], engine="numpy")
+
+
+@pytest.mark.parametrize("kind", ["predict", "embed", "fill-mask"])
+def test_a_served_model_that_breaks_answers_503_for_every_kind(tmp_path, kind):
+    folder = save(tmp_path / "model-a", "binary") if kind == "predict" else save_language_model(tmp_path / "model-a")
+    with serving(folder) as running:
+        running.app.shelf.default.model.parameters["layers.0.attention.qkv.weight"][:] = np.nan
+        status, content, _ = running.ask(f"/v1/{kind}", {"input": "the [MASK] sings"})
+        assert status == 503 and content["error"]["code"] == "broken_model"
 
 
 # ---- keys ----

@@ -72,6 +72,8 @@ function chooseKind(kind) {
   at("hint").textContent = hint();
   for (const id of ["answer", "curl", "raw"]) at(id).hidden = true;
   at("status").textContent = "";
+  state.asked++; // an answer that is still on its way belongs to what was chosen before
+  at("send").disabled = false;
 }
 
 const needsJson = () => state.kind === "predict" && ["row", "pair"].includes(state.model.input);
@@ -103,7 +105,8 @@ function body() {
 async function submit(event) {
   event.preventDefault();
   const number = ++state.asked;
-  const { address } = KINDS[state.kind];
+  const kind = state.kind;
+  const { address } = KINDS[kind];
   at("send").disabled = true;
   const start = performance.now();
   try {
@@ -117,12 +120,13 @@ async function submit(event) {
     if (number !== state.asked) return;
     at("status").textContent = `${answer.usage.tokens} tokens, ${(performance.now() - start).toFixed(0)} ms`;
     const inputs = JSON.parse(sent).input;
-    at("answer").replaceChildren(...SHOW[state.kind](answer, inputs));
+    at("answer").replaceChildren(...SHOW[kind](answer, inputs));
     at("raw").querySelector("pre").textContent = JSON.stringify(answer, null, 1);
     at("curl").querySelector("pre").textContent =
       `curl ${new URL(address, location.href)} -H "Content-Type: application/json" -d '${sent.replaceAll("'", "'\\''")}'`;
     at("raw").hidden = at("curl").hidden = false;
   } catch (error) {
+    if (number !== state.asked) return;
     at("status").textContent = "";
     at("answer").replaceChildren(make("p", { class: "error" }, error.message));
     at("raw").hidden = at("curl").hidden = true;
