@@ -17,12 +17,13 @@ from typing import Any, Self
 
 from glassbert.arrays import Array
 from glassbert.checkpoints import load
-from glassbert.errors import TextError, TrainingError
+from glassbert.errors import TrainingError
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
+from glassbert.text.loading import same_vocabulary
 
 
 class Teacher:
@@ -97,17 +98,11 @@ class Teacher:
 
 def check_vocabulary(folder: str | Path, model: Model, tokenizer: Any) -> None:
     """Raise if the teacher was trained with other tokens than those of this tokenizer."""
-    from glassbert.text import load_tokenizer
-
     advice = "a student learns the teacher's scores of the same tokens: give the teacher's folder as --tokenizer"
     if model.config.vocab_size != tokenizer.vocab_size:
         raise TrainingError(
             f"the teacher {folder} has a vocabulary of {model.config.vocab_size:,}, but that of the corpus has "
             f"{tokenizer.vocab_size:,}; {advice}"
         )
-    try:
-        own = load_tokenizer(folder)
-    except TextError:  # a folder without a tokenizer: only the sizes can be compared
-        return
-    if own.vocabulary != tokenizer.vocabulary:
+    if not same_vocabulary(folder, tokenizer):
         raise TrainingError(f"the vocabulary of the teacher {folder} is not that of the corpus; {advice}")
