@@ -29,8 +29,8 @@ from glassbert.quantization.source import Source, open_source, own_task
 from glassbert.quantization.task import Compared, OwnTask
 
 REPORT, PAGE = "quantization.json", "quantization.html"
-CALIBRATION_TEXTS = 128
-COST_TEXTS = 48
+CALIBRATION = (128, 128)  # examples, and about so many tokens of each
+COSTS = (48, 64)
 
 
 @dataclass
@@ -119,15 +119,15 @@ def quantize(
         require_new(target, CheckpointError)
     opened = open_source(source, threads)
     task = own_task(opened, None if data is None else Path(data))
-    model, tokenizer = opened.model, opened.tokenizer
+    model = opened.model
     notes: list[str] = []
     seen: dict[str, Activations] | None = None
     if settings.method == "static" or settings.bits == 4 or max_loss is not None:
-        seen = observe(model, tokenizer, spread(task.texts, CALIBRATION_TEXTS))
+        seen = observe(model, task.batches(*CALIBRATION))
     costs: list[Cost] = []
     if sensitivity or max_loss is not None:
         bits = (8, 4) if settings.bits == 4 else (8,)
-        costs = costs_of(model, tokenizer, spread(task.texts, COST_TEXTS), settings, seen, bits, progress)
+        costs = costs_of(model, task.batches(*COSTS), settings, seen, bits, progress)
     before = task.answers(model)
     choice = None
     if max_loss is not None:
@@ -163,11 +163,6 @@ def _chosen(
         return task.loss(before, task.answers(quantize_model(opened.model, settings, bits, seen)))
 
     return choose_bits(costs, settings.bits, max_loss, loss)
-
-
-def spread(texts: list[str], count: int) -> list[str]:
-    """So many texts, evenly over the list."""
-    return texts[:: max(1, len(texts) // count)][:count]
 
 
 def write_folder(found: Quantized, source: Source, target: Path) -> None:

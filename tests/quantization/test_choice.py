@@ -10,7 +10,7 @@ from glassbert.cli import main
 from glassbert.errors import InputError
 from glassbert.ops.quantized import TOKEN
 from glassbert.quantization import Cost, QuantizationSettings, choose_bits, quantize
-from glassbert.quantization.calibration import observe
+from glassbert.quantization.calibration import observe, text_batches
 from glassbert.quantization.settings import quantizable
 from glassbert.quantization.source import own_texts, read_texts
 from glassbert.text.loading import load_with_tokenizer
@@ -35,14 +35,14 @@ def test_all_matrices_of_blocks_and_tables_are_quantised_and_no_classifier(toy):
 
 def test_calibration_sees_what_reaches_a_matrix(toy, texts):
     model, tokenizer = load_with_tokenizer(toy, engine="numpy", threads=2)
-    seen = observe(model, tokenizer, read_texts(texts))
+    seen = observe(model, text_batches(model, tokenizer, read_texts(texts), 128))
     assert {name for name in quantizable(model) if name.startswith("layers.")} <= set(seen)
     down = seen["layers.0.ffn.down.weight"]  # its input is that of a ReLU
     assert down.range[0] == 0.0 < down.range[1] and down.mean_square.shape == (128,)
     ids, mask = np.array([[2, 20, 30, 3]]), np.ones((1, 4), np.int64)
     assert np.array_equal(model.predict(ids, mask), glassbert.load(toy, engine="numpy").predict(ids, mask))
     with pytest.raises(InputError, match="calibration needs real text"):
-        observe(model, tokenizer, ["", "  "])
+        text_batches(model, tokenizer, ["", "  "], 128)
 
 
 def test_static_ranges_are_in_the_file_and_dynamic_ones_are_not(toy, texts, tmp_path, folders):
