@@ -135,6 +135,22 @@ def test_mlx_equals_numpy(physical_batch):
 
 
 @MLX
+def test_a_quantised_teacher_on_mlx_equals_numpy(monkeypatch):
+    from glassbert.quantization import quantize_model
+
+    monkeypatch.setattr("glassbert.quantization.settings.SMALLEST", 200)
+    ids, mask, labels = batch(MODERN, LENGTHS)
+    losses = []
+    for engine in ("numpy", "mlx"):
+        model = make(MODERN, engine=engine, dtype="float32")
+        taught = quantize_model(make(MODERN, seed=8, engine=engine, dtype="float32"))
+        assert taught.quantized
+        objectives = Objectives.parse("mlm+distill+hidden").with_teacher(Teacher(taught))
+        losses.append(TrainingStep(model, AdamW(model), objective=objectives)(ids, labels, mask).losses)
+    assert losses[0] == pytest.approx({name: float(loss) for name, loss in losses[1].items()}, rel=1e-4)
+
+
+@MLX
 def test_bfloat16_on_mlx_is_near():
     expected, _ = distilled("mlm+distill", dtype="float32")
     found, _ = distilled("mlm+distill", dtype="bfloat16", engine="mlx")
