@@ -76,6 +76,10 @@ class OwnTask(ABC):
         """Inputs for calibration and costs: so many examples, evenly over all, of about `length` tokens each."""
 
     @abstractmethod
+    def half(self, which: int) -> OwnTask:
+        """The task with every second example: the even ones (0) or the odd ones (1)."""
+
+    @abstractmethod
     def answers(self, model: Model) -> Any: ...
 
     @abstractmethod
@@ -119,9 +123,15 @@ def _with_interval(function: Callable[..., Any], *columns: Any) -> Interval | No
 class Encoded(OwnTask):
     """Examples as the task card of a fine-tuned model encodes them: texts, pairs, rows of a table."""
 
-    def __init__(self, predictor: Predictor, data: TaskData):
-        self.data, self.examples = data, predictor.encode(data)
+    def __init__(self, predictor: Predictor, data: TaskData, source: str):
+        if not len(data):
+            raise InputError(f"{source} has no examples to measure the model on")
+        self.predictor, self.data, self.source = predictor, data, source
+        self.examples = predictor.encode(data)
         self.card = self.examples.card
+
+    def half(self, which: int) -> OwnTask:
+        return type(self)(self.predictor, self.data.select(range(which, len(self.data), 2)), self.source)
 
     def batches(self, count: int, length: int) -> list[Inputs]:
         lengths = self.examples.lengths
@@ -142,7 +152,7 @@ class Judged(Encoded):
         self.truth = truth_of(data, predictor.card) if len(data) else None
         if self.truth is None:
             raise InputError(f"{source} has no examples with answers to measure the model on")
-        super().__init__(predictor, data)
+        super().__init__(predictor, data, source)
         self.name = self.card.metric
         self.what = f"{self.name} on {len(data):,} examples of {source}"
 
@@ -163,7 +173,7 @@ class Agreement(Encoded):
     """Texts without answers: the share that gets the same answer, or how close numbers are."""
 
     def __init__(self, predictor: Predictor, data: TaskData, source: str):
-        super().__init__(predictor, data)
+        super().__init__(predictor, data, source)
         counted = self.card.head in ("binary", "multiclass", "ordinal", "span")
         self.name = "same answers" if counted else "correlation of outputs"
         self.what = f"{self.name} on {len(data):,} texts of {source}, compared with the model before"
@@ -188,12 +198,15 @@ class Similarities(Encoded):
         different = list(dict.fromkeys(text for text in texts if text.strip()))
         if len(different) < 3:
             raise InputError(f"{source} has fewer than three different texts, so there are no similarities to compare")
-        super().__init__(predictor, predictor.read(different))
+        super().__init__(predictor, predictor.read(different), source)
         generator = np.random.default_rng(0)
         first = generator.integers(0, len(different), PAIRS)
         second = (first + generator.integers(1, len(different), PAIRS)) % len(different)
         self.pairs = first, second
         self.what = f"cosines of {PAIRS:,} pairs of {len(different):,} texts of {source}"
+
+    def half(self, which: int) -> OwnTask:
+        return Similarities(self.predictor, self.data.texts[which::2], self.source)
 
     def answers(self, model: Model) -> Any:
         vectors = np.asarray(super().answers(model), np.float64)
@@ -211,7 +224,7 @@ class Words(OwnTask):
     name = "accuracy of words"
 
     def __init__(self, model: Model, tokenizer: Tokenizer, texts: Sequence[str], source: str):
-        self.model, self.tokenizer, self.texts = model, tokenizer, list(texts)
+        self.model, self.tokenizer, self.texts, self.source = model, tokenizer, list(texts), source
         length = min(LENGTH, model.config.max_length)
         self.next = model.head is not None and "causal" in model.head.parts
         rows = []
@@ -237,6 +250,9 @@ class Words(OwnTask):
 
     def batches(self, count: int, length: int) -> list[Inputs]:
         return text_batches(self.model, self.tokenizer, spread(self.texts, count), length)
+
+    def half(self, which: int) -> OwnTask:
+        return Words(self.model, self.tokenizer, self.texts[which::2], self.source)
 
     def answers(self, model: Model) -> Any:
         found = [score(model, ids, where, targets) for ids, where, targets in self.blocks]
