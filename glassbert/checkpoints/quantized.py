@@ -108,7 +108,7 @@ def _join(name: str, entry: Any, left: dict[str, StoredTensor]) -> StoredQuantiz
         bits, (rows, width), rounding = int(entry["bits"]), map(int, entry["shape"]), entry["activations"]
         rounding = tuple(map(float, rounding)) if isinstance(rounding, list) else rounding
         known = bits in ZERO and rows > 0 and width > 0 and (rounding in (None, TOKEN) or _is_range(rounding))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"config.json does not describe how {name} is quantised: {error}") from error
     if not known:
         raise CheckpointError(f"config.json describes {name} as quantised in a way that does not exist: {entry}")

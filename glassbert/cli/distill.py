@@ -19,7 +19,7 @@ from glassbert.cli.with_option import Extensions
 from glassbert.errors import TrainingError
 from glassbert.finetuning.run import finetune
 from glassbert.finetuning.settings import CHECKS, FineTuningSettings
-from glassbert.training.distilling import distill
+from glassbert.training.distilling import check_student, distill
 from glassbert.training.settings import CHECKS as PRETRAINING_CHECKS
 from glassbert.training.settings import TrainingSettings, read_toml
 
@@ -63,6 +63,7 @@ def _run(
     named_model(given["teacher"])
     if not scratch:
         named_model(student)
+        check_student(student, given)
     if given.get("corpus"):
         _check_fields(given, TrainingSettings, "--corpus", "--train or --task")
         given.pop("from_scratch", None)

@@ -33,7 +33,7 @@ NO_OFFSET = np.zeros(1, np.int32)
 TYPES = {"H": 2, "f": 3}  # NumPy's uint16, float32 -> dnnl_data_type_t
 PRODUCTS = {("H", "H"): "f"}
 SOURCE, TARGET, WEIGHTS, BIAS = 1, 17, 33, 41  # the places of arguments
-KEPT = 1_024  # compiled products of a thread
+KEPT = 256  # compiled products of a thread, up to 0.4 MB each
 
 
 class _Argument(ctypes.Structure):
@@ -165,19 +165,21 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray, bias: np.ndarray | Non
     """out = a b + bias, in this thread; returns `out`. The arrays may be views, transposed ones too.
 
     a, b, out   [..., m, k], [..., k, n], [..., m, n]; 2 to 4 axes, the same number in each
-    bias        float32 [n], added to every row
+    bias        [n], added to every row in float32
     """
     kinds = a.dtype.char, b.dtype.char  # the name of a type takes longer than a small product
     if PRODUCTS.get(kinds) != out.dtype.char:
         raise EngineError(f"oneDNN has no product of {a.dtype} and {b.dtype} into {out.dtype}")
     if a.shape[:-1] != out.shape[:-1] or (*a.shape[:-2], a.shape[-1], out.shape[-1]) != b.shape:
         raise EngineError(f"the product of {list(a.shape)} and {list(b.shape)} does not fit into {list(out.shape)}")
+    if bias is not None and bias.shape != out.shape[-1:]:
+        raise EngineError(f"a bias of the shape {list(bias.shape)} does not fit a product {list(out.shape)}")
     if not out.flags.writeable:
         raise EngineError("the product cannot be written into a read-only array")
     if 0 in out.shape or a.shape[-1] == 0:
         out[...] = 0 if bias is None else bias
         return out
-    row = None if bias is None else bias.reshape(*[1] * (out.ndim - 1), -1)
+    row = None if bias is None else np.ascontiguousarray(bias, np.float32).reshape(*[1] * (out.ndim - 1), -1)
     key = (*kinds, a.shape, a.strides, b.strides, out.shape, out.strides, row is None)
     places = (SOURCE, WEIGHTS, BIAS, TARGET)
     _threads().run(key, "dnnl_matmul_primitive_desc_create", places, (a, b, row, out))
@@ -189,6 +191,10 @@ def to_bfloat16(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     out = np.empty(x.shape, np.uint16) if out is None else out
     if x.size == 0:
         return out
+    if out.dtype.char != "H" or out.shape != x.shape or not out.flags.writeable or min(out.strides, default=1) <= 0:
+        raise EngineError(f"bfloat16 of {list(x.shape)} cannot be written into {out.dtype} {list(out.shape)}")
+    if x.dtype.char != "f" or min(x.strides, default=1) <= 0:  # oneDNN reads forwards
+        x = np.ascontiguousarray(x, np.float32)
     if x.flags.c_contiguous and out.flags.c_contiguous:
         x, narrow = x.reshape(-1), out.reshape(-1)
     else:

@@ -103,7 +103,7 @@ def build_model(
     notes = [f"{str(warning.message)[0].upper()}{str(warning.message)[1:]}." for warning in caught]
     bad = [name for name, a in found.parameters.items() if not np.isfinite(found.engine.to_numpy(a)).all()]
     if bad:
-        raise TrainingError(f"{settings.model} has weights that are not finite, in {bad[0]}; use another --model")
+        raise TrainingError(f"{settings.model} has weights that are not finite, in {bad[0]}; use another model")
     if tokenizer.vocab_size > found.config.vocab_size:
         raise InputError(
             f"the tokenizer has {tokenizer.vocab_size:,} entries and the model {found.config.vocab_size:,}: "
@@ -185,4 +185,4 @@ def open_tokenizer(settings: FineTuningSettings, texts: Sequence[str], saved: Pa
             trained = WordPieceTokenizer.train(texts, size, min_frequency=1)
             if trained.vocab_size == size:
                 return trained
-    raise InputError("there are too few texts to train a tokenizer; use a pretrained --model, or give a --tokenizer")
+    raise InputError("there are too few texts to train a tokenizer; use a pretrained model, or give a --tokenizer")

@@ -32,9 +32,11 @@ from glassbert.finetuning.predictor import Predictor
 from glassbert.finetuning.rows import Progress, Rows
 from glassbert.finetuning.scoring import BATCH_TOKENS, compute_scores
 from glassbert.finetuning.settings import FineTuningSettings
+from glassbert.models.model import Model
 from glassbert.ops import IGNORED
 from glassbert.tasks import TaskData
 from glassbert.text.loading import load_with_tokenizer
+from glassbert.text.tokenizer import Tokenizer
 from glassbert.training.workers import fingerprint
 
 GPU_BATCH_TOKENS = 65_536  # of an engine that compiles
@@ -215,13 +217,13 @@ def further_texts(
     if card.template is not None:
         raise ConfigError("--augment replaces words of a text, and these examples are rows of a table; remove it")
     texts = [*train.texts, *(train.pairs or ())]
-    path = folder / f"words-{_augmentation_key(settings, texts)}.json"
+    model, tokenizer = load_with_tokenizer(
+        settings.augment_model, head="mlm", engine=settings.engine, dtype=settings.precision,
+        threads=settings.threads,
+    )  # fmt: skip
+    path = folder / f"words-{_augmentation_key(settings, model, tokenizer, texts)}.json"
     copies = _read_texts(path, len(texts), settings.augment)
     if copies is None:
-        model, tokenizer = load_with_tokenizer(
-            settings.augment_model, head="mlm", engine=settings.engine, dtype=settings.precision,
-            threads=settings.threads,
-        )  # fmt: skip
         with progress_bar(f"Replacing words in {settings.augment} copies of {len(texts):,} texts") as progress:
             copies = replace_words(
                 texts, settings.augment, model, tokenizer, seed=settings.seed, progress=progress
@@ -251,9 +253,11 @@ def _paired(data: TaskData, card: TaskCard, seed: int) -> TaskData:
     return replace(data, pairs=[*data.texts[1:], data.texts[0]])
 
 
-def _augmentation_key(settings: FineTuningSettings, texts: Sequence[str]) -> str:
-    content = [settings.augment_model, settings.augment, settings.seed, list(texts)]
-    return hashlib.blake2b(json.dumps(content, ensure_ascii=True).encode(), digest_size=16).hexdigest()
+def _augmentation_key(settings: FineTuningSettings, model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> str:
+    digest = hashlib.blake2b(fingerprint(model), digest_size=16)
+    content = [tokenizer.fingerprint, model.engine.dtype_name, settings.augment, settings.seed, list(texts)]
+    digest.update(json.dumps(content, ensure_ascii=True).encode())
+    return digest.hexdigest()
 
 
 def _read_texts(path: Path, count: int, copies: int) -> list[list[str]] | None:

@@ -1,9 +1,12 @@
 """Calibration: what real text puts into every matrix.
 
-The model runs on some texts with an operation `linear` that looks at its input:
+The model runs on some examples with an operation `linear` that looks at its input:
 
-    range         the lowest and highest activation, outliers clipped: for static rounding
+    range         for static rounding: the one with the smallest squared error Σ (x - x̂)², among the lowest and highest
+                  activation and smaller ranges, which clip them
     mean square   of every column: which weights matter most
+
+All activations are counted, as float16, so the range depends neither on an order nor on the number of threads.
 """
 
 from __future__ import annotations
@@ -19,13 +22,17 @@ import numpy as np
 from glassbert import ops
 from glassbert.errors import InputError
 from glassbert.models.model import Model
+from glassbert.ops.quantized import rounded
 from glassbert.text.tokenizer import Tokenizer
 from glassbert.training.evaluate import evaluation_mode
 
-KEPT = 0.99999  # the share of activations inside a static range
-SAMPLE = 65_536  # activations of one matrix in one batch that the quantiles are taken from
+SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)  # of the lowest and of the highest activation
+VALUES = np.arange(1 << 16, dtype=np.uint16).view(np.float16)  # by their bits
+LARGEST = float(np.finfo(np.float16).max)
 BATCH = 32
-LENGTH = 128
+SCORES = 1 << 23  # of a language model in one batch
+
+Inputs = dict[str, Any]  # arguments of `model.predict`
 
 
 @dataclass(frozen=True)
@@ -41,8 +48,7 @@ class Observer:
 
     def __init__(self, model: Model):
         self.names = {id(values): name for name, values in model.parameters.items()}
-        self.low: dict[str, list[float]] = {}
-        self.high: dict[str, list[float]] = {}
+        self.counts: dict[str, np.ndarray] = {}
         self.squares: dict[str, np.ndarray] = {}
         self.rows: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -51,46 +57,61 @@ class Observer:
         name = self.names.get(id(weight))
         if name is not None:
             rows = np.asarray(x).reshape(-1, x.shape[-1])
-            some = rows.reshape(-1)[:: max(1, rows.size // SAMPLE)]
-            low, high = np.quantile(some, [1 - KEPT, KEPT])
-            squares = np.einsum("nc,nc->c", rows, rows)
+            bits = np.clip(rows, -LARGEST, LARGEST).astype(np.float16).view(np.uint16)
+            counts = np.bincount(bits.reshape(-1), minlength=len(VALUES))
+            squares = np.einsum("nc,nc->c", rows, rows, dtype=np.float64)
             with self._lock:
-                self.low.setdefault(name, []).append(float(low))
-                self.high.setdefault(name, []).append(float(high))
+                self.counts[name] = self.counts.get(name, 0) + counts
                 self.squares[name] = self.squares.get(name, 0.0) + squares
                 self.rows[name] = self.rows.get(name, 0) + len(rows)
         return ops.linear(x, weight, bias)
 
     def found(self) -> dict[str, Activations]:
-        result = {}
-        for name, squares in self.squares.items():
-            low, high = min(0.0, *self.low[name]), max(0.0, *self.high[name])
-            high = high if high > low else low + 1.0
-            result[name] = Activations((low, high), (squares / self.rows[name]).astype(np.float32))
-        return result
+        return {
+            name: Activations(best_range(counts), (self.squares[name] / self.rows[name]).astype(np.float32))
+            for name, counts in self.counts.items()
+        }
 
 
-def observe(model: Model, tokenizer: Tokenizer, texts: Sequence[str], length: int = LENGTH) -> dict[str, Activations]:
-    """Run the model on these texts and look at what reaches its matrices."""
-    if not any(text.strip() for text in texts):
-        raise InputError("calibration needs real text, and there is none; name a file of texts with --data")
+def best_range(counts: np.ndarray) -> tuple[float, float]:
+    """The range with the smallest squared error of activations that are counted by the bits of their float16."""
+    counts = np.where(np.isfinite(VALUES), counts, 0)
+    seen = np.flatnonzero(counts)
+    if not VALUES[seen].any():
+        return 0.0, 1.0
+    values, counts = VALUES[seen].astype(np.float64), counts[seen].astype(np.float64)
+    low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    candidates = {(low * first, high * last) for first in SHARES for last in SHARES}
+
+    def error(one: tuple[float, float]) -> float:
+        difference = values - rounded(values[:, None], one)[:, 0]
+        return float(counts @ (difference * difference))
+
+    return min(sorted(candidates), key=error)
+
+
+def observe(model: Model, batches: Sequence[Inputs]) -> dict[str, Activations]:
+    """Run the model on these inputs and look at what reaches its matrices."""
     if model.engine.name != "numpy":
         raise InputError("calibration runs on the NumPy engine; load the model with engine='numpy'")
     seen = Observer(model)
     watched = copy.copy(model)
     watched.engine = model.engine.with_operations({"linear": seen.linear, "linear_backward": ops.linear_backward})
     with evaluation_mode(watched):
-        for ids, mask in batches(tokenizer, texts, min(length, model.config.max_length)):
-            watched.predict(ids, mask, **segments(model, mask))
+        for inputs in batches:
+            watched.predict(**inputs)
     return seen.found()
 
 
-def batches(
-    tokenizer: Tokenizer, texts: Sequence[str], length: int, size: int = BATCH
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Token ids and masks [B, T] of texts of similar length, cut at `length` tokens."""
+def text_batches(model: Model, tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[Inputs]:
+    """The inputs of texts of similar length, cut at `length` tokens."""
+    real = [text for text in texts if text.strip()]
+    if not real:
+        raise InputError("calibration needs real text, and there is none; name a file of texts with --data")
+    length = min(length, model.config.max_length)
+    size = min(BATCH, max(1, SCORES // (length * model.config.vocab_size)))
     rows = []
-    for encoded in tokenizer.encode_batch([text for text in texts if text.strip()]):
+    for encoded in tokenizer.encode_batch(real):
         ids = np.asarray(encoded.ids, np.int64)
         rows.append(ids if len(ids) <= length else np.append(ids[: length - 1], ids[-1]))
     rows.sort(key=len)
@@ -101,13 +122,5 @@ def batches(
         mask = np.zeros_like(ids)
         for i, row in enumerate(some):
             ids[i, : len(row)], mask[i, : len(row)] = row, 1
-        found.append((ids, mask))
+        found.append({"input_ids": ids, "attention_mask": mask})
     return found
-
-
-def segments(model: Model, mask: np.ndarray) -> dict[str, Any]:
-    """A head that compares two texts is given the halves of a row."""
-    if model.head is None or not model.head.reads_segments:
-        return {}
-    half = np.arange(mask.shape[1]) >= mask.shape[1] // 2
-    return {"segment_ids": np.where(mask == 1, 1 + half, 0)}

@@ -18,6 +18,8 @@ from glassbert.checkpoints.locate import WEIGHTS
 from glassbert.errors import CheckpointError, InputError
 from glassbert.files import adding_files, new_folder, require_new, write_json
 from glassbert.finetuning.card import TASK
+from glassbert.metrics import Undefined
+from glassbert.models.model import Model
 from glassbert.models.quantized import QuantizedModel, bytes_of
 from glassbert.ops.quantized import TOKEN
 from glassbert.quantization.calibration import Activations, observe
@@ -29,8 +31,8 @@ from glassbert.quantization.source import Source, open_source, own_task
 from glassbert.quantization.task import Compared, OwnTask
 
 REPORT, PAGE = "quantization.json", "quantization.html"
-CALIBRATION_TEXTS = 128
-COST_TEXTS = 48
+CALIBRATION = (128, 128)  # examples, and about so many tokens of each
+COSTS = (48, 64)
 
 
 @dataclass
@@ -119,26 +121,39 @@ def quantize(
         require_new(target, CheckpointError)
     opened = open_source(source, threads)
     task = own_task(opened, None if data is None else Path(data))
-    model, tokenizer = opened.model, opened.tokenizer
+    model = opened.model
     notes: list[str] = []
+    choosing = task
+    if max_loss is not None:
+        choosing, task = halves(task, model)
+        if choosing is task:
+            notes.append("there are too few examples to choose the bits on one half and to report the other")
     seen: dict[str, Activations] | None = None
     if settings.method == "static" or settings.bits == 4 or max_loss is not None:
-        seen = observe(model, tokenizer, spread(task.texts, CALIBRATION_TEXTS))
+        seen = observe(model, choosing.batches(*CALIBRATION))
     costs: list[Cost] = []
     if sensitivity or max_loss is not None:
         bits = (8, 4) if settings.bits == 4 else (8,)
-        costs = costs_of(model, tokenizer, spread(task.texts, COST_TEXTS), settings, seen, bits, progress)
-    before = task.answers(model)
+        costs = costs_of(model, choosing.batches(*COSTS), settings, seen, bits, progress)
     choice = None
     if max_loss is not None:
-        choice = _chosen(opened, task, settings, seen, costs, before, max_loss)
+        choice = _chosen(opened, choosing, settings, seen, costs, max_loss)
         if not choice.allowed:
             notes.append(
                 f"no choice of bits loses at most {max_loss:g}; the last one that was tried loses {choice.loss:.4f}"
             )
+        elif all(number == FLOAT for number in choice.bits.values()):
+            notes.append(
+                f"every matrix stays in floats, because no smaller choice loses at most {max_loss:g}; the model is not "
+                "smaller, and a larger --max-loss makes it so"
+            )
+    before = task.answers(model)
     quantized = quantize_model(model, settings, None if choice is None else choice.bits, seen)
     after = task.answers(quantized)
     compared = [task.compare(before, after), *task.further(before, after)]
+    if max_loss is not None and choice is not None and choice.allowed and compared[0].loss > max_loss:
+        notes.append(f"on the examples that did not choose the bits the loss is {compared[0].loss:.4f}")
+    notes += undivided(quantized, settings)
     found = Quantized(
         str(source), quantized, settings, task.what, compared, costs, choice, bytes_of(model), bytes_of(quantized),
         notes=notes,
@@ -154,9 +169,10 @@ def _chosen(
     settings: QuantizationSettings,
     seen: dict[str, Activations] | None,
     costs: list[Cost],
-    before: Any,
     max_loss: float,
 ) -> Choice:
+    before = task.answers(opened.model)
+
     def loss(bits: Mapping[str, int]) -> float:
         if all(number == FLOAT for number in bits.values()):
             return 0.0
@@ -165,9 +181,30 @@ def _chosen(
     return choose_bits(costs, settings.bits, max_loss, loss)
 
 
-def spread(texts: list[str], count: int) -> list[str]:
-    """So many texts, evenly over the list."""
-    return texts[:: max(1, len(texts) // count)][:count]
+def halves(task: OwnTask, model: Model) -> tuple[OwnTask, OwnTask]:
+    """Examples to choose the bits on and others to report; the whole task twice where a half has no score."""
+    try:
+        both = task.half(0), task.half(1)
+        for one in both:
+            answers = one.answers(model)
+            one.compare(answers, answers)
+    except (InputError, Undefined):
+        return task, task
+    both[1].what += ", the half that did not choose the bits"
+    return both
+
+
+def undivided(model: QuantizedModel, settings: QuantizationSettings) -> list[str]:
+    """A note if groups do not divide the rows of some matrices."""
+    sizes = {name: settings.group_of(weight.bits) for name, weight in model.quantized.items()}
+    found = [name for name, size in sizes.items() if size and model.quantized[name].shape[1] % size]
+    if not found:
+        return []
+    width, size = model.quantized[found[0]].shape[1], sizes[found[0]]
+    return [
+        f"groups of {size} do not divide the rows of {len(found)} matrices, such as {found[0]} with rows of {width}; "
+        "each of these rows has one scale"
+    ]
 
 
 def write_folder(found: Quantized, source: Source, target: Path) -> None:

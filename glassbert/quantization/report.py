@@ -82,7 +82,7 @@ def page_of(found: Quantized) -> Page:
         page.heading("What each matrix costs")
         page.text(
             "Each matrix is quantised alone. The change is that of the outputs, relative to how much they differ "
-            "between texts. Colours show the bits that were chosen."
+            "between examples. Colours show the bits that were chosen."
         )
         page.figure(lambda: costs_figure(found), "The change of the output by matrix, in the order of the model.")
         page.table(cost_headers(found), cost_rows(found))

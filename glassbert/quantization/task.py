@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,20 +21,22 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.evaluation.held_out import published_masks, target_positions
 from glassbert.evaluation.masked import blocks, score
-from glassbert.finetuning.card import TaskCard
-from glassbert.finetuning.examples import encode_examples, truth_of
+from glassbert.finetuning.examples import truth_of
 from glassbert.finetuning.outcome import choices
 from glassbert.finetuning.predictor import Predictor
-from glassbert.finetuning.scoring import MetricInputs, score_examples
+from glassbert.finetuning.scoring import MetricInputs, batches_longest_first, score_examples
 from glassbert.metrics import METRICS, Undefined, pearson
 from glassbert.metrics.intervals import Interval, bootstrap, paired_difference
 from glassbert.models.model import Model
+from glassbert.quantization.calibration import BATCH, Inputs, text_batches
 from glassbert.tasks import TaskData
 from glassbert.text.tokenizer import Tokenizer
 
 RESAMPLES = 1_000
 LENGTH = 128
 PAIRS = 2_000  # pairs of texts whose cosines are compared
+FEWEST = 8  # examples for calibration and costs, however long they are
+ANSWERS = ("labels", "scores")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,14 @@ class OwnTask(ABC):
 
     what: str  # a sentence for the report
     name: str  # of the metric
-    texts: list[str]  # for calibration and costs
+
+    @abstractmethod
+    def batches(self, count: int, length: int) -> list[Inputs]:
+        """Inputs for calibration and costs: so many examples, evenly over all, of about `length` tokens each."""
+
+    @abstractmethod
+    def half(self, which: int) -> OwnTask:
+        """The task with every second example: the even ones (0) or the odd ones (1)."""
 
     @abstractmethod
     def answers(self, model: Model) -> Any: ...
@@ -83,6 +91,11 @@ class OwnTask(ABC):
 
     def loss(self, before: Any, after: Any) -> float:
         return self.compare(before, after).loss
+
+
+def spread(values: Any, count: int) -> Any:
+    """So many values, evenly over the list."""
+    return values[:: max(1, len(values) // count)][:count]
 
 
 def _compared(
@@ -107,20 +120,41 @@ def _with_interval(function: Callable[..., Any], *columns: Any) -> Interval | No
         return None
 
 
-class Judged(OwnTask):
-    """Examples with true answers."""
+class Encoded(OwnTask):
+    """Examples as the task card of a fine-tuned model encodes them: texts, pairs, rows of a table."""
 
-    def __init__(self, tokenizer: Tokenizer, card: TaskCard, data: TaskData, source: str):
-        self.tokenizer, self.card, self.data = tokenizer, card, data
-        self.truth = truth_of(data, card)
-        if self.truth is None or not len(data):
-            raise InputError(f"{source} has no examples with answers to measure the model on")
-        self.name, self.texts = card.metric, list(data.texts)
-        self.what = f"{card.metric} on {len(data):,} examples of {source}"
+    def __init__(self, predictor: Predictor, data: TaskData, source: str):
+        if not len(data):
+            raise InputError(f"{source} has no examples to measure the model on")
+        self.predictor, self.data, self.source = predictor, data, source
+        self.examples = predictor.encode(data)
+        self.card = self.examples.card
+
+    def half(self, which: int) -> OwnTask:
+        return type(self)(self.predictor, self.data.select(range(which, len(self.data), 2)), self.source)
+
+    def batches(self, count: int, length: int) -> list[Inputs]:
+        lengths = self.examples.lengths
+        some = spread(np.arange(len(lengths)), min(count, max(FEWEST, int(count * length / lengths.mean()))))
+        return [
+            {name: values for name, values in self.examples.inputs(some[units]).items() if name not in ANSWERS}
+            for units in batches_longest_first(lengths[some], BATCH * length)
+        ]
 
     def answers(self, model: Model) -> Any:
-        examples = encode_examples(self.data, self.tokenizer, self.card, token_types=model.config.type_vocab_size > 1)
-        return score_examples(model, examples)
+        return score_examples(model, self.examples)
+
+
+class Judged(Encoded):
+    """Examples with true answers."""
+
+    def __init__(self, predictor: Predictor, data: TaskData, source: str):
+        self.truth = truth_of(data, predictor.card) if len(data) else None
+        if self.truth is None:
+            raise InputError(f"{source} has no examples with answers to measure the model on")
+        super().__init__(predictor, data, source)
+        self.name = self.card.metric
+        self.what = f"{self.name} on {len(data):,} examples of {source}"
 
     def compare(self, before: Any, after: Any) -> Compared:
         return self._score(self.name, before, after)
@@ -135,25 +169,53 @@ class Judged(OwnTask):
         return _compared(name, metric, truth, first, second, METRICS[name].higher_is_better, len(self.data))
 
 
-class Agreement(OwnTask):
+class Agreement(Encoded):
     """Texts without answers: the share that gets the same answer, or how close numbers are."""
 
-    def __init__(self, tokenizer: Tokenizer, card: TaskCard, data: TaskData, source: str):
-        self.tokenizer, self.card, self.data, self.texts = tokenizer, card, data, list(data.texts)
-        counted = card.head in ("binary", "multiclass", "ordinal")
+    def __init__(self, predictor: Predictor, data: TaskData, source: str):
+        super().__init__(predictor, data, source)
+        counted = self.card.head in ("binary", "multiclass", "ordinal", "span")
         self.name = "same answers" if counted else "correlation of outputs"
         self.what = f"{self.name} on {len(data):,} texts of {source}, compared with the model before"
-
-    def answers(self, model: Model) -> Any:
-        examples = encode_examples(self.data, self.tokenizer, self.card, token_types=model.config.type_vocab_size > 1)
-        return score_examples(model, examples)
 
     def compare(self, before: Any, after: Any) -> Compared:
         if self.name == "same answers":
             first, second = (np.asarray(choices(one, self.card)) for one in (before, after))
-            return _compared(self.name, METRICS["accuracy"].function, first, first, second, True, len(first))
+            same = (first == second).astype(np.int64)
+            return _compared(
+                self.name, METRICS["accuracy"].function, np.ones_like(same), np.ones_like(same), same, True, len(same)
+            )
         first, second = (np.concatenate([np.ravel(one) for one in outputs]) for outputs in (before, after))
         return _compared(self.name, pearson, first, first, second, True, len(first))
+
+
+class Similarities(Encoded):
+    """Cosines of pairs of texts, compared with those of the model before: their correlation."""
+
+    name = "agreement of similarities"
+
+    def __init__(self, predictor: Predictor, texts: Sequence[str], source: str):
+        different = list(dict.fromkeys(text for text in texts if text.strip()))
+        if len(different) < 3:
+            raise InputError(f"{source} has fewer than three different texts, so there are no similarities to compare")
+        super().__init__(predictor, predictor.read(different), source)
+        generator = np.random.default_rng(0)
+        first = generator.integers(0, len(different), PAIRS)
+        second = (first + generator.integers(1, len(different), PAIRS)) % len(different)
+        self.pairs = first, second
+        self.what = f"cosines of {PAIRS:,} pairs of {len(different):,} texts of {source}"
+
+    def half(self, which: int) -> OwnTask:
+        return Similarities(self.predictor, self.data.texts[which::2], self.source)
+
+    def answers(self, model: Model) -> Any:
+        vectors = np.asarray(super().answers(model), np.float64)
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
+        first, second = self.pairs
+        return (vectors[first] * vectors[second]).sum(1)
+
+    def compare(self, before: Any, after: Any) -> Compared:
+        return _compared(self.name, pearson, before, before, after, True, len(before))
 
 
 class Words(OwnTask):
@@ -162,7 +224,7 @@ class Words(OwnTask):
     name = "accuracy of words"
 
     def __init__(self, model: Model, tokenizer: Tokenizer, texts: Sequence[str], source: str):
-        self.texts = list(texts)
+        self.model, self.tokenizer, self.texts, self.source = model, tokenizer, list(texts), source
         length = min(LENGTH, model.config.max_length)
         self.next = model.head is not None and "causal" in model.head.parts
         rows = []
@@ -186,6 +248,12 @@ class Words(OwnTask):
         kind = "next" if self.next else "masked"
         self.what = f"{self.count:,} {kind} words of {source}"
 
+    def batches(self, count: int, length: int) -> list[Inputs]:
+        return text_batches(self.model, self.tokenizer, spread(self.texts, count), length)
+
+    def half(self, which: int) -> OwnTask:
+        return Words(self.model, self.tokenizer, self.texts[which::2], self.source)
+
     def answers(self, model: Model) -> Any:
         found = [score(model, ids, where, targets) for ids, where, targets in self.blocks]
         right = np.concatenate([one.rank == 0 for one in found]).astype(np.int64)
@@ -206,29 +274,3 @@ def _mean(truth: Any, values: Any, weights: Any = None) -> Any:
         return float(np.mean(values))
     weights = np.asarray(weights, np.float64)
     return (weights @ np.asarray(values, np.float64)) / weights.sum(-1)
-
-
-class Similarities(OwnTask):
-    """Cosines of pairs of texts, compared with those of the model before: their correlation."""
-
-    name = "agreement of similarities"
-
-    def __init__(self, predictor: Predictor, texts: Sequence[str], source: str):
-        self.predictor = predictor
-        self.texts = list(dict.fromkeys(text for text in texts if text.strip()))
-        if len(self.texts) < 3:
-            raise InputError(f"{source} has fewer than three different texts, so there are no similarities to compare")
-        generator = np.random.default_rng(0)
-        first = generator.integers(0, len(self.texts), PAIRS)
-        second = (first + generator.integers(1, len(self.texts), PAIRS)) % len(self.texts)
-        self.pairs = first, second
-        self.what = f"cosines of {PAIRS:,} pairs of {len(self.texts):,} texts of {source}"
-
-    def answers(self, model: Model) -> Any:
-        vectors = np.asarray(replace(self.predictor, model=model).predict(self.texts).vectors, np.float64)
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
-        first, second = self.pairs
-        return (vectors[first] * vectors[second]).sum(1)
-
-    def compare(self, before: Any, after: Any) -> Compared:
-        return _compared(self.name, partial(pearson), before, before, after, True, len(before))

@@ -51,3 +51,12 @@ def find_tokenizer(path: str | Path) -> FastTokenizer:
         if any((folder / name).exists() for name in FILES):
             return load_tokenizer(folder)
     raise InputError(f"{path} has no tokenizer: neither {FILES[0]} nor {FILES[1]} was found there or in its run folder")
+
+
+def same_vocabulary(path: str | Path, tokenizer: Any) -> bool:
+    """Whether the model in a run or a folder was trained with these tokens; True where it has no tokenizer."""
+    try:
+        own = find_tokenizer(open_checkpoint(path).config_path.parent)
+    except InputError:
+        return True
+    return own.vocabulary == tokenizer.vocabulary

@@ -17,6 +17,7 @@ from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import forward_flops, training_flops
 from glassbert.models.heads import HEADS
 from glassbert.models.model import Model
+from glassbert.text.loading import same_vocabulary
 from glassbert.training.budget import Costs
 from glassbert.training.data import TrainingData
 from glassbert.training.ema import EMA
@@ -187,15 +188,21 @@ def open_teacher(settings: TrainingSettings, data: TrainingData, student: Model)
     return teacher
 
 
-def start_from(model: Model, folder: str) -> None:
+def start_from(model: Model, folder: str, tokenizer: Any) -> None:
     """Load the first weights: of a model of the same config, or of one of another family that this one can use."""
     start = FAMILIES[model.config.family].start if model.config.family in FAMILIES else None
-    if start is not None:
-        other = load(folder, engine="numpy")
-        if type(other.config) is not type(model.config):
-            start(model, other)
-            return
-    model.load_checkpoint(folder)
+    other = None if start is None else load(folder, engine="numpy")
+    if start is None or other is None or type(other.config) is type(model.config):
+        model.load_checkpoint(folder)
+    else:
+        start(model, other)
+        if other.config.vocab_size != model.config.vocab_size:
+            return  # `start` took no table of tokens
+    if not same_vocabulary(folder, tokenizer):
+        raise TrainingError(
+            f"the vocabulary of {folder} is not that of the corpus, so its weights belong to other tokens; give its "
+            "folder as --tokenizer, or begin with random weights"
+        )
 
 
 OF_THE_TEACHER = ("teacher_size",)  # fields of a config that follow from the teacher, which is opened later
@@ -220,7 +227,7 @@ def build_model(
     }
     model = BertWithHead(config, objectives.head_type, **options)
     if settings.start_from:
-        start_from(model, settings.start_from)
+        start_from(model, settings.start_from, data.tokenizer)
         bad = [n for n, a in model.parameters.items() if not np.isfinite(model.engine.to_numpy(a)).all()]
         if bad:
             raise TrainingError(

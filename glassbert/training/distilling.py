@@ -10,7 +10,7 @@ It returns an ordinary trainer: reports, receipts and `glassbert resume` are tho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,19 @@ from glassbert.training.trainer import Trainer
 
 OBJECTIVE = "mlm+2*distill"
 TEMPERATURE = 1.0  # with 29 M parameters teaching 4.4 M, docs/recipes.md
+
+
+OF_RANDOM_WEIGHTS = ("preset", "family", "size", "recipe")  # settings that choose a shape
+
+
+def check_student(student: str, settings: Mapping[str, Any]) -> None:
+    """Raise for a setting that chooses the shape of a model, which a pretrained student has already."""
+    for name in OF_RANDOM_WEIGHTS:
+        if settings.get(name):
+            raise TrainingError(
+                f"--{name} {settings[name]} is the shape of random weights, and the student {student} has its own; "
+                f"add --from-scratch, or leave out --{name}"
+            )
 
 
 def distill(
@@ -45,6 +58,7 @@ def distill(
     paths = [corpus] if isinstance(corpus, str) else list(corpus)
     chosen: dict[str, Any] = {"objective": OBJECTIVE, "temperature": TEMPERATURE, **settings}
     if student:
+        check_student(student, settings)
         preset, changes = preset_of(load_masked(student, engine="numpy").config)
         chosen |= {"preset": preset, "model": {**changes, **settings.get("model", {})}, "start_from": student}
     if not (len(paths) == 1 and (Path(paths[0]) / "manifest.json").exists()):

@@ -5,7 +5,7 @@
     step = TrainingStep(student, AdamW(student), objective=objectives)
 
 Its outputs are constants of the student's loss. It scores only the rows that the student scores. On MLX its forward is
-compiled on its own, so that the student's step stays one function of arrays.
+compiled on its own, so that the student's step stays one function of arrays; that of a quantised teacher is not.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any, Self
 
 from glassbert.arrays import Array
 from glassbert.checkpoints import load
-from glassbert.errors import TextError, TrainingError
+from glassbert.errors import TrainingError
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
+from glassbert.models.quantized import quantized_parameters
+from glassbert.text.loading import same_vocabulary
 
 
 class Teacher:
@@ -42,6 +44,7 @@ class Teacher:
         self.model, self.temperature = model, float(temperature)
         self.part = next(iter(model.head.parts))
         self.parameters = model.computing(model.parameters)
+        self.quantized = bool(quantized_parameters(model))
         self._compiled: dict[frozenset[str], Any] = {}
 
     @classmethod
@@ -67,7 +70,7 @@ class Teacher:
     def __call__(self, checked: Mapping[str, Any], rows: Array | None, wanted: frozenset[str]) -> dict[str, Array]:
         """`scores` of the chosen rows, `states` (the hidden states [B, T, H]), or both."""
         model = self.model
-        if not model.engine.compiles:
+        if not model.engine.compiles or self.quantized:  # codes are no arrays of a compiled function
             run = Pass(model.network, checked, self.parameters, inference=True, skip_padding=True)
             return self._values(run, rows, wanted)
         arrays = {name: value for name, value in vars(model.batch_of(checked)).items() if value is not None}
@@ -97,17 +100,11 @@ class Teacher:
 
 def check_vocabulary(folder: str | Path, model: Model, tokenizer: Any) -> None:
     """Raise if the teacher was trained with other tokens than those of this tokenizer."""
-    from glassbert.text import load_tokenizer
-
     advice = "a student learns the teacher's scores of the same tokens: give the teacher's folder as --tokenizer"
     if model.config.vocab_size != tokenizer.vocab_size:
         raise TrainingError(
             f"the teacher {folder} has a vocabulary of {model.config.vocab_size:,}, but that of the corpus has "
             f"{tokenizer.vocab_size:,}; {advice}"
         )
-    try:
-        own = load_tokenizer(folder)
-    except TextError:  # a folder without a tokenizer: only the sizes can be compared
-        return
-    if own.vocabulary != tokenizer.vocabulary:
+    if not same_vocabulary(folder, tokenizer):
         raise TrainingError(f"the vocabulary of the teacher {folder} is not that of the corpus; {advice}")

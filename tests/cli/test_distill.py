@@ -61,6 +61,11 @@ def test_a_corpus(tmp_path, corpus, capsys, monkeypatch):
       "--student small does not go with it"),
      (["--teacher", "large", "--student", "small", "--train", "train.csv", "--target", "verdict"],
       "so it cannot predict; fine-tune it first"),
+     (["--teacher", "large", "--corpus", "x.txt", "--preset", "larger"],
+      "the student mini has its own; add --from-scratch, or leave out --preset"),
+     (["--teacher", "large", "--student", "small", "--corpus", "x.txt", "--size", "4"], "leave out --size"),
+     (["--teacher", "teacher", "--student", "small", "--train", "train.csv", "--target", "verdict", "--preset", "mini"],
+      "the student small has its own; add --from-scratch, or leave out --preset"),
      (["--teacher", "nowhere", "--train", "train.csv", "--target", "verdict"], "nowhere")],
 )  # fmt: skip
 def test_bad_input(place, capsys, monkeypatch, arguments, message):

@@ -76,9 +76,28 @@ def test_wrong_arguments_are_refused():
         onednn.matmul(a, b, out.astype(np.float64))
     with pytest.raises(EngineError, match=r"\[2, 3\] and \[3, 4\] does not fit into \[2, 5\]"):
         onednn.matmul(a, b, np.zeros((2, 5), np.float32))
+    with pytest.raises(EngineError, match=r"a bias of the shape \[5\] does not fit a product \[2, 4\]"):
+        onednn.matmul(a, b, out, np.zeros(5, np.float32))
+    for wrong in (np.zeros(3, np.float32), np.zeros(4, np.uint16), np.zeros(3, np.uint16)[::-1]):
+        with pytest.raises(EngineError, match="cannot be written into"):
+            onednn.to_bfloat16(np.zeros(3, np.float32), wrong)
     out.flags.writeable = False
     with pytest.raises(EngineError, match="read-only"):
         onednn.matmul(a, b, out)
+
+
+def test_other_types_and_views_backwards_are_copied():
+    rng = np.random.default_rng(4)
+    a, b, bias = bfloat16(rng, 5, 6), bfloat16(rng, 6, 4), rng.standard_normal(8).astype(np.float32)
+    right = onednn.matmul(a, b, np.empty((5, 4), np.float32), bias[::2].copy())
+    for same in (bias[::2], bias[::2].astype(np.float64), bias[::2][::-1].copy()[::-1]):
+        np.testing.assert_array_equal(onednn.matmul(a, b, np.empty((5, 4), np.float32), same), right)
+    x = rng.standard_normal((3, 4)).astype(np.float32)
+    right = onednn.to_bfloat16(x)
+    for same in (x.astype(np.float64), x[::-1].copy()[::-1], np.asfortranarray(x)):
+        np.testing.assert_array_equal(onednn.to_bfloat16(same), right)
+    wide = np.broadcast_to(x[0], (3, 4))
+    np.testing.assert_array_equal(onednn.to_bfloat16(wide), np.broadcast_to(right[0], (3, 4)))
 
 
 def test_threads_compute_side_by_side_and_leave_openmp_as_it_was():

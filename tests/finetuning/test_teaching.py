@@ -4,6 +4,7 @@ import importlib.util
 import json
 import random
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import encode_examples
 from glassbert.finetuning.predictor import Predictor
 from glassbert.finetuning.run import finetune, reopen, resume_finetuning
-from glassbert.finetuning.teaching import convert, joined, taught
+from glassbert.finetuning.teaching import TaskTeacher, convert, further_texts, joined, taught
 from glassbert.finetuning.tuner import FineTuner
 from glassbert.text import FastTokenizer, load_tokenizer
 from glassbert.training.display import NoDisplay
@@ -24,7 +25,7 @@ from glassbert.training.objectives import Objectives
 from glassbert.training.objectives.distillation import GivenScores
 from glassbert.training.optimizers import AdamW
 from glassbert.training.step import TrainingStep
-from tests.finetuning.toy import BAD, GOOD, QUICK, WORDS, Stop, make_model, sentences, tune, write_csv
+from tests.finetuning.toy import BAD, GOOD, QUICK, WORDS, Stop, make_model, sentences, settings, tune, write_csv
 from tests.models.small import BERT, batch, make
 
 MLX = pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="MLX is not installed")
@@ -354,6 +355,19 @@ def test_replaced_words_keep_everything_else(encoder):
     assert first[0] != texts[0] and first[0][0].isupper() and "," in first[0] and first[0].endswith("!")
     assert len(first[0].split()) == 4 and len(first[3].split()) == 60
     assert first[3].split().count("lovely") < 60
+
+
+def test_replaced_words_belong_to_the_weights_that_chose_them(tmp_path, encoder, reviews, teacher, larger):
+    predictor = Predictor.load(teacher, engine="numpy", threads=1)
+    given = settings(encoder, *reviews, teacher=str(teacher), augment=1, augment_model=str(tmp_path / "words"))
+    train = predictor.read([text for text, _ in sentences(3)])
+    model = load(larger, engine="numpy")
+    for change in (0, 0, 1):
+        model.parameters["embeddings.token"] = model.parameters["embeddings.token"] + change
+        model.save(tmp_path / "words", tokenizer=load_tokenizer(larger))
+        taught_by = TaskTeacher("teacher", predictor, predictor.card)
+        further_texts(taught_by, given, train, tmp_path, lambda what: nullcontext())
+    assert len(list(tmp_path.glob("words-*.json"))) == 2
 
 
 def test_words_need_a_masked_language_model(teacher):

@@ -10,9 +10,11 @@ from glassbert.cli import main
 from glassbert.errors import InputError
 from glassbert.ops.quantized import TOKEN
 from glassbert.quantization import Cost, QuantizationSettings, choose_bits, quantize
-from glassbert.quantization.calibration import observe
+from glassbert.quantization.calibration import observe, text_batches
+from glassbert.quantization.folder import halves
 from glassbert.quantization.settings import quantizable
-from glassbert.quantization.source import own_texts, read_texts
+from glassbert.quantization.source import open_source, own_task, own_texts, read_texts
+from glassbert.quantization.task import Words
 from glassbert.text.loading import load_with_tokenizer
 
 COSTS = [Cost("a", (4, 4), {8: 0.01, 4: 0.9}, 16), Cost("b", (4, 4), {8: 0.01, 4: 0.2}, 16),
@@ -35,14 +37,14 @@ def test_all_matrices_of_blocks_and_tables_are_quantised_and_no_classifier(toy):
 
 def test_calibration_sees_what_reaches_a_matrix(toy, texts):
     model, tokenizer = load_with_tokenizer(toy, engine="numpy", threads=2)
-    seen = observe(model, tokenizer, read_texts(texts))
+    seen = observe(model, text_batches(model, tokenizer, read_texts(texts), 128))
     assert {name for name in quantizable(model) if name.startswith("layers.")} <= set(seen)
     down = seen["layers.0.ffn.down.weight"]  # its input is that of a ReLU
     assert down.range[0] == 0.0 < down.range[1] and down.mean_square.shape == (128,)
     ids, mask = np.array([[2, 20, 30, 3]]), np.ones((1, 4), np.int64)
     assert np.array_equal(model.predict(ids, mask), glassbert.load(toy, engine="numpy").predict(ids, mask))
     with pytest.raises(InputError, match="calibration needs real text"):
-        observe(model, tokenizer, ["", "  "])
+        text_batches(model, tokenizer, ["", "  "], 128)
 
 
 def test_static_ranges_are_in_the_file_and_dynamic_ones_are_not(toy, texts, tmp_path, folders):
@@ -88,7 +90,35 @@ def test_an_allowed_loss_is_kept(toy, texts, tmp_path):
         for name, loss in (("free", 1.0), ("strict", 0.0))
     )
     assert set(free.bits.values()) == {4} and free.compared[0].loss <= 1.0
-    assert strict.compared[0].loss <= 0.0 and strict.bytes_after >= free.bytes_after
+    assert strict.choice.loss <= 0.0 and strict.bytes_after >= free.bytes_after
+    assert "the half that did not choose the bits" in strict.task
+
+
+def test_bits_are_chosen_on_other_examples_than_the_reported_ones(toy, texts):
+    whole = own_task(open_source(toy, 1), texts)
+    first, second = halves(whole, glassbert.load(toy, engine="numpy"))
+    assert not set(first.texts) & set(second.texts) - {text for text in whole.texts if whole.texts.count(text) > 1}
+    assert sorted([*first.texts, *second.texts]) == sorted(whole.texts)
+
+
+def test_too_few_examples_are_not_halved(toy, tmp_path):
+    (tmp_path / "one.txt").write_text("the bird sings\n", encoding="utf-8")
+    found = quantize(toy, None, data=tmp_path / "one.txt", max_loss=1.0, threads=1)
+    assert any("too few examples to choose the bits" in note for note in found.notes)
+    assert all(0 <= one.cost[8] < 1 for one in found.costs)
+
+
+def test_a_model_that_stays_in_floats_is_noted(toy, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(Words, "loss", lambda *given: 1.0)
+    found = quantize(toy, tmp_path / "q", data=texts, max_loss=0.0, threads=1)
+    assert not found.model.quantized and glassbert.load(tmp_path / "q", engine="numpy").get_parameter_count()
+    assert any("every matrix stays in floats" in note for note in found.notes)
+
+
+def test_groups_that_do_not_divide_a_row_are_noted(toy, texts):
+    found = quantize(toy, None, QuantizationSettings(8, group=7), data=texts, sensitivity=False, threads=1)
+    assert len(found.notes) == 1 and "groups of 7 do not divide the rows of" in found.notes[0]
+    assert not quantize(toy, None, QuantizationSettings(8, group=32), data=texts, sensitivity=False, threads=1).notes
 
 
 def test_the_report_has_scores_with_intervals_costs_and_sizes(folders):

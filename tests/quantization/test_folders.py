@@ -204,6 +204,7 @@ NAME = "layers.0.ffn.up.weight"
         (lambda t: t.update({f"{NAME}.scales": t[f"{NAME}.scales"] * np.nan}), None, "not finite"),
         (None, lambda f: f["quantization"]["weights"][NAME].update(bits=3), "in a way that does not exist"),
         (None, lambda f: f["quantization"]["weights"][NAME].pop("shape"), "does not describe how"),
+        (None, lambda f: f["quantization"]["weights"][NAME].update(bits=float("inf")), "does not describe how"),
         (None, lambda f: f["quantization"]["weights"][NAME].update(activations=[2.0, 1.0]), "does not exist"),
         (None, lambda f: f["quantization"].update(version=9), "it knows version 1"),
         (None, lambda f: f.update(quantization=7), "it knows version 1"),

@@ -135,6 +135,22 @@ def test_mlx_equals_numpy(physical_batch):
 
 
 @MLX
+def test_a_quantised_teacher_on_mlx_equals_numpy(monkeypatch):
+    from glassbert.quantization import quantize_model
+
+    monkeypatch.setattr("glassbert.quantization.settings.SMALLEST", 200)
+    ids, mask, labels = batch(MODERN, LENGTHS)
+    losses = []
+    for engine in ("numpy", "mlx"):
+        model = make(MODERN, engine=engine, dtype="float32")
+        taught = quantize_model(make(MODERN, seed=8, engine=engine, dtype="float32"))
+        assert taught.quantized
+        objectives = Objectives.parse("mlm+distill+hidden").with_teacher(Teacher(taught))
+        losses.append(TrainingStep(model, AdamW(model), objective=objectives)(ids, labels, mask).losses)
+    assert losses[0] == pytest.approx({name: float(loss) for name, loss in losses[1].items()}, rel=1e-4)
+
+
+@MLX
 def test_bfloat16_on_mlx_is_near():
     expected, _ = distilled("mlm+distill", dtype="float32")
     found, _ = distilled("mlm+distill", dtype="bfloat16", engine="mlx")
@@ -274,9 +290,28 @@ def test_another_vocabulary_is_refused(corpus, teacher, tmp_path):
     make(MODERN.replace(vocab_size=64)).save(folder, tokenizer=other)
     with pytest.raises(TrainingError, match="is not that of the corpus"):
         make_trainer(corpus, tmp_path / "run", objective="mlm+distill", teacher=str(folder))
+    run = tmp_path / "other"  # in a run the tokenizer is in RUN/model
+    shutil.copytree(folder, run / "model")
+    (run / "settings.json").write_text("{}")
+    with pytest.raises(TrainingError, match="is not that of the corpus"):
+        make_trainer(corpus, tmp_path / "run", objective="mlm+distill", teacher=str(run))
     make(MODERN).save(tmp_path / "small")
     with pytest.raises(TrainingError, match="a vocabulary of 31, but that of the corpus has 64"):
         make_trainer(corpus, tmp_path / "run", objective="mlm+distill", teacher=str(tmp_path / "small"))
     with pytest.raises(TrainingError, match="rows of 16 tokens do not fit the 8 positions"):
         make(BERT.replace(vocab_size=64, max_position_embeddings=8)).save(tmp_path / "short")
         make_trainer(corpus, tmp_path / "run", objective="mlm+distill", teacher=str(tmp_path / "short"))
+
+
+def test_a_student_of_another_vocabulary_is_refused(corpus, teacher, tmp_path):
+    from glassbert.text import FastTokenizer
+
+    make_trainer(corpus, tmp_path / "first", steps=2).train()
+    model = tmp_path / "first" / "model"
+    budget = {"steps": 1, "length": 16, "batch": 8, "engine": "numpy", "display": NoDisplay()}
+    shutil.copytree(model, tmp_path / "bare", ignore=shutil.ignore_patterns("*token*", "vocab.txt", "checksums.json"))
+    distill(str(teacher), str(corpus), str(tmp_path / "bare"), run=tmp_path / "allowed", **budget)
+    words = "some other words entirely, jumping over quick lazy foxes by a vivid dozen of boxes "
+    load(model, engine="numpy").save(model, tokenizer=FastTokenizer.train([words * 3], vocab_size=64, min_frequency=1))
+    with pytest.raises(TrainingError, match="its weights belong to other tokens; give its folder as --tokenizer"):
+        distill(str(teacher), str(corpus), str(tmp_path / "first"), run=tmp_path / "run", **budget)

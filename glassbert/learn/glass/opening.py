@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from glassbert.errors import CheckpointError, GlassBertError, InputError
 from glassbert.insight.inputs import LoadedModel, open_model
 from glassbert.learn.glass.inputs import View, tokens_of
 from glassbert.learn.glass.session import TEXT, Glass
+from glassbert.models.quantized import QuantizedModel
 from glassbert.training.fill_mask import MASK
 
 DEFAULT_MODEL = "mini"
@@ -18,7 +20,7 @@ MASKED_WORD = "door"  # of the first text
 
 def open_glass(models: Sequence[str], texts: Sequence[str] = ()) -> Glass:
     """The glass of some runs or model folders; without any, of the model that the package ships."""
-    loaded = [open_model(name, "numpy") for name in models] if models else [_default()]
+    loaded = [in_floats(open_model(name, "numpy")) for name in models] if models else [_default()]
     views = [first_view(loaded[0], text) for text in (texts or [TEXT])]
     return Glass(loaded, views)
 
@@ -31,6 +33,17 @@ def _default() -> LoadedModel:
             f"no model was given, and the package has no model {DEFAULT_MODEL!r} of its own; "
             "give a run or a model folder: glassbert glass RUN"
         ) from error
+
+
+def in_floats(loaded: LoadedModel) -> LoadedModel:
+    """A quantised model as the floats that its codes stand for, because the formulas and gradients are those of floats.
+
+    Its name, which the page shows, says so.
+    """
+    model = loaded.model
+    if not isinstance(model, QuantizedModel):
+        return loaded
+    return replace(loaded, name=f"{loaded.name} (quantised, shown in floats)", model=model.in_floats())
 
 
 def first_view(loaded: LoadedModel, text: str) -> dict[str, Any]:
@@ -63,16 +76,16 @@ def export_page(glass: Glass, file: Path) -> str:
 def as_loaded(model: Any, tokenizer: Any = None, name: str = "model") -> LoadedModel:
     """A model with its tokenizer: a folder or name, a `LoadedModel`, or a model and a tokenizer."""
     if isinstance(model, LoadedModel):
-        return model
+        return in_floats(model)
     if hasattr(model, "parameters"):
         if tokenizer is None:
             raise InputError(
                 "a model alone has no words; give its tokenizer as well: glass(model, text, "
                 "tokenizer=glassbert.load_tokenizer(folder)), or give the folder: glass(folder, text)"
             )
-        return LoadedModel(name, model, tokenizer)
+        return in_floats(LoadedModel(name, model, tokenizer))
     try:
-        return open_model(model, "numpy")
+        return in_floats(open_model(model, "numpy"))
     except GlassBertError:
         raise
     except TypeError:

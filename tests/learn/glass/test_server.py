@@ -300,3 +300,17 @@ def test_a_text_that_looks_like_html_stays_text(tmp_path):
     page, data, _ = parts(tmp_path / "page.html")
     assert data["views"][0]["view"]["text"] == text
     assert "<script>alert" not in page
+
+
+def test_a_quantised_model_is_shown_in_floats(tmp_path, monkeypatch):
+    from glassbert.quantization import quantize_model
+
+    monkeypatch.setattr("glassbert.quantization.settings.SMALLEST", 200)
+    loaded = specimen("bert", dtype="float32")
+    small = quantize_model(loaded.model)
+    assert small.quantized
+    small.save(tmp_path / "small", tokenizer=loaded.tokenizer)
+    for glass in (open_glass([str(tmp_path / "small")], [TEXT]), Glass([as_loaded(small, loaded.tokenizer)], [VIEW])):
+        assert "quantised, shown in floats" in glass.ask("about", {})["models"][0]["name"]
+        assert "error" not in glass.ask("look", {"view": glass.views[0]})
+    assert export(glass, tmp_path / "page.html") > 0
