@@ -83,10 +83,8 @@ def export_onnx(
         recorded |= {f"{FOLDER}/{name}.onnx": graph for name, graph in training.items()}
     if folder is None:
         target = _own_folder(source, own)
-        names: list[str] = []
-        with adding_files(target, names):
+        with adding_files(target, [name for graph in recorded for name in (graph, graph + EXTERNAL)]):
             files = _write(model, recorded, target, opset=opset, largest=largest)
-            names += [name for graph in recorded for name in (graph, graph + EXTERNAL)]
     else:
         target = Path(folder)
         files = _write_new(model, recorded, own, target, opset=opset, largest=largest)

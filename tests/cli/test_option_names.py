@@ -40,7 +40,7 @@ CONCERNS = {
     "proof": ("check",),
     "tasks": ("finetune", "predict", "forecast", "probe", "evaluate"),
     "text": ("corpus", "tokenizer", "pretrain", "inspect", "evaluate", "finetune", "predict"),
-    "training": ("pretrain", "adapt", "plan", "scale"),
+    "training": ("pretrain", "adapt", "plan", "scale", "distill"),
 }
 
 
