@@ -285,10 +285,11 @@ def _check_fit(model: Model, card: TaskCard, folder: Path) -> None:
             f"{folder}: {TASK} has windows of {card.max_length} tokens, and the model reads at most "
             f"{model.config.max_length}; the files do not belong together"
         )
-    expected = {"binary": 1, "multilabel": len(card.labels), "multiclass": len(card.labels), "token": len(card.labels)}
-    wanted = expected.get(card.head, model.head.num_labels)
-    if wanted != model.head.num_labels:
+    outputs = model.head.num_labels
+    named = ("multilabel", "multiclass", "token", "ordinal")
+    wanted = len(card.labels) if card.head in named else 1 if card.head == "binary" else outputs
+    if wanted != outputs or (card.head == "binary" and len(card.labels) != 2):
         raise CheckpointError(
             f"{folder}: {TASK} names {len(card.labels)} labels for a {card.head} head, and the model has "
-            f"{model.head.num_labels} outputs; the files do not belong together"
+            f"{outputs} outputs; the files do not belong together"
         )

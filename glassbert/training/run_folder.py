@@ -263,7 +263,7 @@ def check_begun(content: dict[str, Any], run: RunFolder, settings: TrainingSetti
     if not isinstance(content["model"].get("config"), dict) or not isinstance(content.get("fingerprint"), str):
         raise TrainingError(f"{run.settings_file} is damaged: it does not describe model and corpus")
     sources = content["data"].get("sources")
-    kinds = {one.get("kind") for one in sources if isinstance(one, dict)} if isinstance(sources, list) else set()
+    kinds = {str(one.get("kind")) for one in sources if isinstance(one, dict)} if isinstance(sources, list) else set()
     if not settings.corpus and kinds != {BUILT_IN}:  # building the built-in corpus takes a while
         raise TrainingError(f"{run.settings_file} is damaged: it names no corpus, but the run began with one")
 

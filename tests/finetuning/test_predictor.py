@@ -122,6 +122,15 @@ def test_temperature_thresholds_and_names_of_the_card(tmp_path):
     assert labels.answers() == [["a", "c"]] and labels.confidence is None
 
 
+@pytest.mark.parametrize("head", ["binary", "multiclass", "ordinal", "multilabel", "token"])
+def test_a_card_without_labels_is_refused(head, tmp_path):
+    folder = save(tmp_path / head, head, with_card=False)
+    kind = {"words": "words"} if head == "token" else {"text": "text"}
+    TaskCard(title="toy", head=head, target="y", max_length=16, **kind).save(folder)
+    with pytest.raises(CheckpointError, match=f"names 0 labels for a {head} head"):
+        Predictor.load(folder, engine="numpy", threads=1)
+
+
 def test_pairs_are_tuples(tmp_path):
     predictor = load_predictor(tmp_path, "regression", pair="other")
     assert predictor.predict(("a king", "a bird")).answers() == predictor.predict([("a king", "a bird")]).answers()

@@ -86,7 +86,7 @@ def test_a_part_whose_package_is_missing_is_left_out_with_a_sentence(tmp_path):
 
 
 def test_killed_commands_go_on(tmp_path):
-    """Two commands of the fifteen: one that is continued, one that is given again."""
+    """Two commands of the twenty: one that is continued, one that is given again."""
     for job in ("finetune", "predict"):
         (line,) = kills.kill_jobs(job, 1, seed=1)
         assert line.tried >= 1 and not line.examples

@@ -263,9 +263,11 @@ def test_another_corpus_or_model_is_refused_on_resume(corpus, tmp_path, monkeypa
         Trainer.resume(tmp_path / "run")
     monkeypatch.setattr("glassbert.training.trainer.open_data", None)
     content["settings"]["corpus"] = []
-    path.write_text(json.dumps(content))
-    with pytest.raises(TrainingError, match="it names no corpus, but the run began with one"):
-        Trainer.resume(tmp_path / "run")
+    for kind in ("given", ["a list"]):
+        content["data"]["sources"][0]["kind"] = kind
+        path.write_text(json.dumps(content))
+        with pytest.raises(TrainingError, match="it names no corpus, but the run began with one"):
+            Trainer.resume(tmp_path / "run")
 
 
 def test_a_full_disk_is_detected_before_the_run(corpus, tmp_path, monkeypatch):
