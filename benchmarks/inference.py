@@ -157,7 +157,7 @@ class Ours(Embedder):
         from glassbert.checkpoints import load
 
         super().__init__(batches)
-        self.model = load(model_folder(), engine="numpy", dtype=precision)
+        self.model = load(model_folder(), engine="numpy", dtype=precision).read_only()  # as predictors do
         self.model.set_training(False)
         self.facts = {"precision": self.model.engine.dtype_name}
 

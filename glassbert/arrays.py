@@ -79,12 +79,27 @@ class FlatArrays(Mapping[str, np.ndarray]):
         self._views = {name: self.layout.view(self.flat, name) for name in self.layout.shapes}
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: the views are made again, since a copied view would no longer share the buffer."""
-        return {"layout": self.layout, "flat": self.flat}
+        """For pickles: the views are made again, since a copied view would no longer share the buffer."""
+        return {"layout": self.layout, "flat": self.flat, "read_only": not self.flat.flags.writeable}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        flat = state["flat"]
+        self.layout, self.flat = state["layout"], flat if flat.base is None else flat.copy()  # a buffer of its own
         self._make_views()
+        if state["read_only"]:
+            self.read_only()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FlatArrays:
+        """A copy can be changed, whether or not this one can."""
+        new = object.__new__(type(self))
+        memo[id(self)] = new
+        new.__setstate__({"layout": self.layout, "flat": self.flat.copy(), "read_only": False})
+        return new
+
+    def read_only(self) -> None:
+        """Refuse changes from now on. A copy can be changed again."""
+        for array in (self.flat, *self._views.values()):
+            array.flags.writeable = False
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._views[name]

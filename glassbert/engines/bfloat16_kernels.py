@@ -4,7 +4,8 @@
 
 Everything between products stays float32: parameters, biases, norms, softmax, activations, losses and gradients. A
 forward keeps the rounded factors for its backward. Rounding the weights at every forward costs about one percent
-of a step, and a changed weight can never be missed. What is not here runs as in float32 (`numpy_kernels.py`).
+of a step, and a changed weight can never be missed; read-only weights are rounded and packed once. What is not here
+runs as in float32 (`numpy_kernels.py`).
 
 oneDNN compiles a product for its number of rows. Rows are therefore filled up with zeros to a multiple of 16: batches
 have different numbers of tokens and of scored rows, and few sizes remain.
@@ -17,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines import numpy_kernels
+from glassbert.engines import linear_kernels, numpy_kernels
 from glassbert.engines.kernels import State, hints_of, register_in
+from glassbert.engines.linear_kernels import packed
 from glassbert.engines.numpy_kernels import _masked, _parts_of_product, _softmax, _softmax_backward, pieces, shares
 from glassbert.engines.onednn import matmul, to_bfloat16
 from glassbert.engines.threads import run_together
@@ -27,7 +29,7 @@ from glassbert.ops.attention import scale_of, sum_to
 KERNELS: dict[str, Callable[..., Any]] = dict(numpy_kernels.KERNELS)
 kernel = register_in(KERNELS)
 FEW_ROWS = 32  # below, rounding the weights takes longer than bfloat16 saves
-FEW_QUERIES = 16
+FEW_QUERIES = 48  # below, BLAS multiplies the small matrices of attention faster
 ROWS = 16
 
 
@@ -40,12 +42,21 @@ def rounded_rows(x: np.ndarray) -> np.ndarray:
     return out
 
 
+def _state_in_float32(values: Any) -> State:
+    """What `linear` keeps for a backward in float32."""
+    return State(linear_kernels.linear_backward, values, hints_of(linear_kernels.linear_backward))
+
+
 @kernel
 def linear(x, weight, bias=None):
     rows = x.reshape(-1, x.shape[-1])
+    kept = packed(weight, bfloat16=True)
+    if kept is not None:
+        y = kept.product(rows, bias).reshape(*x.shape[:-1], len(weight))
+        return y, _state_in_float32((x, weight, bias is not None))
     if len(rows) < FEW_ROWS:
-        y, values = numpy_kernels.linear(x, weight, bias)
-        return y, State(numpy_kernels.linear_backward, values, hints_of(numpy_kernels.linear_backward))
+        y, values = linear_kernels.linear(x, weight, bias)
+        return y, _state_in_float32(values)
     narrow, narrow_weight = rounded_rows(rows), np.empty(weight.shape, np.uint16)
     y = np.empty((len(narrow), len(weight)), np.float32)
 

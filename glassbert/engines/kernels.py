@@ -17,6 +17,7 @@ declare them and are unknown to the plain operations:
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -49,6 +50,7 @@ def register_in(kernels: dict[str, Callable[..., Any]]) -> Callable[[Any], Any]:
     return register
 
 
+@functools.cache
 def hints_of(function: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters) & frozenset(HINTS)
 

@@ -29,6 +29,7 @@ import numpy as np
 
 from glassbert.arrays import FlatArrays, FlatGradients, Layout
 from glassbert.engines import (
+    linear_kernels,  # noqa: F401 (enters its kernels)
     onednn,
     quantized_kernels,  # noqa: F401 (enters its kernels)
 )

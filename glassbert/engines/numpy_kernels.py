@@ -73,47 +73,6 @@ def _parts_of_product(*sizes: int) -> int:
 
 
 @kernel
-def linear(x, weight, bias=None):
-    rows = x.reshape(-1, x.shape[-1])
-    y = np.empty((len(rows), len(weight)), x.dtype)
-    by_rows = len(rows) >= len(weight)
-
-    def work(share):
-        which = (share, slice(None)) if by_rows else (slice(None), share)
-        part = np.matmul(rows[which[0]], weight[which[1]].T, out=y[which])
-        if bias is not None:
-            part += bias[which[1]]
-
-    split = shares(len(rows) if by_rows else len(weight), _parts_of_product(len(rows), *weight.shape))
-    run_together(work, split)
-    return y.reshape(*x.shape[:-1], len(weight)), (x, weight, bias is not None)
-
-
-@kernel
-def linear_backward(dy, state, out=(None, None)):
-    x, weight, has_bias = state
-    dy_rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
-    dweight = np.empty(weight.shape, dy.dtype) if out[0] is None else out[0]
-    dbias = None
-    if has_bias:
-        dbias = np.empty(len(weight), dy.dtype) if out[1] is None else out[1]
-    ones = np.ones(len(dy_rows), dy.dtype)
-
-    def work(share):
-        d = dy_rows[:, share]
-        np.matmul(d.T, x_rows, out=dweight[share])
-        if dbias is not None:
-            np.matmul(ones, d, out=dbias[share])
-        return d @ weight[share]
-
-    split = shares(len(weight), _parts_of_product(len(x_rows), *weight.shape))
-    dx, *others = run_together(work, split)
-    for other in others:
-        dx += other
-    return dx.reshape(x.shape), dweight, dbias
-
-
-@kernel
 def layer_norm(x, gamma, beta, eps, donate=False, inference=False):
     width = x.shape[-1]
     rows = x.reshape(-1, width)

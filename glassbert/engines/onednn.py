@@ -1,8 +1,11 @@
-"""oneDNN through its C interface: products of bfloat16 and 8-bit matrices, where the processor has them.
+"""oneDNN through its C interface: products of float32, bfloat16 and 8-bit matrices.
 
-    matmul         C [..., m, n] = A [..., m, k] B [..., k, n] (+ bias [n])    bfloat16 (in NumPy uint16, the upper half
-                                                                               of a float32) into float32
+    matmul         C [..., m, n] = A [..., m, k] B [..., k, n] (+ bias [n])    float32, or bfloat16 (in NumPy uint16,
+                                                                               the upper half of a float32), to float32
+    product_f32    C [m, n] = A [m, k] B [k, n]                                float32, as BLAS
     product_u8s8   C [m, n] = A [m, k] Bᵀ [k, n]                               uint8 and int8 into int32
+
+`Packed` is a second factor in the order in which `matmul` reads it fastest, for a weight that is used many times.
 
 `pip install onednn-cpu-gomp` installs the library. It is loaded at the first use; `why_not` says in a sentence what is
 missing. A call runs in the calling thread, like the BLAS of the other kernels: GNU OpenMP would keep a team of threads
@@ -28,12 +31,17 @@ from glassbert.errors import EngineError, needs
 
 PACKAGE, LIBRARY = "onednn-cpu-gomp", "libdnnl.so.3"
 BFLOAT16_ISA = 0x80  # the bit of AVX512-BF16 in oneDNN's set of instructions; AMX includes it
+AVX512_ISA = 0x20
 VNNI_ISA = 0x48  # those of AVX512-VNNI and AVX-VNNI
 NO_OFFSET = np.zeros(1, np.int32)
 TYPES = {"H": 2, "f": 3}  # NumPy's uint16, float32 -> dnnl_data_type_t
-PRODUCTS = {("H", "H"): "f"}
+PRODUCTS = {("H", "H"): "f", ("f", "f"): "f"}
 SOURCE, TARGET, WEIGHTS, BIAS = 1, 17, 33, 41  # the places of arguments
 KEPT = 256  # compiled products of a thread, up to 0.4 MB each
+ANY_LAYOUT, ROW_MAJOR = 1, 3  # dnnl_format_tag_t
+WEIGHTS_LAYOUT = 131  # dnnl_query_t
+LINE = 64  # bytes of a cache line, where packed numbers begin
+TYPICAL_ROWS = 64  # of the product whose choice of a layout is taken for any number of rows
 
 
 class _Argument(ctypes.Structure):
@@ -88,7 +96,7 @@ class _Thread(threading.local):
         if status:
             raise EngineError(f"oneDNN refuses a computation: {name} returned {status}")
 
-    def run(self, key: Any, create: str, places: Sequence[int], arrays: Sequence[np.ndarray | None]) -> None:
+    def run(self, key: Any, create: str, places: Sequence[int], arrays: Sequence[np.ndarray | Packed | None]) -> None:
         """Run what is kept under `key`, or compile it first, on one thread."""
         limit, before = self.library.omp_set_num_threads, self.library.omp_get_max_threads()
         if before != 1:
@@ -113,7 +121,9 @@ def _threads() -> _Thread:
 class _Primitive:
     """A compiled computation, and memory objects whose addresses are set before it runs."""
 
-    def __init__(self, thread: _Thread, create: str, places: Sequence[int], arrays: Sequence[np.ndarray | None]):
+    def __init__(
+        self, thread: _Thread, create: str, places: Sequence[int], arrays: Sequence[np.ndarray | Packed | None]
+    ):
         self.library, self.stream = thread.library, thread.stream
         layouts = [None if x is None else _layout(thread, x) for x in arrays]
         description, primitive = ctypes.c_void_p(), ctypes.c_void_p()
@@ -135,7 +145,7 @@ class _Primitive:
         used = [place for place, layout in zip(places, layouts, strict=True) if layout is not None]
         self.arguments = (_Argument * len(used))(*(_Argument(*pair) for pair in zip(used, self.memories, strict=True)))
 
-    def run(self, arrays: Sequence[np.ndarray | None]) -> None:
+    def run(self, arrays: Sequence[np.ndarray | Packed | None]) -> None:
         given = (x for x in arrays if x is not None)
         for memory, x in zip(self.memories, given, strict=True):
             self.library.dnnl_memory_set_data_handle(memory, ctypes.c_void_p(x.__array_interface__["data"][0]))
@@ -150,7 +160,65 @@ class _Primitive:
             self.library.dnnl_primitive_destroy(self.primitive)
 
 
-def _layout(thread: _Thread, x: np.ndarray) -> ctypes.c_void_p:
+class Packed:
+    """A matrix [k, n] in the layout that oneDNN prefers for the second factor of a product, as float32 or bfloat16."""
+
+    strides = "packed"
+
+    def __init__(self, matrix: np.ndarray, bfloat16: bool = False):
+        thread = _threads()
+        self.shape, self.dtype = matrix.shape, np.dtype(np.uint16 if bfloat16 else np.float32)
+        self.layout = _preferred(thread, matrix.shape, TYPES[self.dtype.char])
+        size = thread.library.dnnl_memory_desc_get_size
+        size.restype = ctypes.c_size_t
+        whole = np.zeros(size(self.layout) + LINE, np.uint8)
+        self.bytes = whole[-whole.ctypes.data % LINE :]
+        key = (*matrix.shape, *matrix.strides, self.dtype.char, "packed")
+        thread.run(key, "dnnl_reorder_primitive_desc_create", (SOURCE, TARGET), (matrix, self))
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.bytes)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.bytes.__array_interface__
+
+    def __del__(self) -> None:
+        if hasattr(self, "layout"):
+            library().dnnl_memory_desc_destroy(self.layout)
+
+
+def _preferred(thread: _Thread, shape: Sequence[int], kind: int) -> ctypes.c_void_p:
+    """The layout that oneDNN chooses for a second factor of this shape [k, n]."""
+    (k, n), pair, layouts = shape, ctypes.c_int64 * 2, []
+    for sizes, element, tag in (
+        ((TYPICAL_ROWS, k), kind, ROW_MAJOR),
+        ((k, n), kind, ANY_LAYOUT),
+        ((TYPICAL_ROWS, n), TYPES["f"], ROW_MAJOR),
+    ):
+        layout = ctypes.c_void_p()
+        thread.call("dnnl_memory_desc_create_with_tag", ctypes.byref(layout), 2, pair(*sizes), element, tag)
+        layouts.append(layout)
+    first, second, product = layouts
+    description, chosen = ctypes.c_void_p(), ctypes.c_void_p()
+    create = "dnnl_matmul_primitive_desc_create"
+    thread.call(create, ctypes.byref(description), thread.engine, first, second, None, product, None)
+    query = thread.library.dnnl_primitive_desc_query_md
+    query.restype = ctypes.c_void_p
+    found = ctypes.c_void_p(query(description, WEIGHTS_LAYOUT, 0))
+    thread.call("dnnl_memory_desc_clone", ctypes.byref(chosen), found)
+    thread.call("dnnl_primitive_desc_destroy", description)
+    for layout in layouts:
+        thread.call("dnnl_memory_desc_destroy", layout)
+    return chosen
+
+
+def _layout(thread: _Thread, x: np.ndarray | Packed) -> ctypes.c_void_p:
+    if isinstance(x, Packed):
+        layout = ctypes.c_void_p()
+        thread.call("dnnl_memory_desc_clone", ctypes.byref(layout), x.layout)
+        return layout
     numbers = ctypes.c_int64 * x.ndim
     strides = numbers(*(step // x.itemsize for step in x.strides))
     layout = ctypes.c_void_p()
@@ -161,10 +229,11 @@ def _layout(thread: _Thread, x: np.ndarray) -> ctypes.c_void_p:
     return layout
 
 
-def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+def matmul(a: np.ndarray, b: np.ndarray | Packed, out: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
     """out = a b + bias, in this thread; returns `out`. The arrays may be views, transposed ones too.
 
-    a, b, out   [..., m, k], [..., k, n], [..., m, n]; 2 to 4 axes, the same number in each
+    a, b, out   [..., m, k], [..., k, n], [..., m, n]; 2 to 4 axes, the same number in each. Where b is packed, there
+                are 2 axes and `out` is contiguous: elsewhere oneDNN is slow
     bias        [n], added to every row in float32
     """
     kinds = a.dtype.char, b.dtype.char  # the name of a type takes longer than a small product
@@ -174,6 +243,8 @@ def matmul(a: np.ndarray, b: np.ndarray, out: np.ndarray, bias: np.ndarray | Non
         raise EngineError(f"the product of {list(a.shape)} and {list(b.shape)} does not fit into {list(out.shape)}")
     if bias is not None and bias.shape != out.shape[-1:]:
         raise EngineError(f"a bias of the shape {list(bias.shape)} does not fit a product {list(out.shape)}")
+    if isinstance(b, Packed) and not out.flags.c_contiguous:
+        raise EngineError("a product with a packed matrix needs a contiguous array to write into")
     if not out.flags.writeable:
         raise EngineError("the product cannot be written into a read-only array")
     if 0 in out.shape or a.shape[-1] == 0:
@@ -211,8 +282,7 @@ def from_bfloat16(x: np.ndarray) -> np.ndarray:
 
 def has_integer_products() -> bool:
     """Whether oneDNN is there and the processor adds products of 8 bits in 32: in 16 bits they may overflow."""
-    found = library()
-    return not isinstance(found, str) and bool(found.dnnl_get_effective_cpu_isa() & VNNI_ISA)
+    return is_installed() and bool(library().dnnl_get_effective_cpu_isa() & VNNI_ISA)
 
 
 def product_u8s8(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -222,18 +292,78 @@ def product_u8s8(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
     which compiles nothing for a new shape.
     """
     (m, k), n = a.shape, len(b)
-    limit, before = library().omp_set_num_threads, library().omp_get_max_threads()
-    limit(1)
-    try:
+    with _one_thread():
         status = _gemm_u8s8()(
             b"N", b"T", b"F", m, n, k, 1.0, a.ctypes.data, a.strides[0], 0, b.ctypes.data, b.strides[0], 0, 0.0,
             out.ctypes.data, out.strides[0] // 4, NO_OFFSET.ctypes.data,
         )  # fmt: skip
-    finally:
-        limit(before)
     if status:
         raise EngineError(f"oneDNN could not finish an integer product: it returned {status}")
     return out
+
+
+class _one_thread:
+    """OpenMP with one thread inside, of the calling thread alone."""
+
+    def __enter__(self) -> None:
+        self.before = library().omp_get_max_threads()
+        if self.before != 1:
+            library().omp_set_num_threads(1)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.before != 1:
+            library().omp_set_num_threads(self.before)
+
+
+def is_installed() -> bool:
+    return not isinstance(library(), str)
+
+
+def packs_weights() -> bool:
+    """Whether oneDNN is there and multiplies with packed weights fast: on other processors it may take seconds."""
+    return is_installed() and bool(library().dnnl_get_effective_cpu_isa() & AVX512_ISA)
+
+
+def takes_f32(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
+    """Whether `product_f32` can multiply these matrices: float32, with rows or columns that are contiguous."""
+    return (
+        a.dtype.char == b.dtype.char == out.dtype.char == "f"
+        and a.ndim == b.ndim == 2
+        and out.size > 0 < a.size
+        and (_order(a) is not None and _order(b) is not None)
+        and out.strides[1] == 4
+        and out.strides[0] >= 4 * out.shape[1]
+    )
+
+
+def _order(x: np.ndarray) -> tuple[bytes, int] | None:
+    """How BLAS names the order of a matrix, and the distance of its rows or columns; None where it has no name."""
+    (rows, columns), (down, right) = x.shape, x.strides
+    if right == 4 and down >= 4 * columns:
+        return b"N", down // 4
+    return (b"T", right // 4) if down == 4 and right >= 4 * rows else None
+
+
+def product_f32(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """out [m, n] = a [m, k] b [k, n] in this thread, where `takes_f32`. Nothing is compiled for a new shape."""
+    (left, lda), (right, ldb) = _order(a), _order(b)  # type: ignore[misc]
+    (m, k), n = a.shape, b.shape[1]
+    with _one_thread():
+        status = _sgemm()(
+            left, right, m, n, k, 1.0, a.ctypes.data, lda, b.ctypes.data, ldb, 0.0, out.ctypes.data, out.strides[0] // 4
+        )
+    if status:
+        raise EngineError(f"oneDNN could not finish a product: it returned {status}")
+    return out
+
+
+@functools.cache
+def _sgemm() -> Any:
+    gemm, size, pointer, number = library().dnnl_sgemm, ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
+    gemm.argtypes = [
+        *(ctypes.c_char, ctypes.c_char, size, size, size, number, pointer, size, pointer, size, number, pointer, size)
+    ]
+    return gemm
 
 
 @functools.cache

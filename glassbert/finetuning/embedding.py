@@ -23,16 +23,18 @@ from glassbert.text.loading import load_with_tokenizer
 MADE_BY = "glassbert"  # the key of the metadata of a Parquet file: model and fingerprint, as JSON
 
 
-def embedder(path: str | Path, *, engine: str = "auto", threads: int | None = None) -> Predictor:
+def embedder(
+    path: str | Path, *, engine: str = "auto", precision: str = "float32", threads: int | None = None
+) -> Predictor:
     """A predictor of vectors: of the pooling that a model was trained with, or of the mean of its last hidden states.
 
     embedder("mini").predict(["A king ruled the land."]).vectors
     """
-    model, tokenizer = load_with_tokenizer(path, head="embedding", engine=engine, threads=threads)
+    model, tokenizer = load_with_tokenizer(path, head="embedding", engine=engine, dtype=precision, threads=threads)
     if model.config.series is not None:
         raise InputError(f"{path} forecasts series and reads no text; give a text model")
     card = TaskCard(title=str(path), head="embedding", text="text", max_length=model.config.max_length)
-    return Predictor(model, tokenizer, card)
+    return Predictor(model.read_only(), tokenizer, card)
 
 
 def fingerprint(predictor: Predictor, path: str | Path) -> str:

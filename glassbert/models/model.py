@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.arrays import Array, Gradients, Layout, ThreadGradients
+from glassbert.arrays import Array, FlatArrays, Gradients, Layout, ThreadGradients
 from glassbert.engines import DropoutSource, get_engine
 from glassbert.errors import InputError
 from glassbert.layers.registry import ATTENTIONS
@@ -126,6 +126,16 @@ class Model:
         memo[id(self)] = new
         new.__setstate__({k: v if k in shared else copy.deepcopy(v, memo) for k, v in self.__getstate__().items()})
         return new
+
+    def read_only(self) -> Model:
+        """Refuse changes of the parameters from now on, and return this model. A deep copy can be changed.
+
+        The NumPy engine then keeps every weight that it multiplies with in a faster layout as well: predictions of
+        single texts take about half of the time, and the model more memory. Other engines ignore it.
+        """
+        if isinstance(self.parameters, FlatArrays):
+            self.parameters.read_only()
+        return self
 
     @property
     def network(self) -> Network:

@@ -9,7 +9,7 @@ import pytest
 
 from glassbert import Model, get_engine
 from glassbert.checkpoints.family import PRESETS
-from glassbert.engines import NumpyEngine, bfloat16_kernels, numpy_kernels, onednn
+from glassbert.engines import NumpyEngine, bfloat16_kernels, linear_kernels, numpy_kernels, onednn
 from glassbert.training.optimizers import AdamW
 from glassbert.training.step import TrainingStep
 
@@ -94,9 +94,9 @@ def test_any_number_of_rows(rows):
     bias = rng.standard_normal(40, np.float32)
     ops = get_engine("numpy", "bfloat16", 1).ops
     y, state = ops.linear(x, w, bias)
-    plain, plain_state = numpy_kernels.linear(x, w, bias)
+    plain, plain_state = linear_kernels.linear(x, w, bias)
     assert y.shape == plain.shape and np.array_equal(y, plain) == (rows < bfloat16_kernels.FEW_ROWS)
-    right = numpy_kernels.linear_backward(dy, plain_state)
+    right = linear_kernels.linear_backward(dy, plain_state)
     for found, expected in zip((y, *state.backward(dy, state.values)), (plain, *right), strict=True):
         assert found.shape == expected.shape
         assert np.linalg.norm(found - expected) < 5e-3 * np.linalg.norm(expected)
@@ -130,7 +130,7 @@ def test_an_engine_survives_copies_and_pickles():
     again = pickle.loads(pickle.dumps(engine))
     assert (again.dtype_name, again.threads, copy.deepcopy(engine)) == ("bfloat16", 2, engine)
     assert again.ops.forward_and_backward("linear")[0] is bfloat16_kernels.linear
-    assert NumpyEngine("float32").ops.forward_and_backward("linear")[0] is numpy_kernels.linear
+    assert NumpyEngine("float32").ops.forward_and_backward("linear")[0] is linear_kernels.linear
 
 
 def test_where_there_is_none_a_sentence_says_so_and_float32_computes(monkeypatch):

@@ -48,7 +48,7 @@ def probabilities(predictor: Predictor, texts: list[str] = TEXTS) -> np.ndarray:
 def test_a_deep_copy_has_its_own_weights(predictor):
     before = probabilities(predictor)
     other = copy.deepcopy(predictor)
-    np.testing.assert_array_equal(probabilities(other), before)
+    np.testing.assert_allclose(probabilities(other), before, atol=1e-6)  # its weights may change, so none is packed
     for array in other.model.parameters.values():
         array += 1
     np.testing.assert_array_equal(probabilities(predictor), before)
