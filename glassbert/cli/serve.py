@@ -31,6 +31,10 @@ def run(
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for other machines.")] = LOCAL,
     port: Annotated[int, counted("The port to listen on; 0: a free one.", least=0, most=65535)] = 8000,
     engine: Annotated[str, chosen("onnxruntime runs an exported model.", (*ENGINES, ONNX_RUNTIME))] = "auto",
+    precision: Annotated[
+        str,
+        chosen("bfloat16 is faster where the processor has it (`glassbert doctor`).", ("float32", "bfloat16")),
+    ] = "float32",
     threads: Annotated[
         int | None, counted("Threads that compute, each a batch of its own. Default: all cores.", "--threads")
     ] = None,
@@ -70,7 +74,7 @@ def run(
     keys = read_keys(api_keys)
     listening = listen(port, host, "another program listens there; give another one")
     with listening:
-        shelf = Shelf(models or [DEFAULT_MODEL], engine=engine, threads=1)
+        shelf = Shelf(models or [DEFAULT_MODEL], engine=engine, precision=precision, threads=1)
         compiled = any(
             one.model.engine.compiles for one in shelf.models.values()
         )  # a device computes one batch at a time

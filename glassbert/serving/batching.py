@@ -18,6 +18,7 @@ from glassbert.engines.threads import single_threaded_blas
 from glassbert.serving.work import Lane
 
 WINDOW = 512  # rows among which those of similar length are looked for
+FEW_TOKENS = 100  # not shared by several threads: what Python does for a batch takes as long as computing so many
 
 
 class Full(Exception):
@@ -167,10 +168,12 @@ class Batcher:
         return len(queue) * queue[0][0].lengths[queue[0][1]] >= self.batch_tokens
 
     def _choose(self, queue: deque[Unit]) -> list[Unit]:
-        """The oldest row and those nearest in length, as many as the budget holds; free threads share what there is."""
+        """The oldest row and those nearest in length, as many as the budget holds; free threads share what is more."""
         window = [queue[i] for i in range(min(WINDOW, len(queue)))]
+        lengths = [job.lengths[unit] for job, unit in window]
         share = -(-len(window) // max(1, min(self._idle, len(window))))
-        chosen = similar([job.lengths[unit] for job, unit in window], share, self.batch_tokens)
+        share = max(share, FEW_TOKENS // lengths[0])
+        chosen = similar(lengths, share, self.batch_tokens)
         members = [window[i] for i in chosen]
         taken = set(chosen)
         rest = [unit for i, unit in enumerate(window) if i not in taken]

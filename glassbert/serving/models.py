@@ -79,21 +79,24 @@ def input_of(card: TaskCard) -> str:
     return "pair" if card.pair is not None and card.head != "embedding" else "text"
 
 
-def open_served(name: str, path: str, *, engine: str = "auto", threads: int | None = 1) -> Served:
+def open_served(
+    name: str, path: str, *, engine: str = "auto", precision: str = "float32", threads: int | None = 1
+) -> Served:
     """Open a run, a model folder or a packaged model, and try it once."""
     state = state_of(path)
     if engine == ONNX_RUNTIME:
-        found = Predictor.load(path, engine=engine, threads=threads)
+        found = Predictor.load(path, engine=engine, precision=precision, threads=threads)
         embeds = found.card.head == "embedding"
         served = Served(name, path, found.model, found.tokenizer, PredictLane(found),
                         EmbedLane(found) if embeds else None, None, state)  # fmt: skip
     elif predicts_a_task(path):
-        found = Predictor.load(path, engine=engine, threads=threads)
+        found = Predictor.load(path, engine=engine, precision=precision, threads=threads)
         embeds = found.card.head == "embedding"
         vectors = found if embeds else embedder_of(found.model, found.tokenizer, name)
         served = Served(name, path, found.model, found.tokenizer, PredictLane(found), EmbedLane(vectors), None, state)
     else:
-        model, tokenizer = load_with_tokenizer(path, engine=engine, threads=threads)
+        model, tokenizer = load_with_tokenizer(path, engine=engine, dtype=precision, threads=threads)
+        model.read_only()
         if model.config.series is not None:
             raise InputError(f"{path} forecasts series and reads no text; give a text model")
         fills = model.head is not None and "mlm" in model.head.parts and not model.config.causal
