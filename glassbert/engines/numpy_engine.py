@@ -32,6 +32,7 @@ from glassbert.engines import (
     linear_kernels,  # noqa: F401 (enters its kernels)
     onednn,
     quantized_kernels,  # noqa: F401 (enters its kernels)
+    tiled_kernels,  # noqa: F401 (enters its kernels)
 )
 from glassbert.engines.kernels import KERNEL_SETS, Kernels, Operations
 from glassbert.engines.numpy_kernels import KERNELS

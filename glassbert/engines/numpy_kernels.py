@@ -450,41 +450,6 @@ def _softmax_backward(dweights, weights, scale):
 
 
 @kernel
-def tiled_attention(q, k, v, pattern, bias=None, scale=None, tile_mask=None, dropout_rate=0.0):
-    """Heads are independent: outside a task every thread takes some. Dropout draws for all heads at once."""
-    groups = shares(q.shape[1], min(q.shape[1], threads_to_use()) if tile_mask is None else 1)
-
-    def work(h):
-        mine = bias if bias is None or bias.shape[1] == 1 else bias[:, h]
-        return ops.tiled_attention(q[:, h], k[:, h], v[:, h], pattern, mine, scale, tile_mask, dropout_rate)
-
-    contexts, values = zip(*run_together(work, groups), strict=True)
-    return _join_heads(contexts), (groups, values, bias is not None and bias.shape[1] == 1)
-
-
-@kernel
-def tiled_attention_backward(dcontext, state):
-    groups, values, shared_bias = state
-
-    def work(part):
-        h, mine = part
-        return ops.tiled_attention_backward(dcontext[:, h], mine)
-
-    dq, dk, dv, dbias = zip(*run_together(work, list(zip(groups, values, strict=True))), strict=True)
-    return *(_join_heads(parts) for parts in (dq, dk, dv)), _join_bias(dbias, shared_bias)
-
-
-def _join_heads(parts):
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
-
-
-def _join_bias(parts, shared):
-    if parts[0] is None or len(parts) == 1:
-        return parts[0]
-    return np.sum(parts, 0) if shared else _join_heads(parts)
-
-
-@kernel
 def cross_entropy(logits, targets, weights=None, smoothing=0.0, donate=False):
     if weights is not None or smoothing:
         loss, values = ops.cross_entropy(logits, targets, weights, smoothing)

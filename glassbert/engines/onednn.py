@@ -11,6 +11,9 @@
 missing. A call runs in the calling thread, like the BLAS of the other kernels: GNU OpenMP would keep a team of threads
 for every thread that calls it. OpenMP is limited during the call only, so that others find it as they left it. oneDNN
 compiles a product for its shape and strides, in about half a millisecond; every thread keeps what it has compiled.
+
+Computations release the interpreter's lock. Functions that return at once keep it (`_quick`): a thread that gives it
+up may wait for it longer than they take.
 """
 
 from __future__ import annotations
@@ -68,6 +71,14 @@ def library() -> Any:
 
 
 @functools.cache
+def _quick() -> Any:
+    """The library's functions that return at once, called without giving up the interpreter's lock."""
+    found = ctypes.PyDLL(library()._name)
+    found.dnnl_memory_set_data_handle.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    return found
+
+
+@functools.cache
 def why_not() -> str:
     """Why there are no fast bfloat16 products on this machine, in a sentence; "" if there are."""
     found = library()
@@ -98,19 +109,13 @@ class _Thread(threading.local):
 
     def run(self, key: Any, create: str, places: Sequence[int], arrays: Sequence[np.ndarray | Packed | None]) -> None:
         """Run what is kept under `key`, or compile it first, on one thread."""
-        limit, before = self.library.omp_set_num_threads, self.library.omp_get_max_threads()
-        if before != 1:
-            limit(1)  # of this thread alone
-        try:
+        with _one_thread():
             found = self.kept.get(key)
             if found is None:
                 if len(self.kept) >= KEPT:
                     self.kept.clear()
                 found = self.kept[key] = _Primitive(self, create, places, arrays)
             found.run(arrays)
-        finally:
-            if before != 1:
-                limit(before)
 
 
 @functools.cache
@@ -146,9 +151,9 @@ class _Primitive:
         self.arguments = (_Argument * len(used))(*(_Argument(*pair) for pair in zip(used, self.memories, strict=True)))
 
     def run(self, arrays: Sequence[np.ndarray | Packed | None]) -> None:
-        given = (x for x in arrays if x is not None)
+        given, set_address = (x for x in arrays if x is not None), _quick().dnnl_memory_set_data_handle
         for memory, x in zip(self.memories, given, strict=True):
-            self.library.dnnl_memory_set_data_handle(memory, ctypes.c_void_p(x.__array_interface__["data"][0]))
+            set_address(memory, x.__array_interface__["data"][0])
         status = self.library.dnnl_primitive_execute(self.primitive, self.stream, len(self.arguments), self.arguments)
         if status:
             raise EngineError(f"oneDNN could not finish a computation: it returned {status}")
@@ -306,13 +311,13 @@ class _one_thread:
     """OpenMP with one thread inside, of the calling thread alone."""
 
     def __enter__(self) -> None:
-        self.before = library().omp_get_max_threads()
+        self.before = _quick().omp_get_max_threads()
         if self.before != 1:
-            library().omp_set_num_threads(1)
+            _quick().omp_set_num_threads(1)
 
     def __exit__(self, *_: Any) -> None:
         if self.before != 1:
-            library().omp_set_num_threads(self.before)
+            _quick().omp_set_num_threads(self.before)
 
 
 def is_installed() -> bool:

@@ -100,6 +100,8 @@ def run_together(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[
     if getattr(_worker, "busy", False):
         return [work(part) for part in parts]
     if len(parts) == 1:
+        if hasattr(_worker, "threads"):  # inside `using_threads`, which limits BLAS already
+            return [work(parts[0])]
         with single_threaded_blas():
             return [work(parts[0])]
 

@@ -51,7 +51,8 @@ def tile_plan(
             for run in _cut(0, queries, QUERY_TILE):
                 yield slice(row, row + 1), run, _key_runs(pattern, run, 0, _last_key(pattern, row))
             continue
-        for start, stop in _documents(pattern.segments[row]):
+        documents = documents_of(pattern.segments[row])
+        for start, stop in [(0, keys)] if documents is None else documents.tolist():  # else the mask decides
             first_query, last_query = max(start - pattern.offset, 0), min(stop - pattern.offset, queries)
             for run in _cut(first_query, last_query, QUERY_TILE):
                 yield slice(row, row + 1), run, _key_runs(pattern, run, start, stop)
@@ -81,17 +82,15 @@ def _key_runs(pattern: AttentionPattern, queries: slice, first: int, last: int) 
     return [always, slice(first, max(first, last))]
 
 
-def _documents(of_row: Array) -> Iterator[tuple[int, int]]:
-    """The documents of a packed row as (start, stop). Padding belongs to no document."""
+def documents_of(of_row: Array) -> np.ndarray | None:
+    """The documents [D, 2] of a packed row as (start, stop), without padding; None where one is not contiguous."""
     segments = np.asarray(of_row)
     edges = np.flatnonzero(np.r_[True, segments[1:] != segments[:-1], True])
     names = segments[edges[:-1]]
-    if len(set(names[names != 0].tolist())) < np.count_nonzero(names):  # not contiguous: the mask decides
-        yield 0, len(segments)
-        return
-    for start, stop, name in zip(edges[:-1].tolist(), edges[1:].tolist(), names.tolist(), strict=True):
-        if name != 0:
-            yield start, stop
+    real = names != 0
+    if len(set(names[real].tolist())) < np.count_nonzero(real):
+        return None
+    return np.stack([edges[:-1], edges[1:]], 1)[real]
 
 
 def _last_key(pattern: AttentionPattern, row: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassbert.arrays import namespace
-from glassbert.engines import bfloat16_kernels, numpy_kernels, onednn
+from glassbert.engines import bfloat16_kernels, numpy_kernels, onednn, tiled_kernels
 from glassbert.ops.registry import SUFFIX
 from glassbert.proof.mutants import wrong_kernel
 
@@ -39,6 +39,7 @@ def spoiled(function: Callable[..., Any], forward: bool) -> Callable[..., Any]:
 
 # Cases in which the kernel itself runs; in others it leaves the inputs to the plain operation, which has another state.
 RUNS_IN = {
+    ("numpy", "tiled_attention"): ("tiled_attention: bias by head",),
     ("mlx", "tiled_attention"): ("tiled_attention: heads of 8, no mask",),
     ("mlx", "quantized_linear"): ("quantized_linear: 4 bits, groups with offsets, rows of 64",),
     ("mlx", "layer_norm"): ("layer_norm: 2,000 rows of 64",),  # on CUDA only widths that 64 divides
@@ -119,10 +120,33 @@ def _(q, k, v, pattern, bias=None, scale=None, dropout_mask=None, dropout_rate=0
     return numpy_kernels.attention(q, k, v, replace(pattern, offset=0), bias, scale, dropout_mask, dropout_rate)
 
 
-@wrong_kernel("numpy", "tiled_attention_backward", "numpy kernel of tiled_attention: bias gradient summed over heads")
+@wrong_kernel(
+    "numpy", "tiled_attention_backward", "numpy kernel of tiled_attention: bias gradient summed over heads",
+    "tiled_attention: bias by head",
+)  # fmt: skip
 def _(dcontext, state):
     groups, values, _ = state
-    return numpy_kernels.tiled_attention_backward(dcontext, (groups, values, True))
+    return tiled_kernels.tiled_attention_backward(dcontext, (groups, values, True))
+
+
+@wrong_kernel(
+    "numpy", "tiled_attention", "numpy kernel of tiled_attention: filled-up places of documents are keys",
+    "tiled_attention: packed documents",
+)  # fmt: skip
+def _(q, k, v, pattern, bias=None, scale=None, tile_mask=None, dropout_rate=0.0):
+    groups = tiled_kernels.groups_of_documents(q, k, pattern)
+    everywhere = [group._replace(real=None) for group in groups]
+    return tiled_kernels.grouped_attention(q, k, v, everywhere, scale, False)
+
+
+@wrong_kernel(
+    "numpy", "tiled_attention_backward", "numpy kernel of tiled_attention: filled-up places give gradients",
+    "tiled_attention: packed documents",
+)  # fmt: skip
+def _(dcontext, state):
+    groups, *rest = state
+    everywhere = [group._replace(real=None) for group in groups]
+    return tiled_kernels.grouped_attention_backward(dcontext, (everywhere, *rest))
 
 
 @wrong_kernel("numpy", "cross_entropy_backward", "numpy kernel of cross_entropy: ignored rows get a gradient")
