@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.errors import ConfigError
+from glassbert.errors import ConfigError, InputError
 
 Array = Any  # numpy.ndarray or mlx.core.array, or the array of another engine; operations are written over all of them
 ALIGNMENT = 16  # elements: every array begins on a cache line
@@ -64,6 +64,9 @@ class Layout:
         return flat[self.span(name)].reshape(self.shapes[name])
 
 
+READ_ONLY = "the model is read-only, as that of a predictor is; change a copy of it, copy.deepcopy(model)"
+
+
 class FlatArrays(Mapping[str, np.ndarray]):
     """Named views into one flat buffer. Assigning copies into the view; the shape must fit."""
 
@@ -80,7 +83,7 @@ class FlatArrays(Mapping[str, np.ndarray]):
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickles: the views are made again, since a copied view would no longer share the buffer."""
-        return {"layout": self.layout, "flat": self.flat, "read_only": not self.flat.flags.writeable}
+        return {"layout": self.layout, "flat": self.flat, "read_only": self.is_read_only}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         flat = state["flat"]
@@ -96,6 +99,10 @@ class FlatArrays(Mapping[str, np.ndarray]):
         new.__setstate__({"layout": self.layout, "flat": self.flat.copy(), "read_only": False})
         return new
 
+    @property
+    def is_read_only(self) -> bool:
+        return not self.flat.flags.writeable
+
     def read_only(self) -> None:
         """Refuse changes from now on. A copy can be changed again."""
         for array in (self.flat, *self._views.values()):
@@ -105,6 +112,8 @@ class FlatArrays(Mapping[str, np.ndarray]):
         return self._views[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
+        if self.is_read_only:
+            raise InputError(f"{name} cannot be changed: {READ_ONLY}")
         self._views[name][...] = value
 
     def __iter__(self) -> Iterator[str]:
