@@ -11,6 +11,7 @@ Every error is {"error": {"message", "type", "code"}}. Texts and keys are never 
 from __future__ import annotations
 
 import asyncio
+import gc
 import secrets
 import threading
 import time
@@ -87,7 +88,7 @@ class App:
                  watch_seconds: float | None = None):  # fmt: skip
         self.shelf, self.settings, self.keys, self.log = shelf, settings, keys or Keys(), log or Log()
         self.metrics = Metrics()
-        self.draining = False
+        self.draining = self._frozen = False
         self.batcher = Batcher(
             threads=settings.threads, room=settings.queue, batch_tokens=settings.batch_tokens, wait=settings.wait,
             on_batch=self._count_batch,
@@ -111,6 +112,18 @@ class App:
         self.batcher.start()
         self.watch.start()
 
+    def freeze(self) -> None:
+        """Let Python's garbage collector leave out all that exists now.
+
+        A full collection looks through every object of the process, models and modules included, for 0.05 to 0.1 s in
+        which no thread runs. For the process of a server only: objects in cycles that end later are not freed. After a
+        reload the model before is collected first.
+        """
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        self._frozen = True
+
     def stop(self) -> None:
         self.watch.stop()
         self._preparing.shutdown(wait=False, cancel_futures=True)
@@ -125,6 +138,8 @@ class App:
         self.metrics.add("glassbert_reloads_total", model=name, result="taken" if error is None else "refused")
         if error is None:
             self.log.write("reload", model=name, result="taken")
+            if self._frozen:
+                self.freeze()
         else:
             self.log.write("reload", model=name, result="refused", reason=error, note="the model before goes on")
 

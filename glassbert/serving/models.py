@@ -212,10 +212,11 @@ class Watch:
 
     def look(self) -> None:
         """Open what was replaced and has not changed since the last look."""
-        for name, served in list(self.shelf.models.items()):
+        paths = {name: served.path for name, served in self.shelf.models.items()}
+        for name, path in paths.items():
             try:
-                if self._replaced(name, state_of(served.path)):
-                    self.shelf.models[name] = open_served(name, served.path, **self.shelf.options)
+                if self._replaced(name, state_of(path)):
+                    self.shelf.models[name] = open_served(name, path, **self.shelf.options)
                     self.report(name, None)
             except GlassBertError as error:
                 self.report(name, str(error))

@@ -171,6 +171,7 @@ def serve(app: App, listening: socket.socket, *, grace: float = 1.0) -> None:
     """Serve until a signal."""
     sys.setswitchinterval(SWITCH_SECONDS)
     app.start()
+    app.freeze()
     try:
         Server(app, listening, grace=grace, log=app.log).run(sockets=[listening])
     finally:

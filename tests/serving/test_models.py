@@ -1,7 +1,9 @@
 """Which models are served, under which names, and what happens when their folders are replaced."""
 
 import errno
+import gc
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +107,24 @@ def test_a_good_replacement_takes_over_and_a_broken_one_is_refused(tmp_path):
         for _ in range(2):
             look()
         assert running.app.metrics.value("glassbert_reloads_total", model="model-a", result="taken") == 2
+
+
+def test_a_replaced_model_is_freed_while_the_collector_leaves_the_others_out(tmp_path):
+    folder, other = save(tmp_path / "model-a", "multiclass"), save(tmp_path / "other", "binary")
+    with serving(folder) as running:
+        try:
+            running.app.freeze()
+            assert gc.get_freeze_count() > 10_000
+            before = weakref.ref(running.app.shelf.default.model)
+            before().in_a_cycle = [before()]  # only the collector can free it
+            replace_with(folder, other)
+            for _ in range(2):
+                running.app.watch.look()
+            assert running.app.metrics.value("glassbert_reloads_total", model="model-a", result="taken") == 1
+            assert before() is None
+            assert gc.get_freeze_count() > 10_000
+        finally:
+            gc.unfreeze()
 
 
 def test_folders_that_cannot_be_read_do_not_end_the_watch(tmp_path, monkeypatch):
