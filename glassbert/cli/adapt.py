@@ -16,7 +16,7 @@ from glassbert.cli.options import AsJson, counted
 from glassbert.cli.pretrain import train_and_show
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
-from glassbert.training.adapting.adapt import NEW_PIECES, adapt
+from glassbert.training.adapting.adapt import adapt
 from glassbert.training.settings import CHECKS, TrainingSettings
 
 OF_THE_MODEL = ("preset", "size", "start_from", "tokenizer", "vocab_size", "corpus", "general", "dropout")
@@ -33,8 +33,9 @@ def _run(
     ] = None,
     forget: Annotated[bool, typer.Option("--no-general", help="Use no general text.")] = False,
     new_pieces: Annotated[
-        int, counted("At most so many new entries of the vocabulary; 0 keeps it.", least=0)
-    ] = NEW_PIECES,
+        int | None,
+        counted("At most so many new entries of the vocabulary; 0 keeps it. Default: by text and budget.", least=0),
+    ] = None,
     run: Annotated[
         Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/adapted-DATE-TIME.")
     ] = None,
