@@ -52,7 +52,7 @@ from glassbert.training.trainer import Trainer
 
 HELD_OUT = 0.05  # of the documents of text files
 # Packed by tokens: rows of sentences have another context in other pieces, and their losses cannot be compared.
-DEFAULTS: dict[str, Any] = {"length": 128, "batch": 16, "learning_rate": 5e-4, "warmup": 0.1, "packing": "tokens"}
+DEFAULTS: dict[str, Any] = {"length": 128, "batch": 32, "learning_rate": 3e-4, "warmup": 0.1, "packing": "tokens"}
 Message = Callable[[str], None]
 
 
