@@ -16,7 +16,7 @@ from glassbert.cli.options import AsJson, counted
 from glassbert.cli.pretrain import train_and_show
 from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
-from glassbert.training.adapting.adapt import NEW_PIECES, adapt
+from glassbert.training.adapting.adapt import DEFAULTS, adapt
 from glassbert.training.settings import CHECKS, TrainingSettings
 
 OF_THE_MODEL = ("preset", "size", "start_from", "tokenizer", "vocab_size", "corpus", "general", "dropout")
@@ -33,8 +33,9 @@ def _run(
     ] = None,
     forget: Annotated[bool, typer.Option("--no-general", help="Use no general text.")] = False,
     new_pieces: Annotated[
-        int, counted("At most so many new entries of the vocabulary; 0 keeps it.", least=0)
-    ] = NEW_PIECES,
+        int | None,
+        counted("At most so many new entries of the vocabulary; 0 keeps it. Default: by text and budget.", least=0),
+    ] = None,
     run: Annotated[
         Path | None, typer.Option("--run", help="The folder of the run. Without it: runs/adapted-DATE-TIME.")
     ] = None,
@@ -45,7 +46,8 @@ def _run(
     """Adapt a model to a domain or a language: new pieces for its words, then more pretraining on its text.
 
     A share of general text (--general-share) in every batch keeps what the model knows. The report has the losses on
-    the domain and on the general text, before and after. Ctrl-C saves and stops; `glassbert resume RUN` continues.
+    the domain and on the general text, before and after. Without a budget (--minutes, --steps or --tokens) the text is
+    read 20 times, with at most 4 M tokens in all. Ctrl-C saves and stops; `glassbert resume RUN` continues.
 
     glassbert adapt mini --corpus letters.txt --general corpora/general --minutes 10
     glassbert adapt runs/mine --corpus python: --general news.txt --new-pieces 500 --steps 1k
@@ -60,7 +62,8 @@ def _run(
 
 
 def _options() -> Iterator[inspect.Parameter]:
-    return (option for option in options_of(TrainingSettings, CHECKS) if option.name not in OF_THE_MODEL)
+    options = options_of(TrainingSettings, CHECKS, defaults=DEFAULTS)
+    return (option for option in options if option.name not in OF_THE_MODEL)
 
 
 run = with_settings(_run, _options)

@@ -48,17 +48,19 @@ def options_of(
     checks: Mapping[str, Check] | None = None,
     default_of: str = "default",
     only: Sequence[str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Iterator[inspect.Parameter]:
     """An option for every field that has a help text, or only for some of them.
 
-    `checks` says which fields have names as values.
+    `checks` says which fields have names as values; `defaults` are those of a command that differ from the fields'.
     """
     own = vars(settings).get("__annotations__", {})
     named = {name: valid.names for name, (_, valid) in (checks or {}).items() if isinstance(valid, Names)}
     choices: dict[str, Collection[str]] = {"preset": PRESETS, **named}
     for field in sorted(dataclasses.fields(settings), key=lambda field: field.name not in own):  # inherited ones last
         if "help" in field.metadata and (only is None or field.name in only):
-            shown = ", ".join(field.default) if isinstance(field.default, tuple) else field.default
+            value = (defaults or {}).get(field.name, field.default)
+            shown = ", ".join(value) if isinstance(value, tuple) else value
             default = "" if shown in (None, "", False) else f" ({default_of}: {shown})"
             text = field.metadata["help"] + default
             yield _option(field, text, field.metadata["panel"], choices.get(field.name, ()))

@@ -38,12 +38,16 @@ class NewPiece:
 def choose_pieces(
     counts: Counter[str], description: Description, number: int, min_frequency: int = MIN_FREQUENCY
 ) -> list[NewPiece]:
-    """At most `number` new pieces for the words of `counts`, the most useful first."""
+    """At most `number` new pieces for the words of `counts`, the most useful first.
+
+    Pieces with fewer than `min_frequency` uses are left out. Characters need only MIN_FREQUENCY: without them a word is
+    unknown.
+    """
     if number < 0:
         raise TextError(f"new pieces must be a whole number of at least 0, got {number}")
     old = dict(description.vocabulary)
     unknown = (old["[UNK]"],)
-    missing = _missing_characters(counts, old, min_frequency)[:number]
+    missing = _missing_characters(counts, old, min(min_frequency, MIN_FREQUENCY))[:number]
     characters = [NewPiece(token, unknown, uses, uses) for token, uses in missing]
     tokens = [piece.token for piece in characters]
     number -= len(characters)
@@ -55,8 +59,9 @@ def choose_pieces(
     splitter = WordPiece(old, longest_word=description.longest_word)
     best: list[NewPiece] = []
     for _ in range(2):  # the second time without the candidates that lost
-        chosen = _used(counts, old, tokens, candidates, splitter)
-        best = sorted(chosen, key=lambda piece: (-piece.saved, piece.token))[:number]
+        used = _used(counts, old, tokens, candidates, splitter)
+        frequent = [piece for piece in used if piece.uses >= min_frequency]  # longer pieces may take a piece's uses
+        best = sorted(frequent, key=lambda piece: (-piece.saved, piece.token))[:number]
         candidates = [piece.token for piece in best]
     return [*characters, *best]
 

@@ -162,16 +162,22 @@ class Costs:
 
     def final_rows(self, settings: TrainingSettings) -> int:
         """Rows of the last evaluation: fewer than in the settings where they would exceed `FINAL_SHARE` of the time."""
-        wanted = min(settings.final_evaluation_rows, self.held_out)
+        return min(self.held_out, self._affordable_rows(settings))
+
+    def rows_per_source(self, settings: TrainingSettings) -> int:
+        """Rows of the last evaluation for each source, in whole batches; together as many as that may have.
+
+        The held-out rows may be those of the domain alone, while general text has more.
+        """
+        batches = self._affordable_rows(settings) // (HELD_OUT_BATCH * max(1, len(self.by_source)))
+        return HELD_OUT_BATCH * max(1, batches)
+
+    def _affordable_rows(self, settings: TrainingSettings) -> int:
+        wanted = settings.final_evaluation_rows
         if settings.minutes is None or not self.seconds["row"]:
             return wanted
         affordable = int(FINAL_SHARE * 60 * settings.minutes / self.seconds["row"])
         return min(wanted, max(self.evaluation_rows(settings), affordable))
-
-    def rows_per_source(self, settings: TrainingSettings) -> int:
-        """Rows of the last evaluation for each source, in whole batches; their sum is about `final_rows`."""
-        batches = self.final_rows(settings) // (HELD_OUT_BATCH * max(1, len(self.by_source)))
-        return HELD_OUT_BATCH * max(1, batches)
 
     def evaluation_deadline(self, settings: TrainingSettings) -> float:
         """Seconds on the clock at which the last evaluation must end, so that model and report can follow."""

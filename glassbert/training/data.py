@@ -22,6 +22,9 @@ from glassbert.training.settings import TrainingSettings
 
 HELD_OUT_BATCH = 64  # rows of the full length
 MAX_SOURCES = 16  # evaluated separately, if there are no more
+ADAPTATION = "adaptation.json"  # a run folder with this file is an adaptation (`glassbert.training.adapting`)
+ADAPTED_PARTS = ("domain", "general")
+WHOLE_WORDS = ", whole words"
 MASKINGS: dict[str, dict[str, Any]] = {
     "tokens": {},
     "words": {"whole_words": True},
@@ -87,6 +90,30 @@ class TrainingData:
 
 def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
     """The training data of a run; builds the corpus if the settings name text files."""
+    data = _open(settings, run)
+    return _with_whole_words(data, settings) if (run / ADAPTATION).exists() else data
+
+
+def _with_whole_words(data: TrainingData, settings: TrainingSettings) -> TrainingData:
+    """The data of an adaptation: the held-out rows of each text also with whole words masked."""
+    more = {
+        f"{part}{WHOLE_WORDS}": held_out_words(settings, corpus)
+        for part, corpus in zip(ADAPTED_PARTS, data.corpora, strict=False)
+    }
+    return dataclasses.replace(data, validation_by_source={**data.validation_by_source, **more})
+
+
+def held_out_words(settings: TrainingSettings, corpus: Any) -> Source:
+    """Held-out rows with whole words masked: their losses can be compared between vocabularies."""
+    from glassbert.text.masking import Masking
+
+    masking = Masking(whole_words=True)
+    return masked_rows(settings)(
+        corpus, corpus.tokenizer, settings.length, HELD_OUT_BATCH, split="validation", masking=masking
+    )
+
+
+def _open(settings: TrainingSettings, run: Path) -> TrainingData:
     from glassbert.text.masking import Masking
 
     corpus, seconds = open_or_build(settings, run)
@@ -128,8 +155,8 @@ def open_mixture(settings: TrainingSettings, run: Path, corpus: Any, seconds: fl
     second, more = open_or_build(settings.replace(corpus=settings.general), run, "general", corpus)
     second.check_tokenizer(corpus.tokenizer)
     plain = settings.replace(general=())
-    domain = open_data(plain.replace(corpus=str(corpus.folder), batch=settings.batch - share), run)
-    general = open_data(plain.replace(corpus=str(second.folder), batch=share), run)
+    domain = _open(plain.replace(corpus=str(corpus.folder), batch=settings.batch - share), run)
+    general = _open(plain.replace(corpus=str(second.folder), batch=share), run)
     lengths = list(domain.sources)
     return dataclasses.replace(
         domain,

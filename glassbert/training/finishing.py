@@ -124,7 +124,8 @@ def finish(trainer: Trainer) -> Result:
     result = replace(result, plan=receipt.compare(read_log(run.log_file), asdict(result)))
     write_model_card(run, result)
     content = asdict(result)
-    adaptation.complete(run, {**by_source, "domain": {"loss": found.loss, "accuracy": found.accuracy}})
+    # where there are two texts, the losses before were measured on the rows of `by_source`
+    adaptation.complete(run, {"domain": {"loss": found.loss, "accuracy": found.accuracy}, **by_source})
     write_report(run, content)
     run.require_own()
     write_json(run.path / RESULT, content, sealed=True)  # last: a run with this file is finished

@@ -1,6 +1,7 @@
 """Adapting a model: new rows, mixtures of two texts, losses before and after, resuming, and refusals."""
 
 import json
+import math
 import random
 
 import numpy as np
@@ -8,12 +9,17 @@ import pytest
 
 import glassbert
 from glassbert.errors import GlassBertError, TrainingError
+from glassbert.text.corpus import write_corpus
+from glassbert.text.kinds import train_tokenizer
 from glassbert.text.loading import load_with_tokenizer
+from glassbert.text.new_pieces import MIN_FREQUENCY
 from glassbert.training.adapting import outcome
 from glassbert.training.adapting.adapt import adapt, preset_of
+from glassbert.training.adapting.choices import EPOCHS, LEAST_READ, TOKENS, domain_tokens, fitted, least_uses
 from glassbert.training.adapting.extension import extend, load_masked
 from glassbert.training.data import Mixture, open_data
 from glassbert.training.display import NoDisplay
+from glassbert.training.log import read_log
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.trainer import Trainer
@@ -61,8 +67,11 @@ def test_the_whole_way(trained, tmp_path, monkeypatch):
     for entry in (domain, general):
         after, counts = entry["after"], entry["counts_after"]
         nats = after["loss"] * counts["tokens"]
-        assert after["per_word"] == pytest.approx(nats / counts["words"])
         assert after["per_old_token"] == pytest.approx(nats / entry["counts_before"]["tokens"])
+    whole = next(line for line in read_log(RunFolder(tmp_path / "run").log_file) if line.get("kind") == "final")
+    words = whole["by_source"]["general, whole words"]["loss"]
+    counts = general["counts_after"]
+    assert general["after"]["per_word"] == pytest.approx(words * counts["tokens"] / counts["words"])
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Adaptation" in page and "nats per old token" in page
     model, tokenizer = load_with_tokenizer(tmp_path / "run")
@@ -154,7 +163,7 @@ def test_a_share_without_a_row_is_refused(trained, tmp_path):
 def test_pieces_may_stay(trained, tmp_path, quick_runs):
     trainer = adapted(trained, tmp_path / "run", new_pieces=0)
     content = outcome.read(trainer.run)
-    assert content["pieces"] == [] and "--new-pieces 0" in content["why_no_pieces"]
+    assert content["pieces"] == [] and "--new-pieces 0" in content["why_pieces"]
     assert content["vocabulary"] == 64
 
 
@@ -199,21 +208,115 @@ def test_a_text_of_one_document_is_refused(trained, tmp_path):
         adapt(str(trained / "run"), str(tmp_path / "one.txt"), run=tmp_path / "run", general="")
 
 
-def test_a_bpe_tokenizer_keeps_its_vocabulary(trained):
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+# ---- texts and models of strangers ----
 
-    from glassbert.text import FastTokenizer
-    from glassbert.training.adapting.adapt import _pieces
 
-    rust = Tokenizer(models.BPE(unk_token="<unk>"))
-    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    rust.train_from_iterator(["the kernel runs"] * 3, trainers.BpeTrainer(vocab_size=300, special_tokens=special))
-    names = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
-    pieces, description, why = _pieces(
-        [str(trained / "domain.txt")], FastTokenizer(json.loads(rust.to_str()), names), 9
+def trained_by_default(trained, run, text, **changes):
+    """A short adaptation that chooses pieces, batch and budget itself, and its outcome."""
+    small = {name: value for name, value in SMALL.items() if name not in ("steps", "batch")}
+    options = {"general": str(trained / "corpus"), "display": NoDisplay(), **small, **changes}
+    trainer = adapt(str(trained / "run"), text, run=run, **options)
+    result = trainer.train()
+    return trainer, result, outcome.read(RunFolder(run))
+
+
+def test_one_page_is_enough(trained, tmp_path, quick_runs):
+    rng = random.Random(4)
+    page = "\n".join(" ".join(rng.choices(DOMAIN, k=9)) + "." for _ in range(6))
+    (tmp_path / "page.txt").write_text(page)
+    trainer, result, content = trained_by_default(trained, tmp_path / "run", str(tmp_path / "page.txt"))
+    tokens = trainer.data.corpora[0].split("train").tokens
+    assert trainer.settings.batch < 32 and result.steps == trainer.settings.steps
+    read = result.tokens * (1 - trainer.settings.general_share)
+    assert 0.5 * EPOCHS * tokens < read < 2 * EPOCHS * tokens  # not thousands of times
+    assert "after" in content["parts"]["domain"] and "after" in content["parts"]["general"]
+
+
+def test_a_run_that_is_too_short_for_new_pieces_says_so(trained, tmp_path):
+    small = {**SMALL, "steps": 1}
+    text = tmp_path / "text.txt"
+    text.write_text((trained / "domain.txt").read_text().replace("socket", "house").replace("kernel", "tree"))
+    content = outcome.read(adapt(str(trained / "run"), str(text), "", run=tmp_path / "run", **small).run)
+    tokens = [piece["token"].removeprefix("##") for piece in content["pieces"]]
+    assert all(len(token) == 1 for token in tokens)  # only characters that the vocabulary lacks
+    assert "so that this run reads it" in content["why_pieces"]
+
+
+def test_another_script_gets_its_characters_and_the_outcome_says_so(trained, tmp_path, quick_runs):
+    rng = random.Random(5)
+    words = ["жук", "лес", "река", "идёт", "дом"]
+    lines = ["\n".join(" ".join(rng.choices(words, k=9)) + "." for _ in range(6)) for _ in range(30)]
+    (tmp_path / "russian.txt").write_text("\n\n".join(lines), encoding="utf-8")
+    trainer, _, content = trained_by_default(trained, tmp_path / "run", str(tmp_path / "russian.txt"), steps=4)
+    assert "[UNK]" not in trainer.data.tokenizer.tokenize("жук идёт")
+    counts = content["parts"]["domain"]
+    assert counts["counts_before"]["unknown"] > 0 == counts["counts_after"]["unknown"]
+    assert any("unknown before" in sentence for sentence in outcome.sentences(content))
+
+
+def test_a_folder_of_files_and_a_corpus_folder_are_texts(trained, tmp_path, quick_runs):
+    (tmp_path / "texts").mkdir()
+    documents = (trained / "domain.txt").read_text().split("\n\n")
+    for number in range(3):
+        (tmp_path / "texts" / f"{number}.txt").write_text("\n\n".join(documents[number::3]))
+    few = {"steps": 2, "new_pieces": 20}
+    folder, _, content = trained_by_default(trained, tmp_path / "a", str(tmp_path / "texts"), **few)
+    assert {"domain", "general"} == set(content["parts"])
+    tokenizer = load_with_tokenizer(trained / "run", engine="numpy")[1]
+    write_corpus(tmp_path / "corpus", tokenizer, documents, validation=0.1)
+    corpus, _, content = trained_by_default(trained, tmp_path / "b", str(tmp_path / "corpus"), general="", **few)
+    assert set(content["parts"]) == {"domain"} and "kernel" in corpus.data.tokenizer.vocabulary
+    assert "kernel" in folder.data.tokenizer.vocabulary
+
+
+def test_tied_rotary_embeddings_are_extended_as_well(trained, tmp_path, quick_runs):
+    shape = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+    make_trainer(trained / "corpus", tmp_path / "modern", preset="modernbert-base", **shape).train()
+    options = {"general": str(trained / "corpus"), "new_pieces": 9, "display": NoDisplay(), **SMALL}
+    trainer = adapt(str(tmp_path / "modern"), str(trained / "domain.txt"), run=tmp_path / "run", **options)
+    trainer.train()
+    config = trainer.model.config
+    assert config.tie_word_embeddings and config.positions == "rotary" and config.num_hidden_layers == 2
+    assert config.vocab_size == trainer.data.tokenizer.vocab_size > 64
+
+
+def test_a_bpe_tokenizer_keeps_its_vocabulary(trained, tmp_path, quick_runs):
+    documents = (trained / "domain.txt").read_text().split("\n\n")
+    tokenizer = train_tokenizer("bpe", documents, vocab_size=290)
+    write_corpus(tmp_path / "corpus", tokenizer, documents, validation=0.1)
+    make_trainer(tmp_path / "corpus", tmp_path / "bpe", sentence="").train()
+    trainer = adapt(
+        str(tmp_path / "bpe"), str(trained / "domain.txt"), "", run=tmp_path / "run", display=NoDisplay(), **SMALL
     )
-    assert pieces == [] and description is None and "BPE" in why
+    trainer.train()
+    content = outcome.read(trainer.run)
+    assert content["pieces"] == [] and "BPE" in content["why_pieces"]
+    assert trainer.data.tokenizer.fingerprint == tokenizer.fingerprint and "after" in content["parts"]["domain"]
+
+
+# ---- what is chosen ----
+
+
+def test_a_longer_run_learns_more_pieces():
+    settings = TrainingSettings(batch=32, length=128)
+    text = 1_000_000
+    least = [least_uses(settings.replace(steps=steps), text, 0.3) for steps in (10, 100, 1_000, 10**6)]
+    assert least == sorted(least, reverse=True) and least[-1] == MIN_FREQUENCY
+    assert least[2] == math.ceil(LEAST_READ * text / (0.7 * 1_000 * 32 * 128))
+    minutes, tokens = settings.replace(minutes=10), settings.replace(tokens=4_096_000)
+    assert domain_tokens(minutes, text, 0.3) == domain_tokens(tokens, text, 0.3) == 0.7 * 4_096_000
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5])
+def test_a_batch_has_no_more_rows_of_the_domain_than_the_text(share):
+    settings = TrainingSettings(batch=32, length=128, general_share=share or 0.3)
+    for text in (50, 130, 700, 2_000, 10**7):
+        chosen = fitted(settings, text, share, ())
+        general = round(share * chosen.batch)
+        assert chosen.batch - general <= max(1, text // 128) or chosen.batch == 32
+        assert not share or 0 < general < chosen.batch
+        assert chosen.steps >= 1 and chosen.steps * chosen.batch * 128 < 1.2 * TOKENS
+        assert fitted(settings.replace(steps=7), text, share, ("batch",)) == settings.replace(steps=7)
 
 
 def test_a_folder_with_a_run_is_refused(trained):

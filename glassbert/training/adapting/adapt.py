@@ -32,25 +32,27 @@ from glassbert.text.corpus.documents import sample_paragraphs
 from glassbert.text.corpus.resplit import count_corpus_words, resplit
 from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.sources import PYTHON, find_sources
-from glassbert.text.corpus.storage import VALIDATION
+from glassbert.text.corpus.storage import TRAIN, VALIDATION
 from glassbert.text.fast import FastTokenizer, load_tokenizer
 from glassbert.text.generator import MLMDataGenerator
 from glassbert.text.loading import load_with_tokenizer
 from glassbert.text.new_pieces import NewPiece, choose_pieces, extended
 from glassbert.text.vocabulary_training import count_words
 from glassbert.text.wordpiece_files import Description, write
+from glassbert.training.adapting.choices import LEAST_READ, NEW_PIECES, fitted, least_uses, tokens_of
 from glassbert.training.adapting.extension import extend, load_masked
 from glassbert.training.adapting.outcome import FILE, measured, text_counts
+from glassbert.training.budget import Costs
 from glassbert.training.checkpointing import remove_folder
-from glassbert.training.data import HELD_OUT_BATCH
-from glassbert.training.evaluate import evaluate
+from glassbert.training.data import HELD_OUT_BATCH, TrainingData, held_out_words, open_data
+from glassbert.training.evaluate import Evaluation, evaluate
 from glassbert.training.run_folder import RunFolder, new_run_folder
 from glassbert.training.settings import CONFIG_FIELDS, TrainingSettings
 from glassbert.training.trainer import Trainer
 
-NEW_PIECES = 1_000
 HELD_OUT = 0.05  # of the documents of text files
-DEFAULTS: dict[str, Any] = {"length": 128, "batch": 32, "learning_rate": 1e-3, "warmup": 0.1}
+# Packed by tokens: rows of sentences have another context in other pieces, and their losses cannot be compared.
+DEFAULTS: dict[str, Any] = {"length": 128, "batch": 32, "learning_rate": 3e-4, "warmup": 0.1, "packing": "tokens"}
 Message = Callable[[str], None]
 
 
@@ -66,7 +68,7 @@ def adapt(
     corpus: str | Sequence[str],
     general: str | Sequence[str] | None = None,
     *,
-    new_pieces: int = NEW_PIECES,
+    new_pieces: int | None = None,
     run: str | Path | None = None,
     on_message: Message = lambda text: None,
     display: Any = None,
@@ -76,10 +78,10 @@ def adapt(
 
     corpus      text files, a corpus folder, or "python:" for the built-in texts
     general     the same, for text like that of the first training; default: the built-in texts, "" for none
-    new_pieces  at most so many new entries of the vocabulary; 0 keeps it
+    new_pieces  at most so many new entries of the vocabulary; 0 keeps it; default: by text and budget (`choices`)
     settings    fields of `TrainingSettings`: budget, general_share, learning rate and so on
     """
-    if not isinstance(new_pieces, int) or isinstance(new_pieces, bool) or new_pieces < 0:
+    if new_pieces is not None and (not isinstance(new_pieces, int) or isinstance(new_pieces, bool) or new_pieces < 0):
         raise TrainingError(f"new_pieces must be a whole number of at least 0, got {new_pieces!r}")
     texts = _paths(corpus)
     if not texts:
@@ -92,8 +94,10 @@ def adapt(
         raise TrainingError(f"{texts[0]} is given as --corpus and as --general; general text must be another text")
     loaded = load_masked(model, engine="numpy")
     tokenizer = load_with_tokenizer(model, engine="numpy")[1]
+    plan = _plan(loaded, settings)
+    share = plan.general_share if others else 0.0
     on_message("Choosing pieces")
-    pieces, description, why = _pieces(texts, tokenizer, new_pieces)
+    pieces, description, why = _pieces(texts, tokenizer, new_pieces, plan, share)
     start = folder.path / "start"
     with suppress(FileNotFoundError):
         remove_folder(start)  # of an attempt that was killed
@@ -109,18 +113,25 @@ def adapt(
         on_message("Reading the general text")
         parts["general"] = _part(others, folder.path / "general", start, tokenizer)
         _refuse_same_text(parts)
-    training = _settings(loaded, start, parts, settings)
-    on_message("Measuring the losses before")
-    content = {
+    plan = fitted(plan, parts["domain"].corpus.split(TRAIN).tokens, share, settings)
+    training = plan.replace(
+        start_from=str(start), corpus=str(parts["domain"].corpus.folder),
+        general=str(parts["general"].corpus.folder) if others else (),
+    )  # fmt: skip
+    content: dict[str, Any] = {
         "model": str(model),
         "vocabulary": tokenizer.vocab_size + len(pieces),
         "pieces": [dataclasses.asdict(piece) for piece in pieces],
-        "why_no_pieces": why,
+        "why_pieces": why,
         "general": about_general,
-        "parts": {name: _before(part, loaded, tokenizer, training, len(parts)) for name, part in parts.items()},
+        "parts": {},
     }
+    write_json(folder.path / FILE, content)  # its data is that of an adaptation from here on
+    data = open_data(training, folder.path)
+    on_message("Measuring the losses before")
+    content["parts"] = {name: _before(name, part, loaded, tokenizer, training, data) for name, part in parts.items()}
     write_json(folder.path / FILE, content)
-    return Trainer(training, folder.path, display=display)
+    return Trainer(training, folder.path, data=data, display=display)
 
 
 def _paths(given: str | Sequence[str] | Path | None) -> list[str]:
@@ -146,17 +157,26 @@ def _general_texts(domain: Iterable[str], general: str | Sequence[str] | None) -
 
 
 def _pieces(
-    texts: Sequence[str], tokenizer: FastTokenizer, number: int
+    texts: Sequence[str], tokenizer: FastTokenizer, number: int | None, plan: TrainingSettings, share: float
 ) -> tuple[list[NewPiece], Description | None, str]:
-    """The new pieces, the extended tokenizer (None where it stays), and why there are none."""
+    """The new pieces, the extended tokenizer (None where it stays), and why there are so many."""
     description = tokenizer.description
     if description is None:
         why = f"The tokenizer is {tokenizer.kind}, not a BERT WordPiece tokenizer: it keeps its vocabulary."
         return [], None, why
     if number == 0:
         return [], description, "The vocabulary stays as it is (--new-pieces 0)."
-    pieces = choose_pieces(_count(texts, description), description, number)
-    why = "" if pieces else "The text has no frequent words that the vocabulary splits: it stays as it is."
+    counts = _count(texts, description)
+    if number is not None:
+        pieces = choose_pieces(counts, description, number)
+        why = "" if pieces else "The text has no frequent words that the vocabulary splits: it stays as it is."
+        return pieces, extended(description, pieces), why
+    least = least_uses(plan, tokens_of(counts, description), share)
+    pieces = choose_pieces(counts, description, NEW_PIECES, least)
+    enough = f"{least:,} uses in the text, so that this run reads it {LEAST_READ} times; --new-pieces gives a number."
+    why = f"New pieces are missing characters, and pieces with at least {enough}" if pieces else (
+        f"No new pieces: none has {enough}"
+    )  # fmt: skip
     return pieces, extended(description, pieces), why
 
 
@@ -205,17 +225,12 @@ def _refuse_same_text(parts: dict[str, Part]) -> None:
         raise TrainingError("--corpus and --general share a source; general text must be another text")
 
 
-def _settings(model: Model, start: Path, parts: dict[str, Part], given: dict[str, Any]) -> TrainingSettings:
-    """The settings of the run: the model's own config, its new start, and both corpora."""
+def _plan(model: Model, given: dict[str, Any]) -> TrainingSettings:
+    """The settings of a run from the model's own config, before its texts are known."""
     preset, changes = preset_of(model.config)
-    length = min(int(given.get("length", DEFAULTS["length"])), model.config.max_length)
-    chosen = {
-        **DEFAULTS, **given, "length": length, "preset": preset, "model": changes, "start_from": str(start),
-        "corpus": str(parts["domain"].corpus.folder),
-    }  # fmt: skip
-    if "general" in parts:
-        chosen["general"] = str(parts["general"].corpus.folder)
-    return TrainingSettings.from_dict(chosen)
+    chosen = {**DEFAULTS, **given, "preset": preset, "model": changes}
+    settings = TrainingSettings.from_dict({**chosen, "corpus": "a text"})  # a sentence about general text
+    return settings.replace(corpus=(), length=min(settings.length, model.config.max_length))
 
 
 def preset_of(config: EncoderConfig) -> tuple[str, dict[str, Any]]:
@@ -234,20 +249,25 @@ def preset_of(config: EncoderConfig) -> tuple[str, dict[str, Any]]:
 
 
 def _before(
-    part: Part, model: Model, tokenizer: FastTokenizer, settings: TrainingSettings, parts: int
+    name: str, part: Part, model: Model, tokenizer: FastTokenizer, settings: TrainingSettings, data: TrainingData
 ) -> dict[str, Any]:
-    """Held-out loss of the model as it was, on the text in its own pieces, from as many rows as at the end."""
-    batches = MLMDataGenerator(
+    """Held-out losses of the model as it was, on the text in its own pieces, from as many rows as at the end."""
+    by_source = Costs(data).rows_per_source(settings)
+    rows = by_source if name in data.validation_by_source else settings.final_evaluation_rows
+    tokens = MLMDataGenerator(
         part.old, tokenizer, settings.length, HELD_OUT_BATCH, packing=settings.packing, split=VALIDATION
     )  # fmt: skip
-    used = range(min(len(batches), max(1, settings.final_evaluation_rows // (HELD_OUT_BATCH * parts))))
-    rotary = model.config.positions == "rotary"
-    inputs = (batches.batch(0, index).as_inputs() for index in used)
-    plain = ({k: v for k, v in one.items() if not (rotary and k == "position_ids")} for one in inputs)
-    found = evaluate(model, plain, objective="mlm")
+    found = _evaluated(model, tokens, rows)
+    words = _evaluated(model, held_out_words(settings, part.old), by_source)
     counts = text_counts(part.old)
     return {
-        "before": measured(found.loss, found.accuracy, counts, counts["tokens"]),
+        "before": measured(found.loss, found.accuracy, words.loss, counts, counts["tokens"]),
         "counts_before": counts,
         "counts_after": text_counts(part.corpus),
     }
+
+
+def _evaluated(model: Model, batches: Any, rows: int) -> Evaluation:
+    inputs = (batches.batch(0, index).as_inputs() for index in range(min(len(batches), -(-rows // HELD_OUT_BATCH))))
+    # a model counts positions itself, as in training
+    return evaluate(model, ({k: v for k, v in one.items() if k != "position_ids"} for one in inputs), objective="mlm")
