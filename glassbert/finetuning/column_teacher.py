@@ -38,7 +38,7 @@ from glassbert.tasks.splits import fold_numbers
 
 HEADS = ("binary", "multiclass", "ordinal", "regression")
 PARTS = 5
-LEAST = 100  # training rows
+LEAST, MOST = 100, 3_000  # training rows, for the default weight
 WEIGHT = 0.8  # of the answers, by default
 COPIES = ((3_000, 2), (30_000, 1))  # up to so many rows: mixed copies of each, by default
 SWAPPED = 0.3  # share of the cells of a mixed row that are those of other rows
@@ -67,7 +67,7 @@ class Answers:
 
 def default_weight(card: TaskCard, examples: int) -> tuple[float, str]:
     """The weight of the answers if none is given, and a note if they are missing for lack of a package."""
-    if not card.reads_numbers or card.head not in HEADS or examples < LEAST:
+    if not card.reads_numbers or card.head not in HEADS or not LEAST <= examples <= MOST:
         return 0.0, ""
     if find_spec("sklearn") is None:
         return 0.0, "The labels alone are learned; with scikit-learn, simple models of the columns would help to teach."

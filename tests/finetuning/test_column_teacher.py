@@ -92,9 +92,11 @@ def test_on_by_default_for_tables_with_numbers(tmp_path, encoder):
     assert digits.settings.column_teacher == 0 and digits.train_examples.scores is None
 
 
-def test_few_rows_and_a_missing_package_leave_the_labels_alone(tmp_path, encoder, monkeypatch):
+def test_few_or_many_rows_and_a_missing_package_leave_the_labels_alone(tmp_path, encoder, monkeypatch):
     few = ready(tmp_path, encoder, "binary", limit=column_teacher.LEAST - 1)
     assert few.settings.column_teacher == 0
+    assert column_teacher.default_weight(few.card, column_teacher.MOST)[0] == column_teacher.WEIGHT
+    assert column_teacher.default_weight(few.card, column_teacher.MOST + 1) == (0.0, "")
     monkeypatch.setattr(column_teacher, "find_spec", lambda name: None)
     without = ready(tmp_path, encoder, "binary")
     assert without.settings.column_teacher == 0 and any("scikit-learn" in note for note in without.notes)
