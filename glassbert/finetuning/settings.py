@@ -142,7 +142,7 @@ class FineTuningSettings(FileSettings):
         None,
         "Tables with numbers: the weight of the answers of simple models of the columns, which are learned besides the "
         "labels; each model answers for rows that it has not seen. 0: labels alone. Default: 0.8 for 100 to 3,000 rows "
-        "with scikit-learn.",
+        "with scikit-learn, but 0 for ranks.",
         "Teacher",
     )
     mixed_rows: int | None = about(

@@ -88,6 +88,7 @@ def test_on_by_default_for_tables_with_numbers(tmp_path, encoder):
     plain = ready(tmp_path, encoder, "binary", column_teacher=0)
     assert plain.train_examples.scores is None and plain.objective(plain.model(0)) is None
     assert found.settings.mixed_rows == 2 and plain.settings.mixed_rows == 0
+    assert ready(tmp_path, encoder, "ordinal").settings.column_teacher == 0
     digits = ready(tmp_path, encoder, "binary", numbers="text")
     assert digits.settings.column_teacher == 0 and digits.train_examples.scores is None
 
@@ -118,7 +119,7 @@ def test_fewer_copies_of_more_rows():
 
 
 def test_mixed_rows_have_answers_and_no_labels(tmp_path, encoder):
-    found = ready(tmp_path, encoder, "ordinal", mixed_rows=2)
+    found = ready(tmp_path, encoder, "ordinal", column_teacher=0.8, mixed_rows=2)
     count = len(found.train)
     assert len(found.train_examples) == 3 * count
     assert (found.train_examples.labels[count:] == -100).all() and (found.train_examples.labels[:count] >= 0).all()
