@@ -7,7 +7,8 @@ Settings that are None get defaults from the model and the data. The default lea
 which gives about 4e-4 for Mini, 1e-4 for MiniLM, 3e-5 for BERT-base and 1e-5 for BERT-large. Small data sets of texts
 get more epochs and a lower rate. Tables with numbers keep the rate, because much of what they need is new, and get
 dropout in the encoder, which texts do not: on two folds of Titanic the AUC was 0.859 without (five epochs) and 0.867
-with it (six). Pairs that are aligned need few epochs.
+with it (six). Small ones also have a teacher (`column_teacher.py`), and fewer epochs over more rows. Pairs that are
+aligned need few epochs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from glassbert.errors import ConfigError
+from glassbert.finetuning import column_teacher
 from glassbert.finetuning.card import SEQUENCE_HEADS, TaskCard
+from glassbert.finetuning.column_teacher import Answers
 from glassbert.finetuning.examples import Examples, encode_examples, truth_of
 from glassbert.finetuning.initial_model import (
     HeadChoice,
@@ -60,13 +63,14 @@ DEFAULT_MAX_LENGTH = 512  # tokens
 BY_EXAMPLES: dict[str, tuple[tuple[float, int, float], ...]] = {
     "text": ((3_000, 10, 0.4), (8_000, 8, 0.7), (30_000, 5, 1.0), (math.inf, 3, 1.0)),
     "table": ((3_000, 8, 0.85), (30_000, 10, 1.25), (math.inf, 5, 1.25)),
+    "mixed": ((3_000, 5, 0.85), (30_000, 6, 1.25), (math.inf, 5, 1.25)),  # rows of a table, without their copies
     "aligned": ((3_000, 6, 0.85), (30_000, 3, 0.85), (math.inf, 2, 0.85)),
 }
 TABLE_DROPOUT = 0.1  # in the encoder
 # Changes for the run that a student is compared with.
 WITHOUT_TEACHER: dict[str, Any] = {
     "teacher": "", "hidden": 0.0, "relations": 0.0, "texts": (), "augment": 0, "teacher_scores": "", "compare": False,
-    "baseline": False,
+    "baseline": False, "column_teacher": 0.0, "mixed_rows": 0,
 }  # fmt: skip
 
 
@@ -98,15 +102,19 @@ class Prepared:
         """What a model is trained on; None: the loss of its head."""
         settings = self.settings
         states = [(HiddenStates(), settings.hidden), (Relations(), settings.relations)]
-        if self.teacher is None:
+        if self.teacher is None and self.train_examples.scores is None:
             return None
         ((labels, weight),) = Objectives.of(model.head).terms
         terms: list[tuple[Objective, float]] = [(labels, weight)]
         if self.train_examples.scores is not None:
-            terms = [(labels, 1.0 - settings.soft), (GivenScores(labels.part, settings.temperature), settings.soft)]
+            soft, temperature = settings.column_teacher or 0.0, 1.0
+            if self.teacher is not None:
+                soft, temperature = settings.soft, settings.temperature
+            terms = [(labels, 1.0 - soft), (GivenScores(labels.part, temperature), soft)]
         found = Objectives([(objective, weight) for objective, weight in [*terms, *states] if weight > 0])
-        compares = settings.hidden or settings.relations
-        return found.with_teacher(Teacher(self.teacher.predictor.model)) if compares else found
+        if self.teacher is None or not (settings.hidden or settings.relations):
+            return found
+        return found.with_teacher(Teacher(self.teacher.predictor.model))
 
     @property
     def choosing(self) -> tuple[TaskData, Examples]:
@@ -185,7 +193,12 @@ def prepare(
     if teacher is not None:
         check_tokens(teacher, settings, card, tokenizer)
         further = further_texts(teacher, settings, task_examples.train, scores_folder, progress_bar)
-    default_epochs, factor = default_schedule(card, len(task_examples.train) + sum(map(len, further)))
+    folder = scores_folder if run is not None else None
+    settings, column_answers = ask_columns(settings, card, task_examples.train, folder, notes, progress_bar)
+    if column_answers is not None:
+        further = column_answers.mixed
+    count = len(task_examples.train) + (sum(map(len, further)) if column_answers is None else 0)
+    default_epochs, factor = default_schedule(card, count, mixed=column_answers is not None and bool(further))
     epochs = settings.epochs or default_epochs
     settings = settings.replace(
         learning_rate=default_learning_rate(settings, config, factor, settings.from_scratch),
@@ -218,6 +231,11 @@ def prepare(
             notes.append(f"The teacher also answers for {sum(map(len, further)):,} texts without labels.")
         parts = zip([task_examples.train, *further], [train, *examples[len(examples) - len(further) :]], strict=True)
         train = joined([ask(teacher, data, one, settings.soft, scores_folder, progress_bar) for data, one in parts])
+    elif column_answers is not None:
+        weight = settings.column_teacher or 0.0
+        answers = [column_answers.answers, *column_answers.mixed_answers]
+        rows = [train, *examples[len(examples) - len(further) :]]
+        train = joined([taught(one, found, weight) for one, found in zip(rows, answers, strict=True)])
     return Prepared(
         settings,
         card,
@@ -256,6 +274,37 @@ def check_tokens(teacher: TaskTeacher, settings: FineTuningSettings, card: TaskC
             f"{settings.teacher} reads rows of at most {longest} tokens, and the student's have {card.max_length}; "
             f"give --max-length {longest}, or {advice}"
         )
+
+
+def ask_columns(
+    settings: FineTuningSettings,
+    card: TaskCard,
+    train: TaskData,
+    folder: Path | None,
+    notes: list[str],
+    progress_bar: ProgressBar,
+) -> tuple[FineTuningSettings, Answers | None]:
+    """The settings with the weight of the column teacher, and its answers; None if the weight is 0."""
+    weight = 0.0 if settings.teacher else settings.column_teacher
+    if weight is None and settings.head in MODEL_HEADS:  # a head of an extension may have a loss of its own
+        weight = 0.0
+    if weight is None:
+        weight, note = column_teacher.default_weight(card, len(train))
+        notes += [note] if note else []
+        if settings.mixed_rows and not weight:
+            column_teacher.check(card)
+    elif weight:
+        column_teacher.check(card)
+    copies = settings.mixed_rows
+    if copies is None:
+        copies = column_teacher.default_copies(len(train)) if weight else 0
+    settings = settings.replace(column_teacher=weight, mixed_rows=copies)
+    if not weight:
+        return settings, None
+    with progress_bar("Fitting simple models of the columns"):
+        found = column_teacher.teach(train, card, copies, settings.seed, folder)
+    notes.append(found.note)
+    return settings, found
 
 
 def ask(
@@ -318,9 +367,9 @@ def _balanced_weights(card: TaskCard, truth: Any) -> dict[str, Any]:
     raise ConfigError(f"--class-weights does not apply to the {card.head} head; it needs labels without an order")
 
 
-def default_schedule(card: TaskCard, examples: int) -> tuple[int, float]:
-    """The number of epochs, and a factor on the learning rate."""
-    kind = "table" if card.reads_numbers else "aligned" if card.aligned else "text"
+def default_schedule(card: TaskCard, examples: int, mixed: bool = False) -> tuple[int, float]:
+    """The number of epochs, and a factor on the learning rate. `mixed`: rows of a table have mixed copies."""
+    kind = "mixed" if mixed else "table" if card.reads_numbers else "aligned" if card.aligned else "text"
     return next((epochs, factor) for most, epochs, factor in BY_EXAMPLES[kind] if examples <= most)
 
 

@@ -155,6 +155,8 @@ def resume_finetuning(run: str | Path, *, display: Display | None = None) -> Fin
         from glassbert.finetuning.cross_validation import cross_validate
 
         return cross_validate(settings, folder.path, display=display)
+    if "column_teacher" not in content["settings"]:  # begun before there was one
+        settings = settings.replace(column_teacher=0.0)
     with folder.locked():
         prepared = prepare(settings, progress_bar, folder.path)
         if prepared.fingerprint != content["fingerprint"]:

@@ -58,13 +58,18 @@ def train_dev_split(data: TaskData, dev: float = 0.1, seed: int = 0) -> tuple[Ta
 
 def folds(data: TaskData, count: int = 5, seed: int = 0) -> list[tuple[TaskData, TaskData]]:
     """`count` pairs (train, dev); every example is in exactly one dev part."""
+    member = fold_numbers(data, count, seed)
+    return [(data.select(np.flatnonzero(member != k)), data.select(np.flatnonzero(member == k))) for k in range(count)]
+
+
+def fold_numbers(data: TaskData, count: int, seed: int = 0) -> np.ndarray:
+    """The fold of each example, from 0 to `count` - 1."""
     groups, order = _text_groups(data, seed)
     if not 2 <= count <= len(order):
         raise InputError(f"{data.source}: the number of folds must be between 2 and {len(order)}; got {count}")
     fold = np.empty(len(order), np.int64)
     fold[order] = np.arange(len(order)) % count
-    member = fold[groups]
-    return [(data.select(np.flatnonzero(member != k)), data.select(np.flatnonzero(member == k))) for k in range(count)]
+    return fold[groups]
 
 
 def whole_texts(texts: Sequence[str]) -> dict[str, str]:

@@ -113,7 +113,7 @@ def fit_baseline(train: TaskData, dev: TaskData, card: TaskCard, *, resamples: i
     fitted = []
     for group in groups:
         start = time.perf_counter()
-        candidate, strength = _select(group, train, card)
+        candidate, strength = select_candidate(group, train, card)
         name = f"{candidate.features} + {candidate.learner}"
         sample = train.select(_sample(train, FIT_CHARACTERS))
         transform = FEATURES[candidate.features](sample)
@@ -135,13 +135,18 @@ def _candidates(train: TaskData, card: TaskCard) -> list[list[Candidate]]:
     tf_idf = [features for features in FEATURES if "TF-IDF" in features]
     groups = [[Candidate(features, name, learn) for name, learn in linear.items() for features in tf_idf]]
     if train.template is not None and train.pairs is None:
-        trees = [Candidate("the columns but texts", "boosted trees", tree_learner(card.head), tuned=False)]
-        groups.append([Candidate("the columns", name, learn) for name, learn in linear.items()])
-        groups[-1] += trees if card.head != "multilabel" else []
+        groups.append(column_candidates(card))
     return groups
 
 
-def _select(group: Sequence[Candidate], train: TaskData, card: TaskCard) -> tuple[Candidate, float]:
+def column_candidates(card: TaskCard) -> list[Candidate]:
+    """Models of the columns of a table: linear ones, and boosted trees."""
+    trees = [Candidate("the columns but texts", "boosted trees", tree_learner(card.head), tuned=False)]
+    linear = [Candidate("the columns", name, learn) for name, learn in LINEAR[card.head].items()]
+    return linear + (trees if card.head != "multilabel" else [])
+
+
+def select_candidate(group: Sequence[Candidate], train: TaskData, card: TaskCard) -> tuple[Candidate, float]:
     """The candidate and strength that are best in cross-validation on training rows.
 
     The strength is selected among those with about the lowest loss, because metrics on labels alone also favour
@@ -170,7 +175,7 @@ def _select(group: Sequence[Candidate], train: TaskData, card: TaskCard) -> tupl
             for (x, x_held), (_, _, y, _) in zip(matrices[candidate.features], parts, strict=True)
         ]
         joined = np.concatenate(outputs)
-        return _comparable(compute_scores(joined, truth, card)[card.metric], card), -_loss(joined, truth, card)
+        return _comparable(compute_scores(joined, truth, card)[card.metric], card), -output_loss(joined, truth, card)
 
     learners = dict.fromkeys(candidate.learner for candidate in group)
     best_features = [
@@ -194,7 +199,7 @@ def _best_strength(evaluate: Callable[[float], tuple[float, float]]) -> float:
     return max(close, key=lambda strength: evaluate(strength)[0])
 
 
-def _loss(outputs: np.ndarray, truth: np.ndarray, card: TaskCard) -> float:
+def output_loss(outputs: np.ndarray, truth: np.ndarray, card: TaskCard) -> float:
     """The loss for selecting the strength: log loss, or squared error for numbers."""
     probs = probabilities(outputs, card)
     if probs is None:
