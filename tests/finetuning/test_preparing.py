@@ -118,8 +118,9 @@ def test_embedding_loss_must_fit_the_targets(encoder, tmp_path):
     pairs = {"head": "embedding", "text": "a", "pair": "b"}
     with pytest.raises(ConfigError, match="without scores"):
         prepared(encoder, (path,), **pairs, target="y", embedding_loss="contrastive")
-    with pytest.raises(ConfigError, match="needs scores"):
-        prepared(encoder, (path,), **pairs, target=None, embedding_loss="cosine")
+    for loss in ("cosine", "ranking"):
+        with pytest.raises(ConfigError, match=f"{loss} needs scores"):
+            prepared(encoder, (path,), **pairs, target=None, embedding_loss=loss)
 
 
 def test_long_text_is_split(encoder, tmp_path):
