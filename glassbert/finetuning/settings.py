@@ -171,7 +171,10 @@ class FineTuningSettings(FileSettings):
     label_smoothing: float | None = about(None, "The probability mass spread over all labels.", "Learning")
     focal_gamma: float | None = about(None, "The gamma of the focal loss; 2 is common.", "Learning")
     embedding_loss: str | None = about(
-        None, "ranking or cosine (pairs with scores), or contrastive (without).", "Learning"
+        None,
+        "ranking (the order of scores), cosine (their values) or contrastive (pairs without scores). Default: ranking "
+        "with scores, cosine with a teacher.",
+        "Learning",
     )
     average: int | None = about(
         None, "Average the weights of up to so many of the best evaluations, if that is better; 1: never.", "Learning"
