@@ -21,6 +21,7 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.finetuning.card import TaskCard
+from glassbert.finetuning.tags import chosen_tags
 from glassbert.metrics import Score, Scores
 from glassbert.models.heads.losses import DECODERS, LossOptions
 from glassbert.ops.losses import sigmoid
@@ -49,7 +50,7 @@ def choices(outputs: Any, card: TaskCard) -> Any:
     if card.head == "ordinal":  # the median of the probabilities: at least half of them lie at or below this rank
         return (np.cumsum(probabilities(outputs, card), -1)[:, :-1] < 0.5).sum(-1)
     if card.head == "token":
-        return [np.asarray(scores).argmax(-1) for scores in outputs]
+        return chosen_tags(outputs, card)
     if card.head == "span":
         return [found[0].text for found in outputs]
     if card.embeds_pairs:

@@ -15,7 +15,7 @@ import numpy as np
 from glassbert.errors import InputError
 from glassbert.files import atomic_write
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.scoring import marks_spans
+from glassbert.finetuning.tags import marks_spans
 from glassbert.metrics import sentence_spans
 from glassbert.ops import unit_length
 

@@ -20,6 +20,7 @@ from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import Examples
 from glassbert.finetuning.outcome import choices, probabilities
 from glassbert.finetuning.rows import Progress
+from glassbert.finetuning.tags import marks_spans
 from glassbert.metrics import METRICS, Scores, Undefined, get_metric, log_loss, tune_thresholds
 from glassbert.metrics.inputs import as_weights, check_lengths
 from glassbert.models.model import Model
@@ -179,15 +180,6 @@ def retrieval_scores(outputs: Any, card: TaskCard, *, resamples: int = 0, seed: 
         "accuracy", METRICS["accuracy"].function, np.arange(len(nearest)), nearest, resamples=resamples, seed=seed
     )
     return scores
-
-
-def marks_spans(card: TaskCard) -> bool:
-    """Whether the labels are BIO-style tags: O, B-PER, I-PER, ..."""
-    return (
-        card.head == "token"
-        and "O" in card.labels
-        and all(label == "O" or label[:2] in ("B-", "I-", "E-", "S-", "L-", "U-") for label in card.labels)
-    )
 
 
 class MetricInputs:

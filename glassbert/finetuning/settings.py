@@ -184,7 +184,12 @@ class FineTuningSettings(FileSettings):
     class_weights: str = about("none", "balanced: weight labels by their inverse frequency.", "Learning")
     label_smoothing: float | None = about(None, "The probability mass spread over all labels.", "Learning")
     focal_gamma: float | None = about(None, "The gamma of the focal loss; 2 is common.", "Learning")
-    embedding_loss: str | None = about(None, "cosine (pairs with scores) or contrastive (without).", "Learning")
+    embedding_loss: str | None = about(
+        None,
+        "ranking (the order of scores), cosine (their values) or contrastive (pairs without scores). Default: ranking "
+        "with scores, cosine with a teacher.",
+        "Learning",
+    )
     average: int | None = about(
         None, "Average the weights of up to so many of the best evaluations, if that is better; 1: never.", "Learning"
     )
@@ -334,7 +339,7 @@ CHECKS: dict[str, Check] = {
     "class_weights": one_of("none", "balanced"),
     "numbers": one_of("values", "text"),
     "pairs": one_of("aligned", "cross"),
-    "embedding_loss": one_of("cosine", "contrastive"),
+    "embedding_loss": one_of("ranking", "cosine", "contrastive"),
     "optimizer": one_in(OPTIMIZERS),
     "schedule": one_of(*SCHEDULES),
     "engine": one_of(*ENGINES),

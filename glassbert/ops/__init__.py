@@ -72,6 +72,8 @@ from glassbert.ops.similarity import (
     contrastive_loss_backward,
     cosine_loss,
     cosine_loss_backward,
+    ranking_loss,
+    ranking_loss_backward,
     unit_length,
     unit_length_backward,
 )
@@ -144,6 +146,8 @@ __all__ = [
     "quantized_embedding_backward",
     "quantized_linear",
     "quantized_linear_backward",
+    "ranking_loss",
+    "ranking_loss_backward",
     "relation_loss",
     "relation_loss_backward",
     "relative_scores",

@@ -3,9 +3,11 @@
     unit_length:       x̂ = x / √(x · x + ε)
     cosine_loss:       mean of  (â · b̂ - y)²                          y: the target similarity in [-1, 1]
     contrastive_loss:  mean of  -log softmax_j(â_i · b̂_j / τ) at j = i     (InfoNCE)
+    ranking_loss:      log(1 + Σ exp((c_j - c_i) / τ)) over i, j with y_i > y_j,  c = â · b̂     (CoSENT)
 
 In the contrastive loss the other pairs of the batch are the negatives: the task is harder in a larger batch, and easier
-if a batch is cut into parts. With a small τ the most similar negatives dominate.
+if a batch is cut into parts. With a small τ the most similar negatives dominate. The ranking loss compares the pairs of
+a batch with each other, so the same holds for it.
 """
 
 from __future__ import annotations
@@ -93,4 +95,40 @@ def contrastive_loss_backward(dloss: Array, state: Any) -> tuple[Array, Array]:
     choice, a_state, b_state, temperature = state
     dscores = cross_entropy_backward(dloss, choice) / temperature
     da, db = dscores @ b_state[0], dscores.T @ a_state[0]
+    return unit_length_backward(da, a_state), unit_length_backward(db, b_state)
+
+
+@operation
+def ranking_loss(first: Array, second: Array, targets: Array, temperature: float) -> tuple[Array, Any]:
+    """Cosines in the order of their targets: the loss grows where a pair with a lower target has the higher cosine.
+
+    Only the order of the targets counts. Pairs with equal targets are not compared, pairs with target -100 with none.
+    Where nothing can be compared, the loss is 0.
+
+    Derivation: docs/derivations/10-similarity.md (10.7)
+    """
+    (a, a_state), (b, b_state) = unit_length(first), unit_length(second)
+    xp = namespace(a)
+    valid = targets != IGNORED  # [N]
+    ordered = (targets[:, None] > targets[None]) & valid[:, None] & valid[None]  # [N, N]: i above j
+    cosines = (a * b).sum(-1)  # [N]
+    excess = (cosines[None] - cosines[:, None]) / temperature  # c_j - c_i
+    excess = xp.where(ordered, excess, xp.array(FORBIDDEN, dtype=excess.dtype))
+    highest = xp.maximum(excess.max(), 0.0)  # the exponents become at most 0
+    exponentials = xp.exp(excess - highest)
+    total = xp.exp(-highest) + exponentials.sum()
+    return (highest + xp.log(total)).astype(a.dtype), (exponentials / total, a_state, b_state, temperature)
+
+
+@operation
+def ranking_loss_backward(dloss: Array | float, state: Any) -> tuple[Array, Array]:
+    """The weight of a comparison is its share of the sum; it raises c_i and lowers c_j:
+
+    dc_k = (Σ_i P_ik - Σ_j P_kj) / τ
+
+    Derivation: docs/derivations/10-similarity.md (10.8)
+    """
+    weights, a_state, b_state, temperature = state
+    slope = (weights.sum(0) - weights.sum(1)) * as_dtype(dloss / temperature, weights)  # [N]
+    da, db = slope[:, None] * b_state[0], slope[:, None] * a_state[0]
     return unit_length_backward(da, a_state), unit_length_backward(db, b_state)

@@ -174,6 +174,7 @@ SEQUENCE_LOSSES: dict[str, tuple[str, dict[str, Any], int, Any]] = {
 PAIR_LOSSES: dict[str, tuple[str, dict[str, Any], list[float]]] = {
     "cosine": ("cosine", {}, [0.9, 0.9, -0.2, -0.2, 0.4, 0.4]),
     "contrastive": ("contrastive", {"temperature": 0.2}, [1, 1, 1, 1, -100, -100]),
+    "ranking": ("ranking", {"temperature": 0.2}, [0.9, 0.9, -0.2, -0.2, 0.4, 0.4]),
 }
 TOKENS = [[0, 2, -100, 1, 2], [-100] * 5, [2, 2, 0, -100, -100]]
 TOKEN_LOSSES: dict[str, dict[str, Any]] = {

@@ -189,6 +189,16 @@ case("op", "contrastive_loss", "pairs ignored")(
     lambda rng: pair_fixture("contrastive_loss", rng, [1, -100, 1, 1, -100], temperature=0.1)
 )
 case("op", "contrastive_loss", "one pair")(lambda rng: pair_fixture("contrastive_loss", rng, [1], temperature=1.0))
+case("op", "ranking_loss", "equal targets")(
+    lambda rng: pair_fixture("ranking_loss", rng, [0.2, 0.9, 0.2, -0.5, 0.9], temperature=0.3)
+)
+case("op", "ranking_loss", "pairs ignored")(
+    lambda rng: pair_fixture("ranking_loss", rng, [1, -100, 0.3, -0.2, -100], temperature=0.1)
+)
+case("op", "ranking_loss", "nothing to compare")(
+    lambda rng: pair_fixture("ranking_loss", rng, [0.5, -100, 0.5], temperature=0.1)
+)
+case("op", "ranking_loss", "one pair")(lambda rng: pair_fixture("ranking_loss", rng, [1], temperature=1.0))
 
 
 # ---- distillation --------------------------------------------------------------------------------------------------

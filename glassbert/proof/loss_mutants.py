@@ -169,6 +169,24 @@ def _(dloss, state):
     return da, ops.unit_length_backward(dscores @ a[0], b)
 
 
+@wrong("ranking_loss_backward", "ranking: the temperature is left out")
+def _(dloss, state):
+    return ops.ranking_loss_backward(dloss, (*state[:3], 1.0))
+
+
+@wrong("ranking_loss_backward", "ranking: the pairs with the lower target have no gradient")
+def _(dloss, state):
+    weights, a, b, temperature = state
+    slope = -weights.sum(1)[:, None] * dloss / temperature
+    return ops.unit_length_backward(slope * b[0], a), ops.unit_length_backward(slope * a[0], b)
+
+
+@wrong("ranking_loss_backward", "ranking: the 1 under the logarithm is forgotten")
+def _(dloss, state):
+    weights, *rest = state
+    return ops.ranking_loss_backward(dloss, (weights / max(weights.sum(), 1e-300), *rest))
+
+
 @wrong("max_pool_backward", "max pooling: every token gets the gradient")
 def _(dy, state):
     length = state[2]

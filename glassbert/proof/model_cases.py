@@ -181,6 +181,9 @@ register("bert", "ranks, attention pooling, two threads", with_pooling(TINY_BERT
 register("bert", "embedding, contrastive, padding skipped", TINY_BERT.replace(**MEAN), "embedding", loss="contrastive",
          loss_options={"temperature": 0.5}, ids=[*IDS, [2, 5, 7, 1, 0]], labels=[1] * 4,
          inputs={"attention_mask": [*MASK, [1, 1, 1, 1, 0]], "skip_padding": True}, on_mlx=False)  # fmt: skip
+register("bert", "embedding, ranking, two threads", TINY_BERT.replace(**MEAN), "embedding", loss="ranking",
+         loss_options={"temperature": 0.5}, ids=[*IDS, [2, 5, 7, 1, 0]], labels=[0.9, 0.9, 0.1, 0.1],
+         inputs={"attention_mask": [*MASK, [1, 1, 1, 1, 0]]}, threads=2)  # fmt: skip
 register("mini", "mlm, padded", TINY_MINI, "mlm", labels=MLM_LABELS, inputs=PADDED)
 register("larger", "mlm, untied, dropout", TINY_LARGER, "mlm", labels=MLM_LABELS, inputs=PADDED, training=True)
 register("larger", "mlm, tied, checkpointing", TINY_LARGER.replace(tie_word_embeddings=True), "mlm", labels=MLM_LABELS,

@@ -30,15 +30,26 @@ TASKS: dict[str, tuple[str, int | None, dict[str, Any]]] = {
     "span": ("span", None, {}),
     "embedding": ("embedding", None, {}),
     "embedding, max": ("embedding", None, {"pooling": "max", "loss": "contrastive"}),
+    "embedding, ranking": ("embedding", None, {"loss": "ranking", "temperature": 0.1}),
     "embedding, attention, contrastive": (
         "embedding", None, {"pooling": "attention", "loss": "contrastive", "temperature": 0.1},
     ),
 }  # fmt: skip
 THEIRS = {
-    "bert": {"binary", "multiclass", "regression", "regression of two", "token", "span", "embedding", "embedding, max"},
+    "bert": {
+        "binary",
+        "multiclass",
+        "regression",
+        "regression of two",
+        "token",
+        "span",
+        "embedding",
+        "embedding, max",
+        "embedding, ranking",
+    },
     "modernbert": {
         *("binary", "multiclass", "multilabel, mean", "regression", "regression of two", "token", "span"),
-        *("embedding", "embedding, max"),
+        *("embedding", "embedding, max", "embedding, ranking"),
     },
     "mini": set(),
 }
@@ -142,7 +153,7 @@ def test_options_stay_with_the_labels_and_the_loss_they_were_made_for(tmp_path: 
         ({"class_weights": [1.0]}, "class_weights must be one number for each of the head's 3 outputs, got 1"),
         ({"class_weights": [1.0, -1.0, 2.0]}, "class_weights must be a number above 0, got -1"),
         ({"class_weight": [1.0, 1.0, 2.0]}, "did you mean 'class_weights'"),
-        ({"temperature": 0.1}, "temperature belongs to contrastive; the loss of this head is cross_entropy"),
+        ({"temperature": 0.1}, "temperature belongs to contrastive, ranking; the loss of this head is cross_entropy"),
         ({"label_smoothing": "much"}, "label_smoothing must be a number in"),
         (["class_weights"], "loss_options must hold options by name"),
     ],

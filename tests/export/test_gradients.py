@@ -75,6 +75,7 @@ def test_gradients_of_other_heads(head):
         ("sequence", "binary_cross_entropy", {"positive_weights": (1.0, 3.0, 0.5)}),
         ("sequence", "binary_cross_entropy", {"focal_gamma": 1.5}),
         ("embedding", "contrastive", {"temperature": 0.2}),
+        ("embedding", "ranking", {"temperature": 0.2}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else value,
 )
@@ -83,7 +84,7 @@ def test_gradients_of_losses(head, loss, options):
     model = make(toy("bert"), head, labels, dtype="float32", loss=loss, loss_options=options)
     given = batch(model, RAGGED)
     kind = "multilabel" if loss == "binary_cross_entropy" else head
-    given["labels"] = np.ones(4, np.float32) if head == "embedding" else labels_for(kind, given)
+    given["labels"] = np.ones(4, np.float32) if loss == "contrastive" else labels_for(kind, given)
     loss, cache = model.loss(**given)
     gradients, found = model.backward(cache), run(session(record_gradients(model)), {**model.parameters, **given})
     assert found["loss"] == pytest.approx(float(loss), abs=1e-5)

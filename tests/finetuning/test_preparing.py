@@ -118,8 +118,13 @@ def test_embedding_loss_must_fit_the_targets(encoder, tmp_path):
     pairs = {"head": "embedding", "text": "a", "pair": "b"}
     with pytest.raises(ConfigError, match="without scores"):
         prepared(encoder, (path,), **pairs, target="y", embedding_loss="contrastive")
-    with pytest.raises(ConfigError, match="needs scores"):
-        prepared(encoder, (path,), **pairs, target=None, embedding_loss="cosine")
+    for loss in ("cosine", "ranking"):
+        with pytest.raises(ConfigError, match=f"{loss} needs scores"):
+            prepared(encoder, (path,), **pairs, target=None, embedding_loss=loss)
+    assert prepared(encoder, (path,), **pairs, target="y").head.loss == "ranking"
+    assert prepared(encoder, (path,), **pairs, target=None).head.loss == "contrastive"
+    cut = prepared(encoder, (path,), **pairs, target="y", batch=8, physical_batch=4)
+    assert any("--physical-batch 4 only those" in note for note in cut.notes)
 
 
 def test_long_text_is_split(encoder, tmp_path):

@@ -12,10 +12,10 @@ from glassbert.finetuning.scoring import (
     batches_longest_first,
     compute_scores,
     cross_fitted_labels,
-    marks_spans,
     score_examples,
 )
 from glassbert.finetuning.spans import SpanAnswer
+from glassbert.finetuning.tags import marks_spans
 from tests.finetuning.toy import make_tokenizer
 
 TOKENIZER = make_tokenizer()

@@ -106,6 +106,30 @@ def test_contrastive_loss_by_its_formula_and_pairs_left_out():
     assert without == pytest.approx(alone, rel=1e-12)
 
 
+def test_ranking_loss_by_its_formula_and_pairs_left_out():
+    first, second = RNG.standard_normal((2, 5, 6))
+    targets, kept = np.array([0.1, 0.8, -100, 0.8, -0.3]), [0, 1, 3, 4]
+    a, b = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (first, second))
+    cosines = (a * b).sum(-1)
+    compared = [(i, j) for i in kept for j in kept if targets[i] > targets[j]]
+    expected = np.log(1 + sum(np.exp((cosines[j] - cosines[i]) / 0.2) for i, j in compared))
+    assert ops.ranking_loss(first, second, targets, 0.2)[0] == pytest.approx(expected, rel=1e-9)
+    alone, _ = ops.ranking_loss(first[kept], second[kept], targets[kept], 0.2)
+    assert alone == pytest.approx(expected, rel=1e-9)
+    shifted, _ = ops.ranking_loss(first, second, np.where(targets == -100, targets, targets**3), 0.2)
+    assert shifted == pytest.approx(expected, rel=1e-9)  # only the order of the targets counts
+
+
+def test_ranking_loss_without_a_comparison_or_with_a_tiny_temperature_is_finite():
+    first, second = RNG.standard_normal((2, 3, 4))
+    for targets, temperature in (([0.5, 0.5, 0.5], 0.1), ([-100, -100, -100], 0.1), ([0.1, 0.5, 0.9], 1e-6)):
+        loss, state = ops.ranking_loss(first, second, np.array(targets), temperature)
+        gradients = ops.ranking_loss_backward(np.float64(1), state)
+        assert np.isfinite(loss) and all(np.isfinite(d).all() for d in gradients)
+        if temperature == 0.1:
+            assert loss == 0 and not np.any(gradients)
+
+
 def test_vectors_of_zeros_have_no_direction_and_no_nan():
     zeros = np.zeros((2, 3))
     loss, state = ops.cosine_loss(zeros, zeros, np.array([1.0, 0.0]))

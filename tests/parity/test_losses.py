@@ -90,6 +90,20 @@ def test_contrastive_loss() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-10)
 
 
+def test_ranking_loss() -> None:
+    """CoSENT, as sentence-transformers writes it: log-sum-exp over the differences of ordered pairs, and 0."""
+    a, b = leaf(LOGITS), leaf(RNG.standard_normal(LOGITS.shape))
+    wanted = np.round(RNG.uniform(-1, 1, 9), 1)
+    scores = F.cosine_similarity(a, b) * 20
+    ordered = torch.tensor(wanted[:, None] < wanted[None])
+    excess = (scores[:, None] - scores[None])[ordered]
+    value, gradients = theirs(torch.logsumexp(torch.cat([torch.zeros(1, dtype=excess.dtype), excess]), 0), a, b)
+    ours, cache = ops.ranking_loss(a.detach().numpy(), b.detach().numpy(), wanted, 0.05)
+    assert ours == pytest.approx(value, rel=1e-9)
+    for found, expected in zip(ops.ranking_loss_backward(np.float64(1), cache), gradients, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-10)
+
+
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_soft_targets(temperature: float) -> None:
     """DistilBERT's loss: KLDivLoss over softened scores, times T²."""

@@ -83,7 +83,7 @@ HEADS: dict[str, tuple[list[dict[str, Any]], int | None]] = {
     "multilabel": ([{"positive_weights": [2.0, 1, 3]}, {"focal_gamma": 1.0}], 3),
     "regression": ([{"target_mean": [2.0], "target_scale": [3.0]}], None),
     "ordinal": ([{}], 4),
-    "embedding": ([{"loss": "cosine"}, {"loss": "contrastive", "temperature": 0.5}], None),
+    "embedding": ([{"loss": "cosine"}, {"loss": "contrastive", "temperature": 0.5}, {"loss": "ranking"}], None),
     "token": ([{}, {"label_smoothing": 0.1, "class_weights": [0.5, 1, 2]}, {"focal_gamma": 2.0}], 3),
     "span": ([{}], None),
 }

@@ -25,6 +25,7 @@ TASKS = {
     "span": ("span", None, {}, [[0, 1], [1, 2], [2, 4], [-100, -100], [0, 1], [3, 5], [1, 2], [5, 5]]),
     "cosine": ("embedding", None, {}, [0.9, 0.9, -0.9, -0.9, 0.1, 0.1, 0.5, 0.5]),
     "contrastive": ("embedding", None, {"loss": "contrastive", "temperature": 0.5}, [1, 1, 1, 1, 1, 1, -100, -100]),
+    "ranking": ("embedding", None, {"loss": "ranking"}, [0.9, 0.9, 0.1, 0.1, 0.5, 0.5, -100, -100]),
 }
 
 
@@ -50,9 +51,9 @@ def test_a_head_learns_its_batch(task):
     assert found.loss == pytest.approx(float(model.loss(**batch)[0]), rel=1e-4)
 
 
-@pytest.mark.parametrize("task", [task for task in TASKS if task != "contrastive"])
+@pytest.mark.parametrize("task", [task for task in TASKS if task not in ("contrastive", "ranking")])
 def test_a_batch_in_pieces_teaches_the_same(task):
-    """But for the contrastive loss, whose questions are made of the batch."""
+    """But for the losses whose questions are made of the batch."""
     whole, cut = made(task), made(task)
     for model, rows in ((whole, None), (cut, 2)):
         TrainingStep(model, SGD(model, 1e-1), physical_batch=rows)(IDS, answers(task), MASK)
@@ -60,7 +61,7 @@ def test_a_batch_in_pieces_teaches_the_same(task):
         assert np.allclose(value, cut.parameters[name], atol=1e-6), name
 
 
-@pytest.mark.parametrize("task", ["multiclass, weights", "ordinal, attention", "span", "contrastive"])
+@pytest.mark.parametrize("task", ["multiclass, weights", "ordinal, attention", "span", "contrastive", "ranking"])
 def test_both_engines_take_the_same_step(task):
     pytest.importorskip("mlx.core")
     results = {}

@@ -16,7 +16,8 @@ from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
 from glassbert.finetuning.report import figures
-from glassbert.finetuning.scoring import cross_fitted_labels, marks_spans
+from glassbert.finetuning.scoring import cross_fitted_labels
+from glassbert.finetuning.tags import marks_spans
 from glassbert.metrics import (
     LabelCounts,
     Undefined,

@@ -9,7 +9,8 @@ from pathlib import Path
 from glassbert.errors import InputError
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.scoring import MetricInputs, marks_spans
+from glassbert.finetuning.scoring import MetricInputs
+from glassbert.finetuning.tags import marks_spans
 from glassbert.metrics import Difference, Score, Undefined, get_metric, paired_difference
 from glassbert.reports import Page, number
 

@@ -29,7 +29,7 @@ class LossOptions:
     positive_weights  weight of positive targets                                  one number per label
     label_smoothing   share of every target that is spread over all classes       in [0, 1)
     focal_gamma       exponent of the focal loss; 0: cross-entropy                at least 0
-    temperature       of the contrastive loss; small: hard negatives count more   above 0
+    temperature       of the losses that compare pairs; small: hard ones dominate above 0
     huber_delta       error above which a Huber loss is linear                    above 0
     target_mean       subtracted from the targets before training                 one number per output
     target_scale      divides the targets after that                              one number per output
@@ -79,6 +79,7 @@ OPTIONS_OF_LOSS: dict[str, tuple[str, ...]] = {
     "ordinal": (),
     "cosine": (),
     "contrastive": ("temperature",),
+    "ranking": ("temperature",),
 }
 ABOVE_ZERO: tuple[str, Callable[[float], bool]] = ("above 0", lambda x: x > 0)
 LIMITS: dict[str, tuple[str, Callable[[float], bool]]] = {
@@ -111,6 +112,7 @@ CRITERIA: dict[str, tuple[str, dict[str, str]]] = {
     "ordinal": ("ordinal_loss", {}),
     "cosine": ("cosine_loss", {}),
     "contrastive": ("contrastive_loss", {"temperature": "temperature"}),
+    "ranking": ("ranking_loss", {"temperature": "temperature"}),
 }
 FOCAL: dict[str, tuple[str, dict[str, str]]] = {
     "cross_entropy": ("focal_loss", {"gamma": "focal_gamma", "weights": "class_weights"}),
@@ -136,7 +138,7 @@ def _ranks(output: np.ndarray, options: LossOptions) -> np.ndarray:
 # binary_cross_entropy    a probability for every label
 # mean_squared_error      values in the units of the labels
 # ordinal                 probabilities of the ranks: differences of P(rank > k), which never grows with k
-# cosine, contrastive     embeddings of length one
+# cosine, contrastive, ranking    embeddings of length one
 DECODERS: dict[str, Callable[[np.ndarray, LossOptions], np.ndarray]] = {
     "cross_entropy": lambda output, options: softmax(output)[0],
     "binary_cross_entropy": lambda output, options: sigmoid(output),
@@ -144,6 +146,7 @@ DECODERS: dict[str, Callable[[np.ndarray, LossOptions], np.ndarray]] = {
     "ordinal": _ranks,
     "cosine": lambda output, options: unit_length(output)[0],
     "contrastive": lambda output, options: unit_length(output)[0],
+    "ranking": lambda output, options: unit_length(output)[0],
 }
 
 

@@ -80,12 +80,13 @@ class EmbeddingHead(Head):
     """Sentence embeddings: the output is the pooled vector, and the loss compares pairs of rows (0 and 1, ...).
 
     Both rows of a pair have the same label: for the loss "cosine" their similarity in [-1, 1], for "contrastive" 1,
-    with the rows of other pairs as negatives. A pair with the label -100 is ignored.
+    with the rows of other pairs as negatives. For "ranking" it is a similarity in [-1, 1] too, of which only the order
+    counts. A pair with the label -100 is ignored.
     """
 
     kind = "embedding"
     pairs = True
-    losses = ("cosine", "contrastive")
+    losses = ("cosine", "contrastive", "ranking")
     takes_loss_options = True
     default_pooling = "mean"
 
