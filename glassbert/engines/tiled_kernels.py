@@ -70,18 +70,18 @@ def _join_bias(parts, shared):
 class Group(NamedTuple):
     """Documents of about the same length as a batch of rows.
 
-    row    of the packed batch
-    index  [D, L] the places of their tokens in that row
-    real   [D, L] which of these are tokens of the document, or None if all are
+    row     of the packed batch
+    places  [D, L] of their tokens in that row
+    real    [D, L] which of these are tokens of the document, or None if all are
     """
 
     row: int
-    index: np.ndarray
+    places: np.ndarray
     real: np.ndarray | None
 
     def take(self, x: np.ndarray) -> np.ndarray:
         """[B, heads, T, d] -> [D, heads, L, d], with zeros where there is no token: 0 · infinity would be NaN."""
-        taken = np.take(x[self.row].transpose(1, 0, 2), self.index, axis=0)
+        taken = np.take(x[self.row].transpose(1, 0, 2), self.places, axis=0)
         if self.real is not None:
             taken[~self.real] = 0.0
         return taken.transpose(0, 2, 1, 3)
@@ -90,9 +90,9 @@ class Group(NamedTuple):
         """Write [D, heads, L, d] to the tokens in [B, heads, T, d]."""
         rows, tokens = values.transpose(0, 2, 1, 3), x[self.row].transpose(1, 0, 2)
         if self.real is None:
-            tokens[self.index] = rows
+            tokens[self.places] = rows
         else:
-            tokens[self.index[self.real]] = rows[self.real]
+            tokens[self.places[self.real]] = rows[self.real]
 
 
 def groups_of_documents(q: np.ndarray, k: np.ndarray, pattern: AttentionPattern) -> list[Group] | None:
@@ -123,7 +123,12 @@ def groups_of_documents(q: np.ndarray, k: np.ndarray, pattern: AttentionPattern)
 def over_threads(work: Callable[[int], None], count: int) -> None:
     """work(i) for every i below `count`; outside a task every thread takes some."""
     threads = max(1, min(count, threads_to_use()))
-    run_together(lambda first: [work(i) for i in range(first, count, threads)], range(threads))
+
+    def mine(first: int) -> None:
+        for i in range(first, count, threads):
+            work(i)
+
+    run_together(mine, range(threads))
 
 
 def grouped_attention(q, k, v, groups, scale, inference):

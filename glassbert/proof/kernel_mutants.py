@@ -134,7 +134,7 @@ def _(dcontext, state):
     "tiled_attention: packed documents",
 )  # fmt: skip
 def _(q, k, v, pattern, bias=None, scale=None, tile_mask=None, dropout_rate=0.0):
-    groups = tiled_kernels.groups_of_documents(q, k, pattern)
+    groups = tiled_kernels.groups_of_documents(q, k, pattern) or []
     everywhere = [group._replace(real=None) for group in groups]
     return tiled_kernels.grouped_attention(q, k, v, everywhere, scale, False)
 

@@ -68,7 +68,7 @@ def test_documents_of_like_length_share_a_group():
     x = np.zeros((1, 1, segments.shape[1], 2))
     groups = groups_of_documents(x, x, AttentionPattern(segments=segments))
     assert groups[0].real.sum(1).tolist() == [STEP, STEP - 1, 1]
-    assert groups[1].real is None and groups[1].index.tolist() == [list(range(2 * STEP, 3 * STEP + 1))]
+    assert groups[1].real is None and groups[1].places.tolist() == [list(range(2 * STEP, 3 * STEP + 1))]
 
 
 def test_what_is_not_finite_stays_in_its_document():
