@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.arrays import Gradients
+from glassbert.arrays import READ_ONLY, Gradients
 from glassbert.engines import DropoutSource
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
@@ -86,6 +86,8 @@ class TrainingStep:
             raise TrainingError(f"physical_batch must be a number of rows, at least 1, got {physical_batch!r}")
         if optimizer.layout is not model.layout:
             raise TrainingError("the optimizer was created for another model; create it with this one")
+        if getattr(model.parameters, "is_read_only", False):
+            raise TrainingError(f"nothing can be trained: {READ_ONLY}")
         self.model = model
         self.optimizer = optimizer
         self.objectives = Objectives.of(model.head, objective)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glassbert.arrays import READ_ONLY, Array, FlatArrays, FlatGradients, Layout
+from glassbert.arrays import Array, FlatArrays, FlatGradients, Layout
 from glassbert.engines.threads import run_together
 from glassbert.errors import TrainingError
 
@@ -72,8 +72,6 @@ class Optimizer(ABC):
     curvature_every: int = 0  # steps between two calls of `observe` with a gradient of sampled labels; 0: never
 
     def __init__(self, model: Any, learning_rate: float, weight_decay: float, clip: float | None):
-        if getattr(model.parameters, "is_read_only", False):
-            raise TrainingError(f"nothing can be trained: {READ_ONLY}")
         self.engine = model.engine
         self.layout: Layout = model.layout
         self.learning_rate = learning_rate
