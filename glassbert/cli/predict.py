@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -27,6 +28,7 @@ from glassbert.engines import ENGINES
 from glassbert.errors import InputError
 from glassbert.finetuning.predictions import WRITERS, Predictions
 from glassbert.finetuning.predictor import Predictor
+from glassbert.finetuning.ranks import mean_ranks
 from glassbert.reading.encodings import decode
 from glassbert.tasks.file_settings import FileSettings
 from glassbert.tasks.table import split_lines
@@ -202,7 +204,19 @@ def _show_label(console: Console, found: Predictions) -> None:
     answer = found.answers()[0]
     _bars(console, ranked[:SHOWN_LABELS], {answer})
     if found.card.head == "ordinal" and probs[0][answer] < max(probs[0].values()):
-        console.print(Text(f"{answer} is the median: half of the probability is at or below it.", style="dim"))
+        console.print(Text(_why_this_rank(found), style="dim"))
+
+
+def _why_this_rank(found: Predictions) -> str:
+    """Why the answer is not the most probable rank."""
+    answer, names, cuts = found.answers()[0], found.card.label_names, found.card.cuts
+    if cuts is None:
+        return f"{answer} is the median: half of the probability is at or below it."
+    mean = float(mean_ranks(np.asarray(found.probabilities()))[0])
+    rank = names.index(answer)
+    ends = [f"from {cuts[rank - 1]:.2f}"] if rank else []
+    ends += [f"below {cuts[rank]:.2f}"] if rank < len(cuts) else []
+    return f"The mean rank is {mean:.2f} (0 is {names[0]}, {len(cuts)} is {names[-1]}); {answer}: {' and '.join(ends)}."
 
 
 def _show_labels(console: Console, found: Predictions) -> None:

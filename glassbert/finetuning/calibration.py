@@ -6,16 +6,16 @@
     calibration = calibration.measured_on(other)      evaluated on others
     calibration.temperature, calibration.bias         None, with a `reason`, if none is used
     calibration.after.ece                             the expected calibration error on new examples
-    card = calibration.apply_to(card)                 the card with both and, for multilabel tasks, thresholds
+    card = calibration.apply_to(card)                 the card with both, and thresholds of labels or cuts of ranks
 
 What is fitted is used only if it lowers the log loss of examples it was not fitted on: each half of the rows is
 predicted with the fit of the other half (cross-fitting). The card gets the fit of all rows.
 
 A bias moves the border between two answers. So it is fitted only where other examples are reported
 (`TaskCard.chosen_apart`), and only for one label per text: heads with several predictions per example (labels, rank
-steps, words) use one temperature for all of them. In an ordinal head a temperature moves the answer as well, which is
-the median of the ranks, so it is fitted there on the same condition. Step k counts only if the true rank is at least
-k. The loss of the head is the sum over these steps, so the fit is exact there as well.
+steps, words) use one temperature for all of them. In an ordinal head a temperature moves the answer as well, so it is
+fitted there on the same condition. Step k counts only if the true rank is at least k. The loss of the head is the sum
+over these steps, so the fit is exact there as well.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import numpy as np
 
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.outcome import Outcome, probabilities
+from glassbert.finetuning.ranks import fit_cuts
 from glassbert.metrics import (
     CalibrationCurve,
     Score,
@@ -63,7 +64,7 @@ class CalibrationScores:
 class Calibration:
     """`before` and `after` are computed on the same rows; `apart`: rows on which nothing was fitted or chosen.
 
-    `thresholds` are for multilabel tasks.
+    `thresholds` are for multilabel tasks, `cuts` for ranks.
     """
 
     temperature: float | None
@@ -74,6 +75,7 @@ class Calibration:
     notes: tuple[str, ...] = ()
     bias: tuple[float, ...] | None = None
     apart: bool = False
+    cuts: tuple[float, ...] | None = None
 
     @property
     def calibrated(self) -> bool:
@@ -84,8 +86,8 @@ class Calibration:
         return before is not None and after is not None and after < before
 
     def apply_to(self, card: TaskCard) -> TaskCard:
-        """The card with temperature, bias and thresholds."""
-        return card.replace(temperature=self.temperature, bias=self.bias, thresholds=self.thresholds)
+        """The card with temperature, bias, thresholds and cuts."""
+        return card.replace(temperature=self.temperature, bias=self.bias, thresholds=self.thresholds, cuts=self.cuts)
 
     def measured_on(self, outcome: Outcome, *, resamples: int = 0) -> Calibration:
         """The same calibration, evaluated on examples that it was not fitted on."""
@@ -106,6 +108,7 @@ class Calibration:
             "bias": None if self.bias is None else list(self.bias),
             "calibrated": self.calibrated,
             **({"reason": self.reason} if self.reason else {}),
+            **({"cuts": list(self.cuts)} if self.cuts is not None else {}),
             **{name: part.as_json() for name, part in parts.items() if part is not None},
         }
 
@@ -142,7 +145,10 @@ def calibrate(outcome: Outcome, *, resamples: int = 0, bias: bool | None = None)
     if card.head == "ordinal" and not bias:
         scores = _calibration_scores(_flat_probabilities(probabilities(outputs, card), truth, card), resamples)
         return Calibration(
-            None, "a temperature would move answers to other ranks, and no other examples are reported", scores
+            None,
+            "a temperature would move answers to other ranks, and no other examples are reported",
+            scores,
+            cuts=_cuts(outputs, truth, card),
         )
     before = _calibration_scores(_flat_probabilities(probabilities(outputs, card), truth, card), resamples)
     found: Fit | None = None
@@ -163,10 +169,12 @@ def calibrate(outcome: Outcome, *, resamples: int = 0, bias: bool | None = None)
             reason = reason or against
         else:
             found, after = fitted, scores
-    thresholds, notes = _thresholds(outputs, truth, card if found is None else found.apply_to(card))
+    card = card if found is None else found.apply_to(card)
+    thresholds, notes = _thresholds(outputs, truth, card)
+    cuts = _cuts(outputs, truth, card)
     if found is None:
-        return Calibration(None, reason, before, None, thresholds, notes)
-    return Calibration(found.temperature, "", before, after, thresholds, notes, found.bias)
+        return Calibration(None, reason, before, None, thresholds, notes, cuts=cuts)
+    return Calibration(found.temperature, "", before, after, thresholds, notes, found.bias, cuts=cuts)
 
 
 def _reason_against(before: CalibrationScores, after: CalibrationScores) -> str:
@@ -230,6 +238,10 @@ def _thresholds(outputs: Any, truth: Any, card: TaskCard) -> tuple[tuple[float, 
         return None, ()
     tuned = tune_thresholds(np.asarray(truth).astype(np.int64), probabilities(outputs, card), card.label_names)
     return tuple(tuned.values.tolist()), tuned.notes
+
+
+def _cuts(outputs: Any, truth: Any, card: TaskCard) -> tuple[float, ...] | None:
+    return fit_cuts(np.asarray(truth), probabilities(outputs, card)) if card.needs_cuts else None
 
 
 def _take(values: Any, rows: np.ndarray) -> Any:

@@ -83,6 +83,10 @@ FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a list of numbers from 0 to 1, or null",
     ),
     "bias": (lambda value: value is None or _all(value, _is_number), "a list of finite numbers, or null"),
+    "cuts": (
+        lambda value: value is None or (_all(value, _is_number) and list(value) == sorted(value)),
+        "a list of rising numbers, or null",
+    ),
     "chosen_on": (lambda value: value in _CHOSEN_ON, f"one of {', '.join(_CHOSEN_ON)}"),
 }
 
@@ -102,6 +106,7 @@ class TaskCard:
     examples      the numbers of examples for training, for the choice of epoch, seed and calibration ("choice") and for
                   the reported scores
     bias          added to the logits after the division by the temperature; None: nothing
+    cuts          the borders between ranks on the scale of the mean rank (`finetuning.ranks`); None: the median rank
     chosen_on     which examples chose the epoch: "other" ones than the "reported" ones, these, or "nothing" did
     """
 
@@ -127,6 +132,7 @@ class TaskCard:
     baseline: Mapping[str, Any] = field(default_factory=dict)
     examples: Mapping[str, int] = field(default_factory=dict)
     bias: tuple[float, ...] | None = None
+    cuts: tuple[float, ...] | None = None
     chosen_on: str = "reported"
 
     def __post_init__(self) -> None:
@@ -153,6 +159,14 @@ class TaskCard:
                 outputs = 1 if self.head == "binary" else len(self.labels)
                 if len(values) != outputs and self.labels:
                     raise ConfigError(f"{name} must have {outputs} numbers, one for each output, got {len(values)}")
+        if self.cuts is not None:
+            object.__setattr__(self, "cuts", tuple(self.cuts))
+            if self.head != "ordinal" or (self.labels and len(self.cuts) != len(self.labels) - 1):
+                borders = max(len(self.labels) - 1, 0)
+                raise ConfigError(
+                    f"cuts are the borders between ranks: {borders} for an ordinal head with these labels; got "
+                    f"{len(self.cuts)} with the head {self.head}"
+                )
         if self.stride is not None and self.stride > self.max_length:
             raise ConfigError(f"stride must be at most max_length, {self.max_length}, got {self.stride}")
 
@@ -185,14 +199,19 @@ class TaskCard:
         return self.chosen_on == "other"
 
     @property
+    def needs_cuts(self) -> bool:
+        """Whether ranks are chosen for quadratic kappa; for other metrics the median rank is the answer."""
+        return self.head == "ordinal" and self.metric == "quadratic_kappa"
+
+    @property
     def unbiased(self) -> bool:
         """Whether the reported examples chose nothing, so that their scores can be tested for significance."""
         return self.chosen_on != "reported"
 
     @property
     def uncalibrated(self) -> Self:
-        """The card without temperature, bias and thresholds."""
-        return self.replace(temperature=None, bias=None, thresholds=None)
+        """The card without temperature, bias, thresholds and cuts."""
+        return self.replace(temperature=None, bias=None, thresholds=None, cuts=None)
 
     @property
     def aligned(self) -> bool:
@@ -272,11 +291,12 @@ class TaskCard:
 def choice_sentence(card: TaskCard, seeds: int = 1) -> str:
     """Which examples chose the epoch, the seed and the calibration; for reports, cards and result.json."""
     what = "The epoch and the seed were" if seeds > 1 else "The epoch was"
+    tuned = "thresholds" if card.head == "multilabel" else "borders between ranks" if card.needs_cuts else ""
     if card.chosen_on == "other":
-        also = {"multilabel": " So were the calibration and the thresholds."}.get(card.head, " So was the calibration.")
+        also = f" So were the calibration and the {tuned}." if tuned else " So was the calibration."
         also = "" if card.head in ("regression", "span", "embedding", "forecast") else also
         return f"{what} chosen on {card.examples['choice']:,} other examples, which no score here includes.{also}"
-    halves = " Thresholds of labels are tuned on the other half of the examples." if card.head == "multilabel" else ""
+    halves = f" {tuned.capitalize()} are tuned on the other half of the examples." if tuned else ""
     if card.chosen_on == "nothing":
         return f"No epoch was chosen: the weights are those of the last one, so that these scores are unbiased.{halves}"
     return (

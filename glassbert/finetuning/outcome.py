@@ -3,7 +3,7 @@
 outputs (from `score_examples`)             probabilities       choices             answers
 binary       [N] logit of the second label  [N]                 [N] of 0 and 1      label names
 multiclass   [N, L] logits                  [N, L]              [N]                 label names
-ordinal      [N, L - 1] logits of steps     [N, L]              [N] median rank     label names
+ordinal      [N, L - 1] logits of steps     [N, L]              [N] ranks           label names
 multilabel   [N, L] logits                  [N, L]              [N, L] of 0 and 1   lists of label names
 regression   [N] values in their own units  none                [N]                 numbers
 token        for each sentence [words, L]   the same            [words]             lists of tags
@@ -21,6 +21,7 @@ import numpy as np
 
 from glassbert.errors import InputError
 from glassbert.finetuning.card import TaskCard
+from glassbert.finetuning.ranks import median_ranks, ranks_by_cuts
 from glassbert.finetuning.tags import chosen_tags
 from glassbert.metrics import Score, Scores
 from glassbert.models.heads.losses import DECODERS, LossOptions
@@ -47,8 +48,9 @@ def choices(outputs: Any, card: TaskCard) -> Any:
         return (probabilities(outputs, card) >= np.array(card.thresholds or 0.5)).astype(np.int64)
     if card.head == "multiclass":
         return _scaled(outputs, card).argmax(-1)
-    if card.head == "ordinal":  # the median of the probabilities: at least half of them lie at or below this rank
-        return (np.cumsum(probabilities(outputs, card), -1)[:, :-1] < 0.5).sum(-1)
+    if card.head == "ordinal":
+        probs = probabilities(outputs, card)
+        return median_ranks(probs) if card.cuts is None else ranks_by_cuts(probs, card.cuts)
     if card.head == "token":
         return chosen_tags(outputs, card)
     if card.head == "span":

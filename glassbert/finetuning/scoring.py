@@ -19,6 +19,7 @@ from glassbert.errors import InputError, NotFinite
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.examples import Examples
 from glassbert.finetuning.outcome import choices, probabilities
+from glassbert.finetuning.ranks import cross_fitted_ranks
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.tags import marks_spans
 from glassbert.metrics import METRICS, Scores, Undefined, get_metric, log_loss, tune_thresholds
@@ -137,8 +138,8 @@ def _best_spans(examples: Examples, rows: list[np.ndarray]) -> list[Any]:
 def compute_scores(outputs: Any, truth: Any, card: TaskCard, *, resamples: int = 0, seed: int = 0) -> Scores:
     """All metrics of the head, `card.metric` first; with `resamples` each has a bootstrap interval.
 
-    If a multilabel card has no thresholds, they are tuned on the other half of the examples: tuned on the same examples
-    they would look better than they are.
+    If a multilabel card has no thresholds, or a card of ranks no cuts, they are tuned on the other half of the
+    examples: tuned on the same examples they would look better than they are.
     """
     if truth is None:
         return retrieval_scores(outputs, card, resamples=resamples, seed=seed)
@@ -192,6 +193,8 @@ class MetricInputs:
             self.truth = np.asarray(truth).astype(np.int64)
             if card.thresholds is None:
                 self.chosen = cross_fitted_labels(self.truth, probabilities(outputs, card))
+        if card.needs_cuts and card.cuts is None:
+            self.chosen = cross_fitted_ranks(np.asarray(truth), probabilities(outputs, card))
 
     def for_metric(self, name: str) -> tuple[Callable[..., Any], Any, Any]:
         metric, card = get_metric(name), self.card

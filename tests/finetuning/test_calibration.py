@@ -13,9 +13,9 @@ from glassbert.tasks import TaskData
 N = 4000
 
 
-def outcome(head, truth, outputs, labels):
+def outcome(head, truth, outputs, labels, metric=""):
     rows = TaskData.of([{"text": "a", "y": "0"}] * len(truth), text="text", target="y")
-    return Outcome(TaskCard(title="toy", head=head, labels=labels), rows, truth, outputs, Scores())
+    return Outcome(TaskCard(title="toy", head=head, labels=labels, metric=metric), rows, truth, outputs, Scores())
 
 
 def calibrated_logits(generator, shape):
@@ -38,7 +38,7 @@ def test_ordinal_token_and_multilabel_temperature():
     z = calibrated_logits(generator, (N, 3))
     passed = generator.random((N, 3)) < sigmoid(z)
     ranks = np.cumprod(passed, 1).sum(1)
-    ordinal = outcome("ordinal", ranks, 2 * z, tuple("1234"))
+    ordinal = outcome("ordinal", ranks, 2 * z, tuple("1234"), "mae")
     alone = calibrate(ordinal)  # a temperature moves the median, so the reported examples do not fit one
     assert alone.temperature is None and "other ranks" in alone.reason and not alone.calibrated
     found = calibrate(ordinal, bias=True)
@@ -120,7 +120,7 @@ def test_ordinal_answers_and_probabilities_agree():
     generator = np.random.default_rng(5)
     z = calibrated_logits(generator, (N, 3))
     ranks = np.cumprod(generator.random((N, 3)) < sigmoid(z), 1).sum(1)
-    given = outcome("ordinal", ranks, 3 * z, tuple("1234"))
+    given = outcome("ordinal", ranks, 3 * z, tuple("1234"), "mae")
     for one in (given, apart(given)):
         found = calibrate(one)
         assert (found.temperature is not None) == one.card.chosen_apart

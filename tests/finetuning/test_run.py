@@ -95,6 +95,7 @@ def test_every_head(tmp_path, encoder, name):
     assert card.head == (changes.get("head") or name)
     assert len(tuned.outcome.answers()) == len(tuned.outcome)
     assert (card.thresholds is not None) == (card.head == "multilabel")
+    assert (card.cuts is not None) == (card.head == "ordinal")
     assert glassbert.load(tuned.model, engine="numpy").head is not None
 
 

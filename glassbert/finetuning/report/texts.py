@@ -132,11 +132,11 @@ class Verdict:
 def compare(ours: Outcome, theirs: Outcome, metric: str, resamples: int = 1000) -> Difference:
     """Ours minus theirs in one metric, with a paired bootstrap over the same examples.
 
-    Multilabel thresholds are tuned on the other half of the examples, for both models.
+    Multilabel thresholds and the borders between ranks are tuned on the other half of the examples, for both models.
     """
     inputs = []
     for outcome in (ours, theirs):
-        card = outcome.card.replace(thresholds=None)
+        card = outcome.card.replace(thresholds=None, cuts=None)
         inputs.append(MetricInputs(outcome.outputs, outcome.truth, card).for_metric(metric))
     (function, truth, first), (_, _, second) = inputs
     return paired_difference(function, truth, first, second, resamples=max(2, resamples))
