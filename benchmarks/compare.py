@@ -135,12 +135,13 @@ def sides(
     a: Path, b: Path, what: str, names: tuple[str, str], slower: float = 0.0, clock: str = "wall"
 ) -> Iterator[tuple[Side, Side]]:
     with contextlib.ExitStack() as stack:
-        both = (Side(names[0], a, what, clock=clock), Side(names[1], b, what, slower, clock))
-        for one in both:
+        both = []
+        for name, folder, share in zip(names, (a, b), (0.0, slower), strict=True):
+            one = Side(name, folder, what, share, clock)
             stack.callback(one.close)
-        for one in both:
-            one.check()
-        yield both
+            one.check()  # before the next one starts: beside it the warm-up, and so a planted slowdown, would be longer
+            both.append(one)
+        yield both[0], both[1]
 
 
 # ---- the verdict ---------------------------------------------------------------------------------------------------

@@ -50,11 +50,16 @@ class Row:
 
 
 ROWS: dict[str, Row] = {
+    "roberta": Row("roberta-mini", "RobertaForMaskedLM"),
+    "distilbert": Row("distilbert-mini", "DistilBertForMaskedLM"),
+    "albert": Row("albert-mini", "AlbertForMaskedLM"),
+    "modernbert": Row("modernbert-mini", "ModernBertForMaskedLM"),
     "electra": Row("electra-mini", "ElectraForPreTraining", "rtd", generator="ElectraForMaskedLM", aim=2.0),
     "deberta": Row("deberta-mini", "DebertaV2ForMaskedLM", changes={"mask_decoder": False}),
     "gpt2": Row("gpt2-mini", "GPT2LMHeadModel", "causal", labels="all"),
     "xlnet": Row("xlnet-mini", "XLNetLMHeadModel", labels="permuted"),
     "longformer": Row("longformer-mini", "LongformerForMaskedLM", batch=4, length=512),
+    "mpnet": Row("mpnet-mini", "MPNetForMaskedLM"),
 }
 
 
