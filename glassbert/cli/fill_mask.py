@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glassbert.checkpoints.packaged import DEFAULT_MODEL
-from glassbert.cli.model_argument import MODEL_HELP, model_and_text, named_model
+from glassbert.cli.model_argument import MODEL_HELP, kernels_for, model_and_text, named_model
 from glassbert.cli.options import AsJson, Engine, counted
 from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
@@ -31,7 +31,7 @@ def run(
     glassbert fill-mask runs/mine "The capital of [MASK] is Paris."
     """
     model, sentence = model_and_text(model, sentence)
-    loaded, tokenizer = load_masked_model(named_model(model), engine)
+    loaded, tokenizer = load_masked_model(named_model(model), engine, kernels_for(sentence))
     found = fill_mask(loaded, tokenizer, sentence, top)
     if as_json:
         print_json([[answer._asdict() for answer in answers] for answers in found], indent=None)

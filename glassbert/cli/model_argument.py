@@ -10,6 +10,8 @@ from glassbert.checkpoints.packaged import DEFAULT_MODEL, which_model
 
 MODEL_HELP = f"A run, a folder with a model, a hub id, or {DEFAULT_MODEL}: the model that ships with GlassBERT."
 
+SHORT_TEXT = 2_000  # characters
+
 
 def named_model(name: str) -> str:
     """The same name; says on standard error which model it means, where it could mean two."""
@@ -17,6 +19,11 @@ def named_model(name: str) -> str:
     if found is not None:
         Console(stderr=True, highlight=False).print(found, style="dim", markup=False)
     return name
+
+
+def kernels_for(*texts: str | None) -> str:
+    """The kernels for texts that a command is given: loading compiled loops takes longer than a short text without."""
+    return "plain" if sum(len(text) for text in texts if text) <= SHORT_TEXT else "fast"
 
 
 def model_and_text(first: str, text: str | None) -> tuple[str, str]:

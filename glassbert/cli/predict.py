@@ -19,7 +19,7 @@ from rich.text import Text
 
 from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.folder_job import Overwrite, RowsPerPart, Workers, is_folder_job, run_folder_job
-from glassbert.cli.model_argument import model_and_text
+from glassbert.cli.model_argument import kernels_for, model_and_text
 from glassbert.cli.options import Address, On, Threads, chosen, counted
 from glassbert.cli.output import check_not_input, print_json
 from glassbert.cli.run_options import options_of, with_settings
@@ -109,7 +109,8 @@ def _run(
         raise InputError(f"{path}: unknown file extension; use one of {', '.join(WRITERS)}")
     if path is not None and file is not None:
         check_not_input(file, path)
-    predictor = Predictor.load(model, engine=engine, threads=threads)
+    kernels = kernels_for(text, pair, *(column or ())) if file is None else "fast"
+    predictor = Predictor.load(model, engine=engine, threads=threads, kernels=kernels)
     screen = Console(stderr=True)
     with progress_bar(screen) as progress:
         predict = predictor.judge if score else predictor.predict

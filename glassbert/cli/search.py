@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from glassbert.cli.model_argument import kernels_for
 from glassbert.cli.options import Engine, Threads, counted
 from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
@@ -49,7 +50,8 @@ def run(
     opened = VectorIndex.open(index)
     name = model or opened.model
     try:
-        predictor = embedder(name, engine=engine, threads=threads)
+        kernels = kernels_for(*questions) if questions else "fast"
+        predictor = embedder(name, engine=engine, threads=threads, kernels=kernels)
     except CheckpointError as error:
         moved = "; if the model of the index was moved, say where it is with --model" if model is None else ""
         raise InputError(f"{error}{moved}") from error

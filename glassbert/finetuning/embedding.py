@@ -24,13 +24,20 @@ MADE_BY = "glassbert"  # the key of the metadata of a Parquet file: model and fi
 
 
 def embedder(
-    path: str | Path, *, engine: str = "auto", precision: str = "float32", threads: int | None = None
+    path: str | Path,
+    *,
+    engine: str = "auto",
+    precision: str = "float32",
+    threads: int | None = None,
+    kernels: str = "fast",
 ) -> Predictor:
     """A predictor of vectors: of the pooling that a model was trained with, or of the mean of its last hidden states.
 
     embedder("mini").predict(["A king ruled the land."]).vectors
     """
-    model, tokenizer = load_with_tokenizer(path, head="embedding", engine=engine, dtype=precision, threads=threads)
+    model, tokenizer = load_with_tokenizer(
+        path, head="embedding", engine=engine, dtype=precision, threads=threads, kernels=kernels
+    )
     if model.config.series is not None:
         raise InputError(f"{path} forecasts series and reads no text; give a text model")
     card = TaskCard(title=str(path), head="embedding", text="text", max_length=model.config.max_length)

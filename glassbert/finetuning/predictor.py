@@ -66,14 +66,21 @@ class Predictor:
 
     @classmethod
     def load(
-        cls, path: str | Path, *, engine: str = "auto", precision: str = "float32", threads: int | None = None
+        cls,
+        path: str | Path,
+        *,
+        engine: str = "auto",
+        precision: str = "float32",
+        threads: int | None = None,
+        kernels: str = "fast",
     ) -> Self:
         """Open a fine-tuning run, its model folder, or a Hugging Face model with a task head.
 
         engine="onnxruntime" runs the graph that `glassbert export --format onnx` wrote, with the same numbers. The
-        weights are read-only (`Model.read_only`), which makes predictions faster.
+        weights are read-only (`Model.read_only`), which makes predictions faster. kernels="plain" loads nothing that is
+        compiled, for a single text.
         """
-        return cls(*_load_parts(path, engine=engine, precision=precision, threads=threads))
+        return cls(*_load_parts(path, engine=engine, precision=precision, threads=threads, kernels=kernels))
 
     def predict(
         self, given: Any, *, batch_tokens: int = BATCH_TOKENS, progress: Progress | None = None, **options: Any
@@ -220,7 +227,12 @@ def split_words(text: str) -> list[str]:
 
 
 def _load_parts(
-    path: str | Path, *, engine: str = "auto", precision: str = "float32", threads: int | None = None
+    path: str | Path,
+    *,
+    engine: str = "auto",
+    precision: str = "float32",
+    threads: int | None = None,
+    kernels: str = "fast",
 ) -> tuple[Model, Tokenizer, TaskCard]:
     """Model, tokenizer and task card of a run, a saved model, or a Hugging Face folder."""
     if engine == ONNX_RUNTIME:
@@ -235,7 +247,7 @@ def _load_parts(
     has_card = (folder / TASK).exists()
     sentences = not has_card and (folder / MODULES).exists()  # a sentence-transformers folder
     head = "embedding" if sentences else None
-    model = load(folder, engine=engine, dtype=precision, threads=threads, head=head)
+    model = load(folder, engine=engine, dtype=precision, threads=threads, kernels=kernels, head=head)
     card = TaskCard.load(folder) if has_card else card_of_model(model, str(path))
     _check_fit(model, card, folder)
     tokenizer = find_tokenizer(folder)  # last, because a model without a usable head is the clearer error

@@ -103,7 +103,7 @@ def readable(token: str | None) -> str:
     return "?" if token is None else token.replace("Ġ", "").replace("▁", "")
 
 
-def load_masked_model(path: str | Path, engine: str = "auto") -> tuple[Model, Any]:
+def load_masked_model(path: str | Path, engine: str = "auto", kernels: str = "fast") -> tuple[Model, Any]:
     """A masked language model and its tokenizer: of a run (finished or not), or of any folder that holds both.
 
     Where the model is a discriminator, it is the generator that was saved with it.
@@ -114,17 +114,17 @@ def load_masked_model(path: str | Path, engine: str = "auto") -> tuple[Model, An
     folder = checkpoint.config_path.parent
     beside = folder / GENERATOR
     if (beside / CONFIG).exists():
-        return load_with_tokenizer(beside, engine=engine, head="mlm")
+        return load_with_tokenizer(beside, engine=engine, kernels=kernels, head="mlm")
     head = format_of_file(checkpoint.fields).saved_head(checkpoint.fields, checkpoint.tensors, None)
     if head == ReplacedTokenHead.kind:  # a checkpoint of an unfinished run
-        model, tokenizer = load_with_tokenizer(path, engine=engine)
+        model, tokenizer = load_with_tokenizer(path, engine=engine, kernels=kernels)
         return word_model(model), tokenizer
     if head == DiscriminatorHead.kind:
         raise InputError(
             f"{path} is a discriminator: it says which tokens were replaced and predicts no words. Give the generator "
             f"that it was trained with, or another masked language model"
         )
-    model, tokenizer = load_with_tokenizer(path, engine=engine)
+    model, tokenizer = load_with_tokenizer(path, engine=engine, kernels=kernels)
     if model.head is None or not {"mlm", "causal"} & set(model.head.parts):
         what = "no head" if model.head is None else f"a head of type {model.head.kind}"
         raise InputError(f"{path} has {what}, so it predicts no words; fill-mask needs a masked language model")

@@ -15,6 +15,7 @@ import numpy as np
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
+from glassbert.finetuning.ranks import cross_fitted_ranks
 from glassbert.finetuning.report import figures
 from glassbert.finetuning.scoring import cross_fitted_labels
 from glassbert.finetuning.tags import marks_spans
@@ -112,12 +113,17 @@ def _multiclass(page: Section, outcome: Outcome, baseline: Baseline | None, cali
 
 def _ordinal(page: Section, outcome: Outcome, baseline: Baseline | None, calibration: Calibration | None) -> None:
     page.heading("Confusion matrix")
-    rank_error = np.asarray(outcome.choices()) - np.asarray(outcome.truth)
+    rank_error = _chosen(outcome) - np.asarray(outcome.truth)
     within_one = float((np.abs(rank_error) <= 1).mean())
     with page.columns() as (left, right):
         _confusion(left, outcome, "Rows: true rank; columns: predicted rank; cells near the diagonal are small errors.")
         right.figure(
             lambda: figures.ranks_off(rank_error), f"{within_one:.1%} of the predictions are at most one rank off."
+        )
+    if outcome.card.cuts is not None:
+        page.text(
+            "The answer is the mean rank of the probabilities, cut at borders that give the answers the mean and the "
+            "spread of the true ranks, as quadratic kappa asks for. With --metric mae it is the median rank."
         )
     _per_label(page, outcome, baseline)
     _calibration(page, calibration)
@@ -182,14 +188,22 @@ def _confusion(page: Section, outcome: Outcome, caption: str) -> None:
     if len(names) > MAX_LABELS:
         page.text(f"The confusion matrix is left out: {len(names)} labels are too many.")
         return
-    matrix = confusion_matrix(np.asarray(outcome.truth), outcome.choices(), range(len(names)))
+    matrix = confusion_matrix(np.asarray(outcome.truth), _chosen(outcome), range(len(names)))
     page.figure(lambda: figures.confusion(matrix, names), caption)
+
+
+def _chosen(outcome: Outcome) -> np.ndarray:
+    """The choices that are scored: ranks without cuts of other examples have those of the other half."""
+    card = outcome.card
+    if card.needs_cuts and (card.cuts is None or not card.chosen_apart):
+        return cross_fitted_ranks(np.asarray(outcome.truth), outcome.probabilities())
+    return np.asarray(outcome.choices())
 
 
 def _per_label(page: Section, outcome: Outcome, baseline: Baseline | None) -> None:
     names = outcome.card.label_names
-    ours = count_labels(np.asarray(outcome.truth), outcome.choices(), range(len(names)))
-    theirs = count_labels(np.asarray(outcome.truth), baseline.choices(), range(len(names))) if baseline else None
+    ours = count_labels(np.asarray(outcome.truth), _chosen(outcome), range(len(names)))
+    theirs = count_labels(np.asarray(outcome.truth), _chosen(baseline), range(len(names))) if baseline else None
     _label_scores(page, "rank" if outcome.card.head == "ordinal" else "label", names, ours, theirs)
 
 
