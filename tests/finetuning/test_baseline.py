@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from glassbert.finetuning.baseline import MISSING, BaselineMissing, fit_baseline
+from glassbert.finetuning.baseline import MISSING, BaselineMissing, fit_baseline, learners
 from glassbert.finetuning.baseline import fitting as baselines
 from glassbert.finetuning.baseline.learners import fit_binary, fit_multiclass, fit_multilabel, rank_logits
 from glassbert.finetuning.baseline.rules import TagCounts, overlap_answers
@@ -183,3 +183,22 @@ def test_samples_are_limited_by_size_and_deterministic():
     rows = baselines._sample(many, 20_000)
     assert len(rows) == 200 and (np.diff(rows) > 0).all() and (rows == baselines._sample(many, 20_000)).all()
     assert len(baselines._sample(many, 100)) == 100 and len(baselines._sample(many, 10**9)) == 500
+
+
+@pytest.mark.parametrize("many, alone", [(learners.MANY_CELLS, True), (0, False)])
+def test_trees_of_a_usual_table_are_fitted_by_one_thread(monkeypatch, many, alone):
+    from sklearn.ensemble import HistGradientBoostingRegressor as Trees
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    def threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "openmp"}
+
+    seen, fit = [], Trees.fit
+    monkeypatch.setattr(Trees, "fit", lambda *given: seen.append(threads()) or fit(*given))
+    monkeypatch.setattr(learners, "MANY_CELLS", many)
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    with threadpool_limits(2, user_api="openmp"):
+        before = threads()
+        learners.tree_learner("regression")(x, x[:, 0], 1.0, 1)(x)
+        assert threads() == before
+    assert seen == [{1} if alone else before]

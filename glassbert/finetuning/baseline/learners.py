@@ -14,10 +14,12 @@ Predictions have the form of the outputs of GlassBERT's heads, so that both are 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from glassbert.metrics.inputs import as_numbers
 from glassbert.ops.losses import sigmoid
@@ -26,6 +28,7 @@ Predict = Callable[[Any], np.ndarray]  # from features of N examples to outputs
 Learner = Callable[[Any, np.ndarray, float, int], Predict]  # features, targets, strength, number of labels
 UNSEEN_LOGIT = -30.0  # of a label that is not in training
 MAX_STEPS = 60
+MANY_CELLS = 5_000_000
 TREES: dict[str, Any] = {"max_iter": 150, "learning_rate": 0.05, "max_leaf_nodes": 15, "random_state": 0}
 
 
@@ -90,19 +93,38 @@ def tree_learner(head: str) -> Learner:
             return _fit_ranks(tree_learner("regression"), x, y, strength, labels)
         options = {**TREES, "l2_regularization": 1.0 / strength}
         if head == "regression":
-            numbers = HistGradientBoostingRegressor(**options).fit(_dense(x), y)
-            return lambda features: numbers.predict(_dense(features))
+            numbers = HistGradientBoostingRegressor(**options)
+            with _suitable_threads(x):
+                numbers.fit(_dense(x), y)
+            return lambda features: _with_suitable_threads(numbers.predict, features)
         seen = np.unique(y)
         if len(seen) < 2:
             return (fit_binary if head == "binary" else fit_multiclass)(x, y, strength, labels)
-        trees = HistGradientBoostingClassifier(**options).fit(_dense(x), y)
+        trees = HistGradientBoostingClassifier(**options)
+        with _suitable_threads(x):
+            trees.fit(_dense(x), y)
         if head == "binary":
-            return lambda features: trees.decision_function(_dense(features))
+            return lambda features: _with_suitable_threads(trees.decision_function, features)
         return lambda features: _all_columns(
-            np.log(np.maximum(trees.predict_proba(_dense(features)), 1e-12)), seen, labels
+            np.log(np.maximum(_with_suitable_threads(trees.predict_proba, features), 1e-12)), seen, labels
         )
 
     return learn
+
+
+@contextmanager
+def _suitable_threads(x: Any) -> Iterator[None]:
+    """One OpenMP thread, unless the table is large: on a busy machine several wait for each other most of the time."""
+    if x.shape[0] * x.shape[1] > MANY_CELLS:
+        yield
+        return
+    with threadpool_limits(1, user_api="openmp"):
+        yield
+
+
+def _with_suitable_threads(predict: Callable[[np.ndarray], np.ndarray], x: Any) -> np.ndarray:
+    with _suitable_threads(x):
+        return predict(_dense(x))
 
 
 def _fit_ranks(learn: Learner, x: Any, y: np.ndarray, strength: float, labels: int) -> Predict:
