@@ -9,7 +9,7 @@ from glassbert import plan
 from glassbert.errors import TrainingError
 from glassbert.training.history import History
 from glassbert.training.planning import receipt, table
-from glassbert.training.planning.expectation import CORPUS_SPREAD, ExpectedLoss, Range, leave_one_out
+from glassbert.training.planning.expectation import CORPUS_SPREAD, ExpectedLoss, Range, leave_one_out, useful_tokens
 from glassbert.training.planning.table import ReferenceRun, read_table, row_of
 from glassbert.training.planning.timing import Timing
 from glassbert.training.run_folder import RunFolder
@@ -53,6 +53,22 @@ def test_more_tokens_and_parameters_are_expected_to_help(rows, a_row):
     assert losses == sorted(losses, reverse=True)
     smaller = dataclasses.replace(a_row, blocks=a_row.blocks // 10)
     assert expected.at(smaller).loss.middle > expected.at(a_row).loss.middle
+
+
+def test_tokens_that_are_read_again_count_less(a_row):
+    def worth(passes, tokens=1_000_000):
+        return useful_tokens(dataclasses.replace(a_row, tokens=int(passes * tokens), corpus_tokens=tokens)) / tokens
+
+    assert worth(0.5) == 0.5 and worth(1) == 1
+    assert worth(2) == pytest.approx(1.97, abs=0.01)  # a second pass is nearly as good as new text
+    assert 8 < worth(13) < 10 and worth(1_000) == pytest.approx(16)  # there is an end to it
+    assert useful_tokens(dataclasses.replace(a_row, corpus_tokens=None)) == a_row.tokens
+
+
+def test_repeating_a_text_raises_the_expected_loss(rows, a_row):
+    expected = ExpectedLoss(rows)
+    new, again = (dataclasses.replace(a_row, tokens=10**7, corpus_tokens=n) for n in (10**8, 10**5))
+    assert expected.at(again).loss.middle > expected.at(new).loss.middle + 0.3
 
 
 def test_the_interval_is_wider_away_from_the_table(rows, a_row):

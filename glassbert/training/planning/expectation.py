@@ -4,10 +4,11 @@ Losses begin at log(V), where every word of the vocabulary is as likely, and end
 
     z = log(L / (log(V) - L)),     z(x) = w · x + f(x) + c(corpus) + noise
 
-x are logarithms of size, tokens, batch, row length and vocabulary, and a few switches of the recipe. w has a prior (the
-slopes that scaling laws usually have), f is a smooth correction that nearby reference runs share, c is the same for all
-runs on one text. All are Gaussian, so the prediction is that of a Gaussian process: near the reference runs the
-interval is their noise, away from them f is unknown, and on another text c is. Nothing is widened by hand.
+x are logarithms of size, tokens, batch, row length and vocabulary, and a few switches of the recipe. Tokens that are
+read again count less than new ones (`useful_tokens`). w has a prior (the slopes that scaling laws usually have), f is a
+smooth correction that nearby reference runs share, c is the same for all runs on one text. All are Gaussian, so the
+prediction is that of a Gaussian process: near the reference runs the interval is their noise, away from them f is
+unknown, and on another text c is. Nothing is widened by hand.
 
 `python -m benchmarks.plan --table` leaves every row out in turn and predicts it from the others.
 """
@@ -29,6 +30,7 @@ CORPUS_SPREAD = 0.15  # of c: by how much texts differ
 SMOOTH_SPREAD = 0.25  # of f
 NOISE = 0.05  # of one run: seed, learning rate, shape, and details that x does not have
 ACCURACY_NOISE = 0.05  # of the logit of the accuracy around its curve
+REPEATS = 15.0  # Muennighoff et al. 2023: so many repetitions later one adds 1/e of the first
 FAR = 2.0  # a distance in x, in units of f's scales, from which on a run is beyond the table
 
 
@@ -138,7 +140,7 @@ def features(runs: Sequence[Traits]) -> np.ndarray:
         [
             [
                 math.log(run.blocks / 1.3e6),
-                math.log(run.tokens / 2e6),
+                math.log(useful_tokens(run) / 2e6),
                 math.log(run.batch_tokens / 4_096),
                 math.log(run.length / 64),
                 math.log(run.vocabulary / 8_192),
@@ -152,6 +154,14 @@ def features(runs: Sequence[Traits]) -> np.ndarray:
         ],
         np.float64,
     ).reshape(len(runs), len(FEATURES))
+
+
+def useful_tokens(run: Traits) -> float:
+    """The number of new tokens that are worth as much as those of a run, which may read its text several times."""
+    if not run.corpus_tokens or run.tokens <= run.corpus_tokens:
+        return float(run.tokens)
+    repetitions = run.tokens / run.corpus_tokens - 1
+    return run.corpus_tokens * (1 + REPEATS * (1 - math.exp(-repetitions / REPEATS)))
 
 
 def ceiling(run: Traits) -> float:
