@@ -224,9 +224,15 @@ def test_the_saved_model_has_the_mixed_weights(trained, tmp_path, quick_runs):
     start, saved = (load_masked(str(tmp_path / "run" / name), engine="numpy").parameters for name in ("start", "model"))
     last = adapted(trained, tmp_path / "other").model
     read_checkpoint(trainer.run, trainer.state.step, last)  # checkpoints hold the trained weights
+    tables = ["embeddings.token", "head.decoder.bias", "head.decoder.weight"]
     for name, values in saved.items():
         mixed = (1 - share) * start[name] + share * last.parameters[name]
+        if name in tables:
+            assert len(values) == content["vocabulary"] > 64
+            mixed[64:] = last.parameters[name][64:]  # new pieces stay as trained
+            assert not np.array_equal(start[name][64:], last.parameters[name][64:])
         np.testing.assert_allclose(values, mixed, rtol=1e-5, atol=1e-7)
+    assert set(tables) <= set(saved)
     general = content["parts"]["general"]
     assert general["after"]["per_word"] < general["trained"]["per_word"]
     assert choice["tried"][0]["share"] == 1 and choice["tried"][0]["rise"] > 0.3

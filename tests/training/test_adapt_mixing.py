@@ -14,6 +14,7 @@ from glassbert.text.new_pieces import choose_pieces, extended
 from glassbert.text.vocabulary_training import count_words
 from glassbert.text.wordpiece_files import write
 from glassbert.training.adapting import paired
+from glassbert.training.adapting.extension import rows_of_tokens
 from glassbert.training.adapting.mixing import STEPS, TRIALS, MixedWeights, Rise, choose_share, rise_of
 from glassbert.training.adapting.paired import Measured, PairedRows
 from glassbert.training.history import weights_sentence
@@ -178,3 +179,13 @@ def test_the_sentence_about_the_weights():
     plain = weights_sentence(result)
     assert weights_sentence({**result, "weights_share": 1.0}) == plain == weights_sentence({**result})
     assert "0.35 of the change" in weights_sentence({**result, "weights_share": 0.35})
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_parameters_with_a_row_for_every_token_are_found_by_shape(tied):
+    config = glassbert.MINI_BERT_CONFIG.replace(
+        vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        tie_word_embeddings=tied,
+    )  # fmt: skip
+    found = rows_of_tokens(glassbert.BertWithHead(config, "mlm", engine="numpy"))  # many have 16 rows
+    assert set(found) == {"embeddings.token", "head.decoder.bias", *([] if tied else ["head.decoder.weight"])}

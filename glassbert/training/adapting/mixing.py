@@ -1,6 +1,6 @@
 """The weights that an adaptation keeps: a mean of the start and of the trained weights, so that little is forgotten.
 
-    weights = (1 - share) · start + share · trained
+    weights = (1 - share) · start + share · trained         the rows of new pieces stay as trained
 
 Both losses change with the share: general text falls back faster than the domain does. The largest share is kept with
 which general text rises by at most a limit (nats per word, masked as a whole), its standard error added. It is chosen
@@ -19,7 +19,7 @@ import numpy as np
 from glassbert.errors import TrainingError
 from glassbert.models.model import Model
 from glassbert.training.adapting import outcome
-from glassbert.training.adapting.extension import load_masked
+from glassbert.training.adapting.extension import load_masked, rows_of_tokens
 from glassbert.training.adapting.paired import GENERAL, Measured, measured, parts_of
 
 if TYPE_CHECKING:
@@ -83,11 +83,17 @@ class MixedWeights:
             self.model.parameters[name] = self.model.engine.array(mixed.astype(trained.dtype))
 
 
-def start_weights(trainer: Trainer) -> dict[str, np.ndarray]:
-    """The weights before the first step that the trained model has as well."""
-    start = load_masked(trainer.settings.start_from, engine="numpy").parameters
-    shapes = trainer.model.layout.shapes
-    return {name: np.asarray(start[name]) for name in start if shapes.get(name) == start[name].shape}
+def start_weights(model: Model, folder: str, vocabulary: int) -> dict[str, np.ndarray]:
+    """The weights before the first step that the trained model has as well.
+
+    The rows of new pieces, those from `vocabulary` on, are the trained ones: they had no place in the model before.
+    """
+    start = load_masked(folder, engine="numpy")
+    weights = {n: np.array(a) for n, a in start.parameters.items() if model.layout.shapes.get(n) == a.shape}
+    for name in rows_of_tokens(start):
+        if name in weights:
+            weights[name][vocabulary:] = model.engine.to_numpy(model.parameters[name])[vocabulary:]
+    return weights
 
 
 def keep_general(trainer: Trainer) -> float | None:
@@ -102,7 +108,8 @@ def keep_general(trainer: Trainer) -> float | None:
     if "choice" in content:
         general, limit = parts[GENERAL], content["general_limit"]
         before = Measured(*map(np.array, content["choice"]["before"]))
-        mixed = MixedWeights(model, start_weights(trainer))
+        vocabulary = content["vocabulary"] - len(content["pieces"])
+        mixed = MixedWeights(model, start_weights(model, trainer.settings.start_from, vocabulary))
 
         def measure(share: float) -> Rise:
             mixed.set(share)
