@@ -218,7 +218,7 @@ def finished(trained, run, **changes):
 
 
 def test_the_saved_model_has_the_mixed_weights(trained, tmp_path, quick_runs):
-    trainer, result, content = finished(trained, tmp_path / "run", general_limit=0.3)
+    trainer, result, content = finished(trained, tmp_path / "run", general_limit=2)
     share, choice = result.weights_share, content["choice"]
     assert 0 < share < 1 and share == choice["share"] and choice["kept"] and choice["separate"]
     start, saved = (load_masked(str(tmp_path / "run" / name), engine="numpy").parameters for name in ("start", "model"))
@@ -235,7 +235,7 @@ def test_the_saved_model_has_the_mixed_weights(trained, tmp_path, quick_runs):
     assert set(tables) <= set(saved)
     general = content["parts"]["general"]
     assert general["after"]["per_word"] < general["trained"]["per_word"]
-    assert choice["tried"][0]["share"] == 1 and choice["tried"][0]["rise"] > 0.3
+    assert choice["tried"][0]["share"] == 1 and choice["tried"][0]["rise"] > 2
     said = " ".join(outcome.sentences(content))
     assert f"{share:g} of the change of the weights was kept" in said and "With all of the change" in said
     for wanted in (f"{entry['trained']['per_word']:.3f}" for entry in content["parts"].values()):
@@ -246,11 +246,11 @@ def test_the_saved_model_has_the_mixed_weights(trained, tmp_path, quick_runs):
 
 
 def test_a_run_killed_at_its_end_chooses_again(trained, tmp_path, quick_runs, monkeypatch):
-    whole, _, content = finished(trained, tmp_path / "whole", general_limit=0.3)
+    whole, _, content = finished(trained, tmp_path / "whole", general_limit=2)
     with monkeypatch.context() as patch:
         patch.setattr("glassbert.training.finishing.write_model_card", lambda *rest: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            finished(trained, tmp_path / "broken", general_limit=0.3)
+            finished(trained, tmp_path / "broken", general_limit=2)
     load_with_tokenizer(tmp_path / "broken" / "model")  # it is there already, and whole
     resumed = Trainer.resume(tmp_path / "broken", display=NoDisplay())
     assert resumed.train().weights_share == content["choice"]["share"] < 1
