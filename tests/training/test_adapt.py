@@ -212,7 +212,8 @@ def test_a_text_of_one_document_is_refused(trained, tmp_path):
 
 
 def finished(trained, run, **changes):
-    trainer = adapted(trained, run, **{"learning_rate": 3e-2, "final_evaluation_rows": 256, **changes})
+    own = {"learning_rate": 3e-2, "general_share": 0.3, "final_evaluation_rows": 256}
+    trainer = adapted(trained, run, **{**own, **changes})
     result = trainer.train()
     return trainer, result, outcome.read(RunFolder(run))
 

@@ -58,7 +58,8 @@ from glassbert.training.trainer import Trainer
 HELD_OUT = 0.05  # of the documents of text files
 # Packed by tokens: rows of sentences have another context in other pieces, and their losses cannot be compared.
 DEFAULTS: dict[str, Any] = {
-    "objective": "mlm", "length": 128, "batch": 32, "learning_rate": 3e-4, "warmup": 0.1, "packing": "tokens"
+    "objective": "mlm", "general_share": 0.5, "length": 128, "batch": 32, "learning_rate": 6e-4, "warmup": 0.1,
+    "packing": "tokens",
 }  # fmt: skip
 ROWS_SHARE = 8  # the last evaluation has so many times the rows that are measured of each text, before and after
 Message = Callable[[str], None]

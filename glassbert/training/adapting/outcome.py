@@ -77,21 +77,22 @@ def _share(content: Mapping[str, Any]) -> str:
     where = "on held-out rows of their own" if choice["separate"] else (
         "on the rows that are reported, because there is too little held-out general text for two halves"
     )  # fmt: skip
-    if share == 1:
-        return f"All of the change of the weights was kept: general text rose by {rise}, within {limit}, {where}."
-    all_of_it = "; ".join(
+    kept = "All" if share == 1 else f"{share:g}"
+    if choice["kept"]:
+        size = "" if share == 1 else "the largest share with which "
+        why = f"{size}general text rises by at most {limit}"
+    else:
+        why = (
+            f"general text rises least with it, but by more than {limit}; fewer --new-pieces or a larger "
+            "--general-share may help"
+        )
+    said = f"{kept} of the change of the weights was kept: {why}. It was chosen {where}: {rise}."
+    trained = {name: entry for name, entry in content["parts"].items() if "trained" in entry}
+    each = "; ".join(
         f"{name} {entry['trained']['per_word']:.3f} ({entry['trained']['per_word'] - entry['before']['per_word']:+.3f})"
-        for name, entry in content["parts"].items()
-        if "trained" in entry
+        for name, entry in trained.items()
     )
-    why = f"the largest share with which general text rises by at most {limit}" if choice["kept"] else (
-        f"general text rises least with it, but by more than {limit}; fewer --new-pieces or a larger --general-share "
-        "may help"
-    )  # fmt: skip
-    return (
-        f"{share:g} of the change of the weights was kept: {why}. It was chosen {where}: {rise}. With all of the "
-        f"change, nats per word: {all_of_it}."
-    )
+    return f"{said} With all of the change, nats per word: {each}." if trained else said
 
 
 def _unknown(content: Mapping[str, Any]) -> str:
