@@ -90,7 +90,7 @@ class TrainingData:
 def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
     """The training data of a run; builds the corpus if the settings name text files."""
     data = _open(settings, run)
-    with suppress(FileNotFoundError):
+    with suppress(OSError, ValueError):  # no adaptation
         rows = json.loads((run / ADAPTATION).read_text(encoding="utf-8")).get("rows_at_end", 0)
         by_source = {} if settings.general else data.validation_by_source  # it measures the two texts itself
         return dataclasses.replace(data, validation_by_source=by_source, rows_at_end=rows)
