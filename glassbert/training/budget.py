@@ -141,6 +141,7 @@ class Costs:
     def __init__(self, data: TrainingData) -> None:
         self.held_out = data.held_out_rows()  # may be fewer than the settings ask for
         self.by_source = [data.held_out_rows(name) for name in data.validation_by_source]
+        self.rows_at_end = data.rows_at_end
         self.seconds = {"row": 0.0, "save": 0.0, "report": 0.0, "step": 0.0}
 
     @contextmanager
@@ -153,6 +154,7 @@ class Costs:
         """Seconds of the last two evaluations, the last checkpoint, the model's folder and the report."""
         rows = self.evaluation_rows(settings) + self.final_rows(settings)
         rows += sum(min(available, self.rows_per_source(settings)) for available in self.by_source)
+        rows += self.rows_at_end
         cost = self.seconds
         return rows * cost["row"] + 1.5 * cost["save"] + cost["report"] + 0.5 * cost["step"]
 

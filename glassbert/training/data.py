@@ -23,8 +23,6 @@ from glassbert.training.settings import TrainingSettings
 HELD_OUT_BATCH = 64  # rows of the full length
 MAX_SOURCES = 16  # evaluated separately, if there are no more
 ADAPTATION = "adaptation.json"  # a run folder with this file is an adaptation (`glassbert.training.adapting`)
-ADAPTED_PARTS = ("domain", "general")
-WHOLE_WORDS = ", whole words"
 MASKINGS: dict[str, dict[str, Any]] = {
     "tokens": {},
     "words": {"whole_words": True},
@@ -51,6 +49,7 @@ class TrainingData:
     seconds_to_build: float = 0.0
     validation_by_source: Mapping[str, Source] = field(default_factory=dict)
     corpora: tuple[Any, ...] = ()  # whose checksums a run compares when it begins
+    rows_at_end: int = 0  # held-out rows that an adaptation evaluates beside
 
     def length_at(self, progress: float) -> int:
         """The row length at this progress: short rows first, where there is a curriculum."""
@@ -91,26 +90,11 @@ class TrainingData:
 def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
     """The training data of a run; builds the corpus if the settings name text files."""
     data = _open(settings, run)
-    return _with_whole_words(data, settings) if (run / ADAPTATION).exists() else data
-
-
-def _with_whole_words(data: TrainingData, settings: TrainingSettings) -> TrainingData:
-    """The data of an adaptation: the held-out rows of each text also with whole words masked."""
-    more = {
-        f"{part}{WHOLE_WORDS}": held_out_words(settings, corpus)
-        for part, corpus in zip(ADAPTED_PARTS, data.corpora, strict=False)
-    }
-    return dataclasses.replace(data, validation_by_source={**data.validation_by_source, **more})
-
-
-def held_out_words(settings: TrainingSettings, corpus: Any) -> Source:
-    """Held-out rows with whole words masked: their losses can be compared between vocabularies."""
-    from glassbert.text.masking import Masking
-
-    masking = Masking(whole_words=True)
-    return masked_rows(settings)(
-        corpus, corpus.tokenizer, settings.length, HELD_OUT_BATCH, split="validation", masking=masking
-    )
+    with suppress(OSError, ValueError):  # no adaptation
+        rows = json.loads((run / ADAPTATION).read_text(encoding="utf-8")).get("rows_at_end", 0)
+        by_source = {} if settings.general else data.validation_by_source  # it measures the two texts itself
+        return dataclasses.replace(data, validation_by_source=by_source, rows_at_end=rows)
+    return data
 
 
 def _open(settings: TrainingSettings, run: Path) -> TrainingData:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from glassbert.errors import TrainingError
 from glassbert.files import write_json
 from glassbert.reports import figures
-from glassbert.training.adapting import outcome as adaptation
+from glassbert.training.adapting.mixing import keep_general
 from glassbert.training.budget import Clock
 from glassbert.training.checkpointing import prune, read_checkpoint
 from glassbert.training.history import RESULT
@@ -43,6 +43,7 @@ class Result:
     accuracy: float | None = None
     weights: str = ""  # "last", "best" or "average"
     weights_step: int | None = None  # the step of these weights; of an average, its last
+    weights_share: float | None = None  # of their change since the start that an adaptation kept (`adapting.mixing`)
     skipped: int = 0
     perplexity: float | None = None  # of the first objective
     parts: dict[str, dict[str, float]] = field(default_factory=dict)  # loss and accuracy by objective, of several
@@ -100,6 +101,7 @@ def finish(trainer: Trainer) -> Result:
     loss = trainer.evaluate_once()
     prune(run, settings.keep, state.best_step)
     weights, weights_step = _choose_weights(trainer, loss)
+    share = keep_general(trainer)
     costs = trainer.components.costs
     by_source = _evaluate_by_source(trainer)
     # The last evaluation absorbs errors of the time estimate, but has at least as many rows as the earlier ones.
@@ -116,6 +118,7 @@ def finish(trainer: Trainer) -> Result:
         accuracy=found.accuracy,
         weights=weights,
         weights_step=weights_step,
+        weights_share=share,
         perplexity=found.perplexity,
         parts=found.parts,
         **counts,  # type: ignore[arg-type]
@@ -124,8 +127,6 @@ def finish(trainer: Trainer) -> Result:
     result = replace(result, plan=receipt.compare(read_log(run.log_file), asdict(result)))
     write_model_card(run, result)
     content = asdict(result)
-    # where there are two texts, the losses before were measured on the rows of `by_source`
-    adaptation.complete(run, {"domain": {"loss": found.loss, "accuracy": found.accuracy}, **by_source})
     write_report(run, content)
     run.require_own()
     write_json(run.path / RESULT, content, sealed=True)  # last: a run with this file is finished

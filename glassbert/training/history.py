@@ -96,11 +96,15 @@ def weights_sentence(result: Mapping[str, Any]) -> str:
     step, steps = result.get("weights_step"), result.get("steps", 0)
     if step is None:
         return ""
-    return {
+    sentence = {
         "best": f"The weights are those of step {step:,}, which had the lowest held-out loss of all evaluations; "
         f"training went on to step {steps:,}.",
         "average": f"The weights are a moving average up to the last step, {step:,}.",
     }.get(result["weights"], f"The weights are those of the last step, {step:,}.")
+    share = result.get("weights_share")
+    if share is None or share == 1:
+        return sentence
+    return f"{sentence} They are mixed with those of the start: {share:g} of the change was kept."
 
 
 def _number(value: Any) -> bool:

@@ -52,10 +52,17 @@ def test_an_adaptation_from_the_command_line(corpus, tmp_path, capsys):
     command = ("adapt", tmp_path / "run", "--corpus", tmp_path / "domain.txt", "--new-pieces", 10, "--steps", 4)
     assert run(*command, "--general", corpus, "--run", tmp_path / "adapted", *SMALL) == 0
     shown = capsys.readouterr().out
-    for said in ("new pieces, vocabulary now", "kernel", "nats per old token", "nats per word", "general", "before"):
+    for said in ("new pieces, vocabulary now", "kernel", "nats per old token", "nats per word", "general", "before",
+                 "of the change of the weights was kept"):  # fmt: skip
         assert said in shown
     assert run(*command, "--no-general", "--run", tmp_path / "alone", *SMALL) == 0
-    assert "No general text" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "No general text" in shown and "of the change" not in shown
+    assert run(*command, "--general", corpus, "--general-limit", 0, "--json", "--run", tmp_path / "json", *SMALL) == 0
+    share = json.loads(capsys.readouterr().out)["weights_share"]
+    assert share == json.loads((tmp_path / "json" / "adaptation.json").read_text())["choice"]["share"]
+    assert run(*command, "--general", corpus, "--general-limit", -1, "--run", tmp_path / "none", *SMALL) == 2
+    assert "general_limit must be a number of at least 0" in capsys.readouterr().err
     assert run(*command, "--general", corpus, "--run", tmp_path / "adapted", *SMALL) == 2
     assert "already contains a run" in capsys.readouterr().err
 

@@ -17,9 +17,10 @@ from glassbert.training.adapting import outcome
 from glassbert.training.adapting.adapt import adapt, preset_of
 from glassbert.training.adapting.choices import EPOCHS, LEAST_READ, TOKENS, domain_tokens, fitted, least_uses
 from glassbert.training.adapting.extension import extend, load_masked
+from glassbert.training.adapting.mixing import TRIALS, Rise
+from glassbert.training.checkpointing import read_checkpoint
 from glassbert.training.data import Mixture, open_data
 from glassbert.training.display import NoDisplay
-from glassbert.training.log import read_log
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.trainer import Trainer
@@ -59,8 +60,8 @@ def test_the_whole_way(trained, tmp_path, monkeypatch):
     tokens = [piece["token"] for piece in content["pieces"]]
     assert {"kernel", "socket", "thread", "buffer"} <= set(tokens)
     domain, general = content["parts"]["domain"], content["parts"]["general"]
-    assert domain["after"]["loss"] == result.loss
     assert domain["after"]["per_word"] < domain["before"]["per_word"]
+    assert result.weights_share == content["choice"]["share"]
     assert domain["counts_after"]["tokens"] < domain["counts_before"]["tokens"]
     assert domain["counts_after"]["words"] == domain["counts_before"]["words"]
     assert general["after"]["tokens_per_word"] <= general["before"]["tokens_per_word"]
@@ -68,14 +69,8 @@ def test_the_whole_way(trained, tmp_path, monkeypatch):
         after, counts = entry["after"], entry["counts_after"]
         nats = after["loss"] * counts["tokens"]
         assert after["per_old_token"] == pytest.approx(nats / entry["counts_before"]["tokens"])
-    whole = next(line for line in read_log(RunFolder(tmp_path / "run").log_file) if line.get("kind") == "final")
-    words = whole["by_source"]["general, whole words"]["loss"]
-    counts = general["counts_after"]
-    assert general["after"]["per_word"] == pytest.approx(
-        words * counts["tokens"] / counts["words"], rel=1e-5
-    )  # the log has six digits
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "Adaptation" in page and "nats per old token" in page
+    assert "Adaptation" in page and "nats per old token" in page and "of the change of the weights was kept" in page
     model, tokenizer = load_with_tokenizer(tmp_path / "run")
     assert model.config.vocab_size == tokenizer.vocab_size == content["vocabulary"] == 64 + len(tokens)
     assert tokenizer.tokenize("kernel") == ["kernel"]
@@ -172,6 +167,7 @@ def test_pieces_may_stay(trained, tmp_path, quick_runs):
 def test_without_general_text_it_says_so(trained, tmp_path):
     content = outcome.read(adapted(trained, tmp_path / "run", general="").run)
     assert list(content["parts"]) == ["domain"] and "No general text" in content["general"]
+    assert "choice" not in content
 
 
 @pytest.mark.parametrize(
@@ -179,6 +175,8 @@ def test_without_general_text_it_says_so(trained, tmp_path):
     [
         ({"general": "DOMAIN"}, "general text must be another text"),
         ({"new_pieces": -1}, "at least 0"),
+        *(({"general_limit": limit}, "inf for no limit") for limit in (-1, math.nan, None, "0.1", True)),
+        ({"objective": "clm"}, "give one with mlm"),
         ({"steps": 1, "minutes": 1}, "one budget"),
         ({"general": "nowhere.txt"}, "there is no file or folder"),
     ],
@@ -208,6 +206,112 @@ def test_a_text_of_one_document_is_refused(trained, tmp_path):
     (tmp_path / "one.txt").write_text("the kernel runs a thread of the buffer and more of it. " * 30)
     with pytest.raises(TrainingError, match="no held-out documents"):
         adapt(str(trained / "run"), str(tmp_path / "one.txt"), run=tmp_path / "run", general="")
+
+
+# ---- what is kept of the change ----
+
+
+def finished(trained, run, **changes):
+    own = {"learning_rate": 3e-2, "general_share": 0.3, "final_evaluation_rows": 256}
+    trainer = adapted(trained, run, **{**own, **changes})
+    result = trainer.train()
+    return trainer, result, outcome.read(RunFolder(run))
+
+
+def test_the_saved_model_has_the_mixed_weights(trained, tmp_path, quick_runs):
+    trainer, result, content = finished(trained, tmp_path / "run", general_limit=2)
+    share, choice = result.weights_share, content["choice"]
+    assert 0 < share < 1 and share == choice["share"] and choice["kept"] and choice["separate"]
+    start, saved = (load_masked(str(tmp_path / "run" / name), engine="numpy").parameters for name in ("start", "model"))
+    last = adapted(trained, tmp_path / "other").model
+    read_checkpoint(trainer.run, trainer.state.step, last)  # checkpoints hold the trained weights
+    tables = ["embeddings.token", "head.decoder.bias", "head.decoder.weight"]
+    for name, values in saved.items():
+        mixed = (1 - share) * start[name] + share * last.parameters[name]
+        if name in tables:
+            assert len(values) == content["vocabulary"] > 64
+            mixed[64:] = last.parameters[name][64:]  # new pieces stay as trained
+            assert not np.array_equal(start[name][64:], last.parameters[name][64:])
+        np.testing.assert_allclose(values, mixed, rtol=1e-5, atol=1e-7)
+    assert set(tables) <= set(saved)
+    general = content["parts"]["general"]
+    assert general["after"]["per_word"] < general["trained"]["per_word"]
+    assert choice["tried"][0]["share"] == 1 and choice["tried"][0]["rise"] > 2
+    said = " ".join(outcome.sentences(content))
+    assert f"{share:g} of the change of the weights was kept" in said and "With all of the change" in said
+    for wanted in (f"{entry['trained']['per_word']:.3f}" for entry in content["parts"].values()):
+        assert wanted in said
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert f"{share:g} of the change was kept" in card
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["weights_share"] == share
+
+
+def test_a_run_killed_at_its_end_chooses_again(trained, tmp_path, quick_runs, monkeypatch):
+    whole, _, content = finished(trained, tmp_path / "whole", general_limit=2)
+    with monkeypatch.context() as patch:
+        patch.setattr("glassbert.training.finishing.write_model_card", lambda *rest: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            finished(trained, tmp_path / "broken", general_limit=2)
+    load_with_tokenizer(tmp_path / "broken" / "model")  # it is there already, and whole
+    resumed = Trainer.resume(tmp_path / "broken", display=NoDisplay())
+    assert resumed.train().weights_share == content["choice"]["share"] < 1
+    for name, values in whole.model.parameters.items():
+        assert np.array_equal(values, resumed.model.parameters[name]), name
+    again = outcome.read(RunFolder(tmp_path / "broken"))
+    assert again["parts"] == content["parts"] and again["choice"] == content["choice"]
+
+
+def test_with_old_pieces_a_limit_of_0_can_be_kept(trained, tmp_path, quick_runs):
+    _, result, content = finished(trained, tmp_path / "run", new_pieces=0, general_limit=0, learning_rate=0.3)
+    assert content["choice"]["kept"] and content["parts"]["general"]["old_pieces"] is None
+    if result.weights_share == 0:
+        assert content["choice"]["tried"][-1] == {"share": 0.0, "rise": 0.0, "error": 0.0}
+    else:
+        assert next(one for one in content["choice"]["tried"] if one["share"] == result.weights_share)["rise"] <= 0
+
+
+def test_no_limit_keeps_all_of_the_change(trained, tmp_path, quick_runs):
+    trainer, result, content = finished(trained, tmp_path / "run", general_limit=math.inf)
+    assert result.weights_share is None and "choice" not in content
+    assert "after" in content["parts"]["general"] and "trained" not in content["parts"]["general"]
+    saved = load_masked(str(tmp_path / "run" / "model"), engine="numpy").parameters
+    last = adapted(trained, tmp_path / "other").model
+    read_checkpoint(trainer.run, trainer.state.step, last)
+    assert all(np.array_equal(values, saved[name]) for name, values in last.parameters.items())
+
+
+def test_a_limit_that_is_missed_is_said(trained, tmp_path, quick_runs, monkeypatch):
+    monkeypatch.setattr(Rise, "keeps", lambda self, limit: False)
+    _, result, content = finished(trained, tmp_path / "run", steps=2)
+    assert not content["choice"]["kept"] and result.weights_share is not None
+    assert any("but by more than" in sentence and "--new-pieces" in sentence for sentence in outcome.sentences(content))
+
+
+def test_too_little_general_text_for_two_halves_is_said(trained, tmp_path, quick_runs):
+    rng = random.Random(5)
+    page = "\n".join(" ".join(rng.choices(["red", "house", "tree", "the", "sings"], k=9)) + "." for _ in range(9))
+    (tmp_path / "page.txt").write_text(page)
+    _, _, content = finished(trained, tmp_path / "run", steps=2, general=str(tmp_path / "page.txt"))
+    assert not content["choice"]["separate"]
+    assert any("too little held-out general text" in sentence for sentence in outcome.sentences(content))
+
+
+def test_a_run_of_an_earlier_version_ends_without_a_choice(trained, tmp_path, quick_runs):
+    trainer = adapted(trained, tmp_path / "run", steps=2)
+    content = outcome.read(trainer.run)
+    outcome.write(trainer.run, {name: value for name, value in content.items() if name not in ("rows", "choice")})
+    assert trainer.train().weights_share is None
+    assert "after" not in outcome.read(trainer.run)["parts"]["domain"]
+
+
+def test_a_budget_in_minutes_reserves_time_for_the_choice(trained, tmp_path):
+    trainer = adapted(trained, tmp_path / "run", steps=None, minutes=1)
+    costs = trainer.components.costs
+    costs.seconds["row"] = 1.0
+    rows = trainer.data.rows_at_end
+    assert rows >= TRIALS * outcome.read(trainer.run)["choice"]["rows"] > 0
+    with_choice, costs.rows_at_end = costs.of_ending(trainer.settings), 0
+    assert with_choice - costs.of_ending(trainer.settings) == rows
 
 
 # ---- texts and models of strangers ----

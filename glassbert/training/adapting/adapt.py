@@ -10,12 +10,16 @@ It prepares a run folder and returns an ordinary trainer, so that `glassbert res
     RUN/start/            the model with its new pieces, before training
     RUN/corpus/           the domain's text in the new pieces
     RUN/general/          the general text in the new pieces
-    RUN/adaptation.json   the pieces, and the losses before and after
+    RUN/corpus-before/    the held-out part of each in the old pieces
+    RUN/general-before/
+    RUN/adaptation.json   the pieces, the losses before and after, and the share of the change that was kept
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -34,29 +38,34 @@ from glassbert.text.corpus.settings import Settings
 from glassbert.text.corpus.sources import PYTHON, find_sources
 from glassbert.text.corpus.storage import TRAIN, VALIDATION
 from glassbert.text.fast import FastTokenizer, load_tokenizer
-from glassbert.text.generator import MLMDataGenerator
 from glassbert.text.loading import load_with_tokenizer
 from glassbert.text.new_pieces import NewPiece, choose_pieces, extended
 from glassbert.text.vocabulary_training import count_words
 from glassbert.text.wordpiece_files import Description, write
 from glassbert.training.adapting.choices import LEAST_READ, NEW_PIECES, fitted, least_uses, tokens_of
 from glassbert.training.adapting.extension import extend, load_masked
-from glassbert.training.adapting.outcome import FILE, measured, text_counts
-from glassbert.training.budget import Costs
+from glassbert.training.adapting.mixing import LIMIT, TRIALS, check_limit
+from glassbert.training.adapting.outcome import FILE
+from glassbert.training.adapting.paired import GENERAL, PairedRows, measured, part_of, text_counts
+from glassbert.training.budget import FINAL_SHARE
 from glassbert.training.checkpointing import remove_folder
-from glassbert.training.data import HELD_OUT_BATCH, TrainingData, held_out_words, open_data
-from glassbert.training.evaluate import Evaluation, evaluate
+from glassbert.training.data import HELD_OUT_BATCH, open_data
+from glassbert.training.objectives import Objectives
 from glassbert.training.run_folder import RunFolder, new_run_folder
 from glassbert.training.settings import CONFIG_FIELDS, TrainingSettings
 from glassbert.training.trainer import Trainer
 
 HELD_OUT = 0.05  # of the documents of text files
 # Packed by tokens: rows of sentences have another context in other pieces, and their losses cannot be compared.
-DEFAULTS: dict[str, Any] = {"length": 128, "batch": 32, "learning_rate": 3e-4, "warmup": 0.1, "packing": "tokens"}
+DEFAULTS: dict[str, Any] = {
+    "objective": "mlm", "general_share": 0.5, "length": 128, "batch": 32, "learning_rate": 6e-4, "warmup": 0.1,
+    "packing": "tokens",
+}  # fmt: skip
+ROWS_SHARE = 8  # the last evaluation has so many times the rows that are measured of each text, before and after
 Message = Callable[[str], None]
 
 
-class Part(NamedTuple):
+class AdaptedText(NamedTuple):
     """A text in the new pieces, and its held-out documents in the old ones."""
 
     corpus: Corpus
@@ -68,6 +77,7 @@ def adapt(
     corpus: str | Sequence[str],
     general: str | Sequence[str] | None = None,
     *,
+    general_limit: float = LIMIT,
     new_pieces: int | None = None,
     run: str | Path | None = None,
     on_message: Message = lambda text: None,
@@ -76,11 +86,13 @@ def adapt(
 ) -> Trainer:
     """Prepare the adaptation of a masked language model and return its trainer.
 
-    corpus      text files, a corpus folder, or "python:" for the built-in texts
-    general     the same, for text like that of the first training; default: the built-in texts, "" for none
-    new_pieces  at most so many new entries of the vocabulary; 0 keeps it; default: by text and budget (`choices`)
-    settings    fields of `TrainingSettings`: budget, general_share, learning rate and so on
+    corpus         text files, a corpus folder, or "python:" for the built-in texts
+    general        the same, for text like that of the first training; default: the built-in texts, "" for none
+    general_limit  by so many nats per word may general text rise (`mixing`); math.inf: by any number
+    new_pieces     at most so many new entries of the vocabulary; 0 keeps it; default: by text and budget (`choices`)
+    settings       fields of `TrainingSettings`: budget, general_share, learning rate and so on
     """
+    limit = check_limit(general_limit)
     if new_pieces is not None and (not isinstance(new_pieces, int) or isinstance(new_pieces, bool) or new_pieces < 0):
         raise TrainingError(f"new_pieces must be a whole number of at least 0, got {new_pieces!r}")
     texts = _paths(corpus)
@@ -92,7 +104,7 @@ def adapt(
     others, about_general = _general_texts(texts, general)
     if set(texts) & set(others):
         raise TrainingError(f"{texts[0]} is given as --corpus and as --general; general text must be another text")
-    loaded = load_masked(model, engine="numpy")
+    loaded = load_masked(model, engine="numpy", threads=settings.get("threads"))
     tokenizer = load_with_tokenizer(model, engine="numpy")[1]
     plan = _plan(loaded, settings)
     share = plan.general_share if others else 0.0
@@ -124,14 +136,11 @@ def adapt(
         "pieces": [dataclasses.asdict(piece) for piece in pieces],
         "why_pieces": why,
         "general": about_general,
-        "parts": {},
     }
-    write_json(folder.path / FILE, content)  # its data is that of an adaptation from here on
-    data = open_data(training, folder.path)
     on_message("Measuring the losses before")
-    content["parts"] = {name: _before(name, part, loaded, tokenizer, training, data) for name, part in parts.items()}
-    write_json(folder.path / FILE, content)
-    return Trainer(training, folder.path, data=data, display=display)
+    content |= _before(parts, loaded, training, limit)
+    write_json(folder.path / FILE, content)  # its data is that of an adaptation from here on
+    return Trainer(training, folder.path, data=open_data(training, folder.path), display=display)
 
 
 def _paths(given: str | Sequence[str] | Path | None) -> list[str]:
@@ -195,7 +204,7 @@ def _is_corpus(texts: Sequence[str]) -> bool:
     return len(texts) == 1 and (Path(texts[0]) / "manifest.json").exists()
 
 
-def _part(texts: Sequence[str], folder: Path, start: Path, old: FastTokenizer) -> Part:
+def _part(texts: Sequence[str], folder: Path, start: Path, old: FastTokenizer) -> AdaptedText:
     """The corpus of these texts in the new pieces, and its held-out part in the old ones."""
     new = load_tokenizer(start)
     if _is_corpus(texts):
@@ -214,12 +223,14 @@ def _part(texts: Sequence[str], folder: Path, start: Path, old: FastTokenizer) -
             f"{corpus.split('train').documents:,}, and some of several are held out (a blank line separates documents)"
         )
     if new.fingerprint == old.fingerprint:
-        return Part(corpus, corpus)
+        return AdaptedText(corpus, corpus)
     assert old.description is not None
-    return Part(corpus, resplit(corpus, old.description, folder.with_name(f"{folder.name}-before"), [VALIDATION]))
+    return AdaptedText(
+        corpus, resplit(corpus, old.description, folder.with_name(f"{folder.name}-before"), [VALIDATION])
+    )
 
 
-def _refuse_same_text(parts: dict[str, Part]) -> None:
+def _refuse_same_text(parts: dict[str, AdaptedText]) -> None:
     hashes = [{source["sha256"] for source in part.corpus.manifest["sources"]} for part in parts.values()]
     if set.intersection(*hashes):
         raise TrainingError("--corpus and --general share a source; general text must be another text")
@@ -230,6 +241,11 @@ def _plan(model: Model, given: dict[str, Any]) -> TrainingSettings:
     preset, changes = preset_of(model.config)
     chosen = {**DEFAULTS, **given, "preset": preset, "model": changes}
     settings = TrainingSettings.from_dict({**chosen, "corpus": "a text"})  # a sentence about general text
+    if "mlm" not in Objectives.parse(settings.objective).names:
+        raise TrainingError(
+            f"adapting continues the prediction of masked words, and the objective {settings.objective!r} has none; "
+            "give one with mlm, such as --objective mlm"
+        )
     return settings.replace(corpus=(), length=min(settings.length, model.config.max_length))
 
 
@@ -248,26 +264,39 @@ def preset_of(config: EncoderConfig) -> tuple[str, dict[str, Any]]:
     return best, found[best]
 
 
-def _before(
-    name: str, part: Part, model: Model, tokenizer: FastTokenizer, settings: TrainingSettings, data: TrainingData
-) -> dict[str, Any]:
-    """Held-out losses of the model as it was, on the text in its own pieces, from as many rows as at the end."""
-    by_source = Costs(data).rows_per_source(settings)
-    rows = by_source if name in data.validation_by_source else settings.final_evaluation_rows
-    tokens = MLMDataGenerator(
-        part.old, tokenizer, settings.length, HELD_OUT_BATCH, packing=settings.packing, split=VALIDATION
-    )  # fmt: skip
-    found = _evaluated(model, tokens, rows)
-    words = _evaluated(model, held_out_words(settings, part.old), by_source)
-    counts = text_counts(part.old)
-    return {
-        "before": measured(found.loss, found.accuracy, words.loss, counts, counts["tokens"]),
-        "counts_before": counts,
-        "counts_after": text_counts(part.corpus),
-    }
+def _before(parts: dict[str, AdaptedText], model: Model, settings: TrainingSettings, limit: float) -> dict[str, Any]:
+    """What is measured of the model as it was: the losses of both texts, and those that a share is chosen by."""
+    paired = {name: PairedRows(part.old, part.corpus, settings.length) for name, part in parts.items()}
+    most = _rows_of_each(settings, model, paired["domain"], len(parts))
+    content: dict[str, Any] = {"rows": most, "rows_at_end": 0, "parts": {}}
+    for name, part in parts.items():
+        own = part_of(name, paired[name], most)
+        entry: dict[str, Any] = {
+            "counts_before": text_counts(part.old),
+            "counts_after": text_counts(part.corpus),
+            "old_pieces": part.old.folder.name if part.old is not part.corpus else None,
+        }
+        entry["before"] = measured(own, model, "old", entry)
+        content["parts"][name] = entry
+        content["rows_at_end"] += 3 * len(own.report)  # tokens and words of the result, words of the trained weights
+        if name == GENERAL and math.isfinite(limit):
+            before = own.rows.whole_words(model, "old", own.choice)
+            if len(before.words):
+                found = [before.nats.tolist(), before.words.tolist()]
+                content["general_limit"] = limit
+                content["choice"] = {"before": found, "separate": own.rows.separate, "rows": len(own.choice)}
+                content["rows_at_end"] += TRIALS * len(own.choice)
+    return content
 
 
-def _evaluated(model: Model, batches: Any, rows: int) -> Evaluation:
-    inputs = (batches.batch(0, index).as_inputs() for index in range(min(len(batches), -(-rows // HELD_OUT_BATCH))))
-    # a model counts positions itself, as in training
-    return evaluate(model, ({k: v for k, v in one.items() if k != "position_ids"} for one in inputs), objective="mlm")
+def _rows_of_each(settings: TrainingSettings, model: Model, rows: PairedRows, texts: int) -> int:
+    """The held-out rows to measure of each text. With a budget in minutes the end takes a small share of them."""
+    most = max(1, settings.final_evaluation_rows // ROWS_SHARE)
+    if settings.minutes is None:
+        return most
+    some = rows.whole(HELD_OUT_BATCH)
+    began = time.monotonic()
+    rows.single_tokens(model, "old", some)
+    seconds = (time.monotonic() - began) / len(some)
+    times = 3 * texts + TRIALS * (texts > 1)
+    return min(most, max(HELD_OUT_BATCH, int(FINAL_SHARE * 60 * settings.minutes / (times * seconds))))

@@ -27,6 +27,13 @@ def load_masked(path: str, **options: Any) -> Model:
     return model if model.head.kind == "mlm" else load(path, head="mlm", **options)
 
 
+def rows_of_tokens(model: Model) -> list[str]:
+    """The parameters with a row for every token of the vocabulary."""
+    config = model.config.replace(vocab_size=model.config.vocab_size + 1)
+    larger = BertWithHead(config, "mlm", engine="numpy", initialize=False).layout.shapes
+    return [name for name, shape in model.layout.shapes.items() if larger[name] != shape]
+
+
 def extend(model: Model, vocabulary: int, replaced: Sequence[Sequence[int]]) -> Model:
     """A masked language model with `vocabulary` rows, and one more for every entry of `replaced`.
 

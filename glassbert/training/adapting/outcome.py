@@ -4,10 +4,10 @@ A longer piece is harder to guess than a short one, so losses per token of two v
 they can, if whole words are masked: where single tokens are, the other pieces of a word give the masked one away, and a
 new piece that replaces them loses this help.
 
-    nats per whole word = nats per token, whole words masked · tokens / words
+    nats per whole word = nats of all pieces of the masked words / masked words
     nats per old token  = nats per token · tokens / tokens in the old vocabulary
 
-"Per old token" has the scale of the loss before, and is unfair to new pieces.
+"Per old token" has the scale of the loss before, and is unfair to new pieces. All rows are those of `paired`.
 """
 
 from __future__ import annotations
@@ -16,41 +16,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from glassbert.files import write_json
-from glassbert.text.corpus.reader import Corpus
-from glassbert.training.data import ADAPTATION, WHOLE_WORDS
+from glassbert.training.data import ADAPTATION
 from glassbert.training.run_folder import RunFolder
 
 FILE = ADAPTATION
 COUNTS = ("counts_before", "counts_after")
 MANY_UNKNOWN = 0.01  # of the words
-
-
-def text_counts(corpus: Corpus, split: str = "validation") -> dict[str, int]:
-    """Tokens, words and unknown words of a split."""
-    continues, unknown = corpus.tokenizer.continues_word, corpus.tokenizer.unknown_id
-    tokens = [np.asarray(shard.tokens) for shard in corpus.split(split).shards]
-    return {
-        "tokens": sum(map(len, tokens)),
-        "words": int(sum((~continues[ids]).sum() for ids in tokens)),
-        "unknown": int(sum((ids == unknown).sum() for ids in tokens)),
-    }
-
-
-def measured(
-    loss: float, accuracy: float, words: float | None, counts: Mapping[str, int], old_tokens: int
-) -> dict[str, float]:
-    """A loss per token, per token of the old vocabulary, and, from `words` with whole words masked, per word."""
-    tokens_per_word = counts["tokens"] / counts["words"]
-    found = {
-        "loss": loss,
-        "accuracy": accuracy,
-        "per_old_token": loss * counts["tokens"] / old_tokens,
-        "tokens_per_word": tokens_per_word,
-    }
-    return found if words is None else {**found, "per_word": words * tokens_per_word}
 
 
 def read(run: RunFolder) -> dict[str, Any] | None:
@@ -61,26 +33,14 @@ def read(run: RunFolder) -> dict[str, Any] | None:
         return None
 
 
-def complete(run: RunFolder, found: Mapping[str, Mapping[str, float]]) -> dict[str, Any] | None:
-    """Add the losses after adaptation, by part; `found` are those of the last evaluation."""
-    content = read(run)
-    if content is None:
-        return None
-    for part, one in found.items():
-        if part in content["parts"]:
-            entry = content["parts"][part]
-            old = entry["counts_before"]["tokens"]
-            words = found.get(f"{part}{WHOLE_WORDS}", {}).get("loss")
-            entry["after"] = measured(one["loss"], one["accuracy"], words, entry["counts_after"], old)
+def write(run: RunFolder, content: Mapping[str, Any]) -> None:
     write_json(run.path / FILE, content)
-    return content
 
 
 def rows(content: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """A table of the losses: part, unit, before, after, difference."""
     units = {"per_word": "nats per word, masked as a whole", "per_old_token": "nats per old token",
-             "loss": "nats per own token", "accuracy": "masked tokens right",
-             "tokens_per_word": "tokens per word"}  # fmt: skip
+             "accuracy": "masked tokens right", "tokens_per_word": "tokens per word"}  # fmt: skip
     found: list[tuple[str, ...]] = []
     for part, entry in content["parts"].items():
         for key, unit in units.items():
@@ -102,8 +62,37 @@ def sentences(content: Mapping[str, Any]) -> list[str]:
         piece["token"] for piece in pieces[:12]
     )
     found = [new + ("." if len(pieces) <= 12 else ", ...")] if pieces else []
-    found += [content.get("why_pieces", ""), _unknown(content), content["general"]]
+    found += [content.get("why_pieces", ""), _unknown(content), content["general"], _share(content)]
     return [sentence for sentence in found if sentence]
+
+
+def _share(content: Mapping[str, Any]) -> str:
+    """Sentences about the share of the change that was kept; "" where none was chosen."""
+    choice = content.get("choice", {})
+    if "share" not in choice:
+        return ""
+    share, limit = choice["share"], f"{content['general_limit']:g} nats per word, masked as a whole (--general-limit)"
+    taken = next(one for one in choice["tried"] if one["share"] == share)
+    rise = f"{taken['rise']:+.3f} ± {taken['error']:.3f}"
+    where = "on held-out rows of their own" if choice["separate"] else (
+        "on the rows that are reported, because there is too little held-out general text for two halves"
+    )  # fmt: skip
+    kept = "All" if share == 1 else f"{share:g}"
+    if choice["kept"]:
+        size = "" if share == 1 else "the largest share with which "
+        why = f"{size}general text rises by at most {limit}"
+    else:
+        why = (
+            f"general text rises least with it, but by more than {limit}; fewer --new-pieces or a larger "
+            "--general-share may help"
+        )
+    said = f"{kept} of the change of the weights was kept: {why}. It was chosen {where}: {rise}."
+    trained = {name: entry for name, entry in content["parts"].items() if "trained" in entry}
+    each = "; ".join(
+        f"{name} {entry['trained']['per_word']:.3f} ({entry['trained']['per_word'] - entry['before']['per_word']:+.3f})"
+        for name, entry in trained.items()
+    )
+    return f"{said} With all of the change, nats per word: {each}." if trained else said
 
 
 def _unknown(content: Mapping[str, Any]) -> str:
@@ -114,5 +103,5 @@ def _unknown(content: Mapping[str, Any]) -> str:
         return ""
     return (
         f"{before:.1%} of the words of the domain were unknown before ({after:.1%} now). Unknown words are never "
-        f"masked, so the losses before and after are not of the same words."
+        f"masked: losses per word leave them out before and after, losses per old token only before."
     )
