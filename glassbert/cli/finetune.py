@@ -75,7 +75,8 @@ def show(tuned: FineTuned, as_json: bool = False) -> None:
         show_distillation(tuned.distillation, console)
     if tuned.spread is not None and len(tuned.seeds) > 1:
         scores = f"{tuned.metric} over {len(tuned.seeds)} seeds: {tuned.spread}"
-        console.print(Text(f"{scores}; the model of seed {tuned.best} is saved."))
+        averaged = f"the average of the seeds {', '.join(map(str, sorted(tuned.soup)))}"
+        console.print(Text(f"{scores}; {averaged if tuned.soup else f'the model of seed {tuned.best}'} is saved."))
     seconds = sum(result.seconds for result in tuned.seeds)
     speed = sum(result.examples for result in tuned.seeds) / max(seconds, 1e-9)
     console.print(Text(f"{seconds:,.0f} seconds, {speed:,.0f} examples/s including evaluations."))

@@ -75,15 +75,16 @@ class FineTuned:
     seeds: list[SeedResult]
     metric: str
     spread: Spread | None = None
-    best: int = 0  # the seed of the saved model
+    best: int = 0  # the best seed; its model is the saved one, unless several were averaged
     outcome: Outcome | None = None
     baseline: Outcome | None = None
     folds: tuple[FineTuned, ...] = ()  # of a cross-validation
     distillation: dict[str, Any] | None = None  # teacher and student side by side (`glassbert.finetuning.distilled`)
+    soup: tuple[int, ...] = ()  # the seeds whose models were averaged
 
     @property
     def scores(self) -> Scores:
-        """Scores of the best seed on the held-out examples, with bootstrap intervals."""
+        """Scores of the saved model on the held-out examples, with bootstrap intervals."""
         return Scores() if self.outcome is None else self.outcome.scores
 
     @property
@@ -189,7 +190,7 @@ def reopen(run: str | Path, *, baseline: bool = False) -> FineTuned:
     simple = fit_simple_model(prepared, NoDisplay()) if baseline and result["baseline"] else None
     return FineTuned(
         folder.path, "finished", seeds, result["metric"], spread, result["best_seed"], outcome, simple,
-        distillation=result.get("distillation"),
+        distillation=result.get("distillation"), soup=tuple(result.get("soup", ())),
     )  # fmt: skip
 
 
@@ -278,7 +279,7 @@ def _tune(prepared: Prepared, folder: RunFolder, display: Display) -> FineTuned:
     finished = finish(prepared, seeds, results, folder, display, without)
     return FineTuned(
         folder.path, "finished", results, metric, finished.spread, finished.best, finished.outcome, finished.baseline,
-        distillation=finished.distillation,
+        distillation=finished.distillation, soup=finished.soup,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import glassbert
+from glassbert.cli.finetune import show
 from glassbert.errors import TrainingError
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.cross_validation import cross_validate
@@ -284,11 +285,15 @@ def test_multilabel_thresholds_come_from_the_choosing_examples(tmp_path, encoder
     assert tuned.outcome.card.thresholds == TaskCard.load(tuned.run).thresholds is not None
 
 
-def test_soup_of_seeds(tmp_path, encoder, reviews, monkeypatch):
+def test_soup_of_seeds(tmp_path, encoder, reviews, monkeypatch, capsys):
     always = lambda self, other, metric: other is None or self.score >= 0  # noqa: E731
     monkeypatch.setattr("glassbert.finetuning.averaging.Measured.better", always)
-    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, soup=True, epochs=1, choose="reported")
+    tuned = tune(tmp_path / "run", encoder, *reviews, seeds=3, soup=True, epochs=1, choose="reported", report=True)
     assert sorted(json.loads((tuned.run / "result.json").read_text())["soup"]) == [0, 1, 2]
+    assert sorted(tuned.soup) == sorted(reopen(tuned.run).soup) == [0, 1, 2]
+    show(tuned)
+    assert "the average of the seeds 0, 1, 2 is saved" in " ".join(capsys.readouterr().out.split())
+    assert "their average, kept" in tuned.report.read_text(encoding="utf-8")
     ready = prepare(settings(encoder, *reviews, seeds=3, soup=True), progress_bar)
     one, two = ready.model(0), ready.model(1)
     name = "head.classifier.weight"

@@ -146,6 +146,8 @@ def _scores(
     kept = {seed: one.outputs is outcome.outputs for seed, one in outcomes.items()}
     names = {seed: f"{unit} {seed}, kept" if kept[seed] else f"{unit} {seed}" for seed in outcomes}
     points = [_point(names[seed] if several else "this model", one, 0) for seed, one in outcomes.items()]
+    if several and unit == "seed" and not any(kept.values()):
+        points.append(_point("their average, kept", outcome, 0))
     points += [_point(one.name, one, 1) for one in others]
     drawn = [point for point in points if point is not None]
     if len(drawn) > 1:
