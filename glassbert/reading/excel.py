@@ -69,6 +69,7 @@ def _check_archive(path: Path) -> None:
         try:
             with zipfile.ZipFile(path) as archive:
                 size = sum(entry.file_size for entry in archive.infolist())
+        # zipfile raises NotImplementedError for versions and compressions that it does not know
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
             raise TextError(f"{path} cannot be read as Excel: {_reason(error)}") from error
     if size > max(ORDINARY, SWELLING * path.stat().st_size):

@@ -14,8 +14,7 @@ Predictions have the form of the outputs of GlassBERT's heads, so that both are 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -94,15 +93,13 @@ def tree_learner(head: str) -> Learner:
         options = {**TREES, "l2_regularization": 1.0 / strength}
         if head == "regression":
             numbers = HistGradientBoostingRegressor(**options)
-            with _suitable_threads(x):
-                numbers.fit(_dense(x), y)
+            _with_suitable_threads(numbers.fit, x, y)
             return lambda features: _with_suitable_threads(numbers.predict, features)
         seen = np.unique(y)
         if len(seen) < 2:
             return (fit_binary if head == "binary" else fit_multiclass)(x, y, strength, labels)
         trees = HistGradientBoostingClassifier(**options)
-        with _suitable_threads(x):
-            trees.fit(_dense(x), y)
+        _with_suitable_threads(trees.fit, x, y)
         if head == "binary":
             return lambda features: _with_suitable_threads(trees.decision_function, features)
         return lambda features: _all_columns(
@@ -112,19 +109,11 @@ def tree_learner(head: str) -> Learner:
     return learn
 
 
-@contextmanager
-def _suitable_threads(x: Any) -> Iterator[None]:
-    """One OpenMP thread, unless the table is large: on a busy machine several wait for each other most of the time."""
-    if x.shape[0] * x.shape[1] > MANY_CELLS:
-        yield
-        return
-    with threadpool_limits(1, user_api="openmp"):
-        yield
-
-
-def _with_suitable_threads(predict: Callable[[np.ndarray], np.ndarray], x: Any) -> np.ndarray:
-    with _suitable_threads(x):
-        return predict(_dense(x))
+def _with_suitable_threads(work: Callable[..., Any], x: Any, *more: Any) -> Any:
+    """work(x, ...) with one OpenMP thread, unless the table is large: on a busy machine several wait for each other."""
+    limit = 1 if x.shape[0] * x.shape[1] <= MANY_CELLS else None
+    with threadpool_limits(limit, user_api="openmp"):
+        return work(_dense(x), *more)
 
 
 def _fit_ranks(learn: Learner, x: Any, y: np.ndarray, strength: float, labels: int) -> Predict:

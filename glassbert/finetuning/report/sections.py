@@ -15,9 +15,8 @@ import numpy as np
 from glassbert.finetuning.baseline import Baseline
 from glassbert.finetuning.calibration import Calibration
 from glassbert.finetuning.outcome import Outcome
-from glassbert.finetuning.ranks import cross_fitted_ranks
 from glassbert.finetuning.report import figures
-from glassbert.finetuning.scoring import cross_fitted_labels
+from glassbert.finetuning.scoring import MetricInputs, cross_fitted_labels
 from glassbert.finetuning.tags import marks_spans
 from glassbert.metrics import (
     LabelCounts,
@@ -193,11 +192,9 @@ def _confusion(page: Section, outcome: Outcome, caption: str) -> None:
 
 
 def _chosen(outcome: Outcome) -> np.ndarray:
-    """The choices that are scored: ranks without cuts of other examples have those of the other half."""
-    card = outcome.card
-    if card.needs_cuts and (card.cuts is None or not card.chosen_apart):
-        return cross_fitted_ranks(np.asarray(outcome.truth), outcome.probabilities())
-    return np.asarray(outcome.choices())
+    """The choices that are scored: cuts that were fitted on these same examples give way to those of the other half."""
+    card = outcome.card if outcome.card.chosen_apart else outcome.card.replace(cuts=None)
+    return np.asarray(MetricInputs(outcome.outputs, outcome.truth, card).chosen)
 
 
 def _per_label(page: Section, outcome: Outcome, baseline: Baseline | None) -> None:
