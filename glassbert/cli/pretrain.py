@@ -59,7 +59,8 @@ def show_recipe(settings: TrainingSettings) -> None:
         return
     shape = f"{settings.model['num_hidden_layers']} layers of {settings.model['hidden_size']}"
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    console.print(Text(f"{settings.recipe}: {shape}, rows of {settings.length}, {settings.batch} rows a step."))
+    chosen = f"{shape}, rows of {settings.length}, {settings.batch} rows a step, {settings.precision}"
+    console.print(Text(f"{settings.recipe}: {chosen}."))
     for note in left_out(settings.recipe, settings.model):
         console.print(Text(note, style="dim"))
 

@@ -222,16 +222,17 @@ class TrainingSettings(Settings):
 
 def _with_recipe(values: dict[str, Any]) -> dict[str, Any]:
     """The values with the choices of their recipe. Settings that were saved are complete, and stay as they are."""
-    from glassbert.training.budget_recipes import choose, measured_operations
+    from glassbert.training.budget_recipes import choose, fastest_precision, measured_operations
 
     if not values.get("recipe") or values.keys() >= _FIELDS.keys():
         return values
-    measure = measured_operations(values.get("engine", "auto"), values.get("threads"))
-    choice = choose(values["recipe"], values, measure)
+    engine = values.get("engine", "auto")
+    choice = choose(values["recipe"], values, measured_operations(engine, values.get("threads")))
     model = {**choice.model, **values.get("model", {})}
     given = {name: value for name, value in values.items() if name in _FIELDS or name not in model}
     model.update({name: value for name, value in values.items() if name not in _FIELDS})
-    return {**choice.settings, **given, "recipe": choice.name, "model": model}
+    precision = given.get("precision") or fastest_precision(engine)
+    return {**choice.settings, **given, "precision": precision, "recipe": choice.name, "model": model}
 
 
 LEARNING_RATES = {"adamw": 2e-3, "lion": 3e-4, "sophia": 5e-4, "muon": 3e-3, "sgd": 0.1}

@@ -44,6 +44,15 @@ def test_flags_override_and_saved_settings_stay():
     assert TrainingSettings.from_dict(settings.to_dict()) == settings
 
 
+@pytest.mark.parametrize(("reason", "expected"), [("", "bfloat16"), ("oneDNN is not installed", "float32")])
+def test_precision_follows_from_the_machine_unless_it_is_given(monkeypatch, reason, expected):
+    monkeypatch.setattr("glassbert.engines.onednn.why_not", lambda: reason)
+    recipe = {"recipe": "small-best", "steps": 10, "engine": "numpy"}
+    assert TrainingSettings.from_dict(recipe).precision == expected
+    assert TrainingSettings.from_dict({**recipe, "precision": "float32"}).precision == "float32"
+    assert TrainingSettings.from_dict({"preset": "mini", "steps": 10}).precision == "float32"
+
+
 def test_what_a_small_budget_leaves_out_is_named():
     small, large = RECIPES["small-best-1"][0], RECIPES["small-best-1"][-1]
     notes = left_out("small-best-1", small.model)
