@@ -25,7 +25,7 @@ tags: [{tag}, {family}, glassbert]
 ---
 # {name}
 
-{what} of {parameters:,} parameters, trained from scratch with GlassBERT: {layers} layers of {hidden},
+{what} of {parameters:,} parameters, trained {origin} with GlassBERT: {layers} layers of {hidden},
 {heads} heads, a vocabulary of {vocabulary:,}.
 
 ```python
@@ -121,6 +121,7 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
     card = CARD.format(
         name=name,
         folder=folder,
+        origin=_origin(history.settings.get("start_from")),
         family=config.get("family", "bert"),
         parameters=history.info["model"]["parameters"],
         layers=config["num_hidden_layers"],
@@ -138,6 +139,10 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
         command=repeat_command(without_paths(history)),
     )
     return f"{card}\n{notes.strip()}\n" if notes.strip() else card
+
+
+def _origin(start_from: str | None) -> str:
+    return f"from the weights of `{Path(start_from).name}`" if start_from else "from scratch"
 
 
 def _source_row(source: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ DIR/model.safetensors, config.json   in the layout of transformers where it has 
 DIR/tokenizer.json, ...              the tokenizer
 DIR/README.md                        the model card
 DIR/recipe.toml                      the settings: glassbert pretrain --settings recipe.toml
-DIR/receipt.json                     what happened: result, machine, versions, data
+DIR/receipt.json                     what happened: result, machine, versions, data; also before, for released weights
 DIR/manifest.json                    checksums of these files
 """
 
@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassbert.checkpoints.packaged import write_manifest
+from glassbert.checkpoints.packaged import packaged_folder, write_manifest
 from glassbert.errors import TrainingError
-from glassbert.files import new_folder, write_json
+from glassbert.files import new_folder, read_json, write_json
 from glassbert.text.loading import load_with_tokenizer
 from glassbert.training.history import History
 from glassbert.training.model_card import model_card
@@ -53,7 +53,23 @@ def receipt(history: History, dtype: str) -> dict[str, Any]:
         data["sources"] = [{**source, "name": Path(source["name"]).name} for source in data["sources"]]
     kept = {key: history.info[key] for key in ("begun", "model", "engine", "machine", "versions", "fingerprint")}
     by_source: dict[str, Any] = next((line["by_source"] for line in history.kind("final")[-1:]), {})
-    return {**kept, "data": data, "result": result, "by_source": by_source, "dtype": dtype}
+    before = _receipt_of(history.settings.get("start_from"))
+    return {
+        **kept,
+        "data": data,
+        "result": result,
+        "by_source": by_source,
+        "dtype": dtype,
+        **({"started_from": before} if before else {}),
+    }
+
+
+def _receipt_of(start_from: str | None) -> dict[str, Any] | None:
+    """The receipt of the released model that a run started from; None if it started from scratch or another model."""
+    if not start_from:
+        return None
+    folder = Path(start_from) if Path(start_from).is_dir() else packaged_folder(start_from)
+    return read_json(folder / RECEIPT, TrainingError) if folder and (folder / RECEIPT).is_file() else None
 
 
 def as_toml(settings: Mapping[str, Any]) -> str:

@@ -38,6 +38,17 @@ def test_folder_is_complete(finished, tmp_path):
     assert list((tmp_path / "out").iterdir()) == [folder]
 
 
+def test_receipt_and_card_name_what_a_run_started_from(finished, tmp_path, corpus):
+    first = release(finished, tmp_path / "first")
+    assert "trained from scratch" in (first / "README.md").read_text()
+    make_trainer(corpus, tmp_path / "further", start_from=str(first)).train()
+    second = release(tmp_path / "further", tmp_path / "second")
+    before = json.loads((second / "receipt.json").read_text())["started_from"]
+    assert before == json.loads((first / "receipt.json").read_text())
+    assert "trained from the weights of `first`" in (second / "README.md").read_text()
+    assert str(tmp_path) not in (second / "receipt.json").read_text() + (second / "README.md").read_text()
+
+
 def test_recipe_gives_the_settings_again(finished, tmp_path, corpus):
     folder = release(finished, tmp_path / "mine")
     recipe = tomllib.loads((folder / "recipe.toml").read_text())
