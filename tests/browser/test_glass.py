@@ -322,9 +322,11 @@ def test_keys_walk_the_map_and_open_a_sum(page, addresses):
     page.keyboard.press("f")
     settled(page, "y")
     page.locator("#gb-operation [data-role=y] td[data-row][tabindex='0']").focus()
-    for key in ("ArrowDown", "ArrowRight", *["ArrowRight"] * 6, "Enter"):
+    walk = [("ArrowDown", 1, 0), *(("ArrowRight", 1, column) for column in range(1, 8))]
+    for key, row, column in walk:  # a column that is not shown yet is fetched first
         page.keyboard.press(key)
-        page.wait_for_timeout(60)
+        page.wait_for_selector(f"#gb-operation [data-role=y] td[data-row='{row}'][data-column='{column}']:focus")
+    page.keyboard.press("Enter")
     page.wait_for_selector("#gb-operation .gb-terms-value")
     assert "[1 " in page.locator("#gb-operation .gb-terms-title").inner_text()
     assert "cell=1%2C7" in page.url
