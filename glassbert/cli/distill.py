@@ -45,7 +45,8 @@ def _run(
     stored. It also answers for texts without labels: --texts FILE, and --augment N copies of the training texts with
     other words. Teacher and student may have different tokenizers. --compare also trains without the teacher.
 
-    With --corpus the student is pretrained: the teacher is a masked language model with the same vocabulary.
+    With --corpus the student is pretrained: the teacher is a masked language model with the same vocabulary. A teacher
+    of hidden states (--objective mlm+hidden) may have another one.
 
     The student is the model that ships with GlassBERT, a folder (--student), or random weights (--from-scratch
     --preset). Ctrl-C saves and stops; `glassbert resume RUN` continues.

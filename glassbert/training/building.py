@@ -28,7 +28,7 @@ from glassbert.training.recipes import config_for
 from glassbert.training.schedules import make_schedule
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.step import Prepared, TrainingStep
-from glassbert.training.teacher import Teacher
+from glassbert.training.teacher import Teacher, open_teacher
 from glassbert.training.workers import Workers
 
 
@@ -40,7 +40,7 @@ class TrainingComponents:
         self.objectives = Objectives.parse(settings.objective)
         self.model = build_model(settings, data, self.objectives, workers.threads if workers else None)
         if settings.teacher:
-            self.objectives = self.objectives.with_teacher(open_teacher(settings, data, self.model))
+            self.objectives = self.objectives.with_teacher(teacher_of(settings, data, self.model, self.objectives))
             self.model = self.objectives.prepared_student(self.model)
         self.optimizer = make_optimizer(
             settings.optimizer,
@@ -154,12 +154,14 @@ class TrainingComponents:
 def flops_per_token(config: EncoderConfig, settings: TrainingSettings, teacher: EncoderConfig | None = None) -> float:
     """Floating-point operations of training per token, with rows of the full length, and those of a teacher."""
     tokens = settings.batch * settings.length
-    head = Objectives.parse(settings.objective).head_type
+    objectives = Objectives.parse(settings.objective)
+    head = objectives.head_type
     share = settings.mask_rate_at(0.5) if HEADS[head].scored_share < 1 else 1.0  # the mean rate of the run
     scored = round(tokens * share)
     flops = training_flops(config, settings.batch, settings.length, head=head, scored_rows=scored)
     if teacher is not None:
-        flops += sum(forward_flops(teacher, settings.batch, settings.length, head="mlm", scored_rows=scored).values())
+        scores = "mlm" if "scores" in objectives.taught else None
+        flops += sum(forward_flops(teacher, settings.batch, settings.length, head=scores, scored_rows=scored).values())
     return flops / tokens
 
 
@@ -173,11 +175,11 @@ def require_teacher(settings: TrainingSettings) -> None:
             )
 
 
-def open_teacher(settings: TrainingSettings, data: TrainingData, student: Model) -> Teacher:
+def teacher_of(settings: TrainingSettings, data: TrainingData, student: Model, objectives: Objectives) -> Teacher:
     """The teacher of a run, on the engine of the student."""
-    teacher = Teacher.open(
-        settings.teacher, data.tokenizer, settings.temperature, engine=settings.engine, dtype=settings.precision,
-        threads=student.engine.threads if student.engine.limits_blas else None,
+    teacher = open_teacher(
+        settings.teacher, data.tokenizer, objectives.taught, settings.temperature, engine=settings.engine,
+        dtype=settings.precision, threads=student.engine.threads if student.engine.limits_blas else None,
     )  # fmt: skip
     longest = teacher.model.config.max_length
     if settings.length > longest:

@@ -18,6 +18,7 @@ from glassbert.checkpoints.locate import open_checkpoint
 from glassbert.errors import TrainingError
 from glassbert.training.adapting.adapt import preset_of
 from glassbert.training.adapting.extension import load_masked
+from glassbert.training.objectives import Objectives
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.trainer import Trainer
 
@@ -49,7 +50,8 @@ def distill(
 ) -> Trainer:
     """Prepare the training of a student and return its trainer.
 
-    corpus    text files, a corpus folder in the teacher's vocabulary, or "python:" for the built-in texts
+    corpus    text files, a corpus folder in the teacher's vocabulary (in that of the student where only hidden states
+              are learned), or "python:" for the built-in texts
     student   a pretrained model to begin with; "": random weights, of `preset`, `size` or `recipe`
     settings  fields of `TrainingSettings`: budget, objective, temperature and so on
     """
@@ -62,5 +64,6 @@ def distill(
         preset, changes = preset_of(load_masked(student, engine="numpy").config)
         chosen |= {"preset": preset, "model": {**changes, **settings.get("model", {})}, "start_from": student}
     if not (len(paths) == 1 and (Path(paths[0]) / "manifest.json").exists()):
-        chosen.setdefault("tokenizer", str(open_checkpoint(teacher).config_path.parent))
+        by_words = student and Objectives.parse(chosen["objective"]).taught == {"states"}
+        chosen.setdefault("tokenizer", str(open_checkpoint(student if by_words else teacher).config_path.parent))
     return Trainer(TrainingSettings.from_dict({**chosen, "teacher": teacher, "corpus": paths}), run, display=display)

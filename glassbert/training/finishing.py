@@ -152,13 +152,17 @@ def _evaluate_by_source(trainer: Trainer) -> dict[str, dict[str, float]]:
 def _choose_weights(trainer: Trainer, loss: float) -> tuple[str, int]:
     """Load the weights to keep: the moving average if there is one, else the last, or the best if its loss is lower.
 
-    Returns which these are, and their step.
+    The last ones also where hidden states of a teacher are learned, which no held-out loss measures: trained weights
+    that go on with a teacher often have their lowest loss before the first step. Returns which these are, and their
+    step.
     """
     state = trainer.state
     if trainer.components.average is not None:
         trainer.components.use_average()
         return "average", state.step
     best = state.best_step
+    if "states" in trainer.components.objectives.taught:
+        return "last", state.step
     if state.best_loss is None or state.best_loss >= loss or best is None or best not in trainer.run.steps():
         return "last", state.step
     read_checkpoint(trainer.run, best, trainer.model)

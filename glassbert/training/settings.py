@@ -100,7 +100,11 @@ class TrainingSettings(Settings):
     final_mask_rate: float | None = about(0.15, "Curriculum: the share at the end; it changes linearly.", "Text")
 
     objective: str = about("mlm", "The objective, a weighted sum: mlm, rtd, mlm+sop, mlm+0.5*nsp.", "Learning")
-    teacher: str = about("", "The folder of a trained model to learn from: --objective mlm+distill.", "Learning")
+    teacher: str = about(
+        "",
+        "A trained model to learn from: --objective mlm+distill, or mlm+hidden for one with other tokens.",
+        "Learning",
+    )
     temperature: float = about(2.0, "Softens the scores of teacher and student for the objective distill.", "Learning")
     optimizer: str = about("muon", "adamw, lion, sophia, muon or sgd.", "Learning")
     learning_rate: float = about(3e-3, "The highest learning rate of the schedule.", "Learning")

@@ -134,7 +134,7 @@ class TrainingStep:
         """
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask, **more}
         teacher = self.objectives.teacher
-        for_teacher = None if teacher is None else teacher.check(**inputs)
+        for_teacher = None if teacher is None else teacher.check(labels, **inputs)
         given = {"labels": labels, "pair_labels": pair_labels, "scores": scores}
         parts = cut_rows(self.model.config, inputs, given, self.segments)
         chains = [
@@ -167,7 +167,7 @@ class TrainingStep:
         size = self.physical_batch or count
         given = {
             **given, "labels": labels_at_outputs(given["labels"], checked), "real_tokens": real_tokens(checked),
-            "input_ids": checked["ids"],
+            "input_ids": checked["ids"], "pieces": None if for_teacher is None else for_teacher.get("pieces"),
         }  # fmt: skip
         micro_batches = []
 

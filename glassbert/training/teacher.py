@@ -6,25 +6,35 @@
 
 Its outputs are constants of the student's loss. It scores only the rows that the student scores. On MLX its forward is
 compiled on its own, so that the student's step stays one function of arrays; that of a quantised teacher is not.
+
+Scores belong to tokens, so they need one vocabulary. Hidden states can also come from a teacher with a tokenizer of its
+own (`WordTeacher`): it reads the same words, none of them masked, and each token of the student learns the mean of the
+states of its word.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+
+import numpy as np
 
 from glassbert.arrays import Array
 from glassbert.checkpoints import load
+from glassbert.engines import Engine
 from glassbert.errors import TrainingError
+from glassbert.layers.registry import POSITIONS
 from glassbert.models.encoder import Batch
 from glassbert.models.heads import Head
 from glassbert.models.inputs import check_inputs
 from glassbert.models.model import Model
 from glassbert.models.passes import Pass
 from glassbert.models.quantized import quantized_parameters
-from glassbert.text.loading import same_vocabulary
+from glassbert.ops import IGNORED
+from glassbert.text.loading import load_with_tokenizer, same_vocabulary
+from glassbert.text.translation import RowTranslator
 
 
 class Teacher:
@@ -36,23 +46,14 @@ class Teacher:
     """
 
     def __init__(self, model: Model, temperature: float = 2.0):
-        if model.head is None:
-            raise TrainingError("a teacher needs a head, whose scores the student learns; this model has none")
         if not (isinstance(temperature, (int, float)) and math.isfinite(temperature) and temperature > 0):
             raise TrainingError(f"the temperature must be a number above 0, got {temperature!r}")
         model.set_training(False)
         self.model, self.temperature = model, float(temperature)
-        self.part = next(iter(model.head.parts))
+        self.part = next(iter(model.head.parts), "") if model.head is not None else ""
         self.parameters = model.computing(model.parameters)
         self.quantized = bool(quantized_parameters(model))
         self._compiled: dict[frozenset[str], Any] = {}
-
-    @classmethod
-    def open(cls, folder: str | Path, tokenizer: Any, temperature: float = 2.0, **options: Any) -> Self:
-        """The teacher in a folder, with the vocabulary of this tokenizer; `options` are those of `glassbert.load`."""
-        model = load(folder, head="mlm", **options)
-        check_vocabulary(folder, model, tokenizer)
-        return cls(model, temperature)
 
     def check_outputs(self, head: Head) -> None:
         """Raise if the student's head has other outputs than the teacher's."""
@@ -61,7 +62,7 @@ class Teacher:
         if mine != theirs:
             raise TrainingError(f"the teacher scores {mine:,} classes, but the student {theirs:,}")
 
-    def check(self, **inputs: Any) -> dict[str, Any]:
+    def check(self, labels: Any = None, **inputs: Any) -> dict[str, Any]:
         """The inputs of a batch as the teacher reads them: positions and token types are its own."""
         if self.model.config.type_vocab_size < 2:
             inputs["token_type_ids"] = None
@@ -96,6 +97,65 @@ class Teacher:
 
             self._compiled[wanted] = mx.compile(forward)
         return self._compiled[wanted]
+
+
+class WordTeacher(Teacher):
+    """A teacher with a tokenizer of its own, whose hidden states a student learns.
+
+    It reads the words of the student's rows before they were masked. A token of the student has the mean of the states
+    of the pieces of its word.
+    """
+
+    def __init__(self, model: Model, tokenizer: Any, student_tokenizer: Any):
+        super().__init__(model)
+        config = model.config
+        longest = config.max_length if POSITIONS[config.positions].limited else None
+        self.translate = RowTranslator(student_tokenizer, tokenizer, longest)
+
+    def check(self, labels: Any = None, **inputs: Any) -> dict[str, Any]:
+        """The rows of the teacher, and where the words of the student's tokens are in them: `first` and `pieces`."""
+        ids = np.asarray(inputs["input_ids"])
+        ids = ids if labels is None else np.where(np.asarray(labels) == IGNORED, ids, labels)
+        segments, mask = inputs.get("segment_ids"), inputs.get("attention_mask")
+        segments = np.asarray(segments) if segments is not None else np.ones(ids.shape, np.int64)
+        rows = self.translate(ids, segments if mask is None else segments * np.asarray(mask))
+        checked = check_inputs(self.model.config, rows.ids, segment_ids=rows.segments)
+        return {**checked, "first": rows.first, "pieces": rows.pieces}
+
+    def __call__(self, checked: Mapping[str, Any], rows: Array | None, wanted: frozenset[str]) -> dict[str, Array]:
+        own = {name: value for name, value in checked.items() if name not in ("first", "pieces")}
+        states = super().__call__(own, None, wanted)["states"]
+        return {"states": word_means(states, checked["first"], checked["pieces"], self.model.engine)}
+
+
+def word_means(states: Array, first: np.ndarray, pieces: np.ndarray, engine: Engine) -> Array:
+    """The mean of states[b, first : first + pieces] for every token, [B, T, H]; zeros where there is no piece."""
+    count, length, width = states.shape
+    flat = states.reshape(-1, width)
+    start = (np.arange(count)[:, None] * length + first).reshape(-1)
+    number = pieces.reshape(-1)
+    total = flat[engine.integers(start)]  # [B·T, H]
+    for place in range(1, int(number.max(initial=1))):
+        longer = np.nonzero(number > place)[0]
+        total[engine.integers(longer)] += flat[engine.integers(start[longer] + place)]  # no token occurs twice
+    share = engine.array(np.where(number > 0, 1.0 / np.maximum(number, 1), 0.0))[:, None]
+    total *= share.astype(total.dtype)
+    return total.reshape(*first.shape, width)
+
+
+def open_teacher(
+    folder: str | Path, tokenizer: Any, taught: Collection[str], temperature: float = 2.0, **options: Any
+) -> Teacher:
+    """The teacher in a folder, for a student with this tokenizer; `options` are those of `glassbert.load`.
+
+    Where only hidden states are taught, it may have another vocabulary.
+    """
+    if set(taught) == {"states"} and not same_vocabulary(folder, tokenizer):
+        model, own = load_with_tokenizer(folder, **options)
+        return WordTeacher(model, own, tokenizer)
+    model = load(folder, head="mlm" if "scores" in taught else None, **options)
+    check_vocabulary(folder, model, tokenizer)
+    return Teacher(model, temperature)
 
 
 def check_vocabulary(folder: str | Path, model: Model, tokenizer: Any) -> None:

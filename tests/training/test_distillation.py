@@ -11,6 +11,7 @@ from glassbert.checkpoints import load
 from glassbert.errors import TrainingError
 from glassbert.models.inputs import check_inputs
 from glassbert.ops.distillation import log_softmax
+from glassbert.text import FastTokenizer
 from glassbert.training.display import NoDisplay
 from glassbert.training.distilling import distill
 from glassbert.training.evaluate import evaluate
@@ -18,7 +19,7 @@ from glassbert.training.log import read_log
 from glassbert.training.objectives import Objectives
 from glassbert.training.optimizers import AdamW, Sophia
 from glassbert.training.step import TrainingStep
-from glassbert.training.teacher import Teacher
+from glassbert.training.teacher import Teacher, WordTeacher
 from glassbert.training.trainer import Trainer
 from tests.models.small import BERT, MODERN, batch, make
 from tests.training.toy import make_trainer
@@ -250,6 +251,98 @@ def test_a_changed_teacher_is_refused_on_resume(corpus, teacher, tmp_path):
         Trainer.resume(tmp_path / "run", display=NoDisplay())
 
 
+# ---- a teacher with a tokenizer of its own ---------------------------------------------------------------------------
+
+WORDS = "the old king sees a red bird and the small green tree falls in a river of stones"
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    """Of the student, which cuts words into pieces, and of the teacher, which knows them whole."""
+    return [FastTokenizer.train([WORDS] * 9, vocab_size=size, min_frequency=1) for size in (45, 75)]
+
+
+def masked_rows(tokenizer):
+    texts = ["the old king sees a red bird", "a tree", "the river and the stones"]
+    rows = tokenizer.batch(texts)
+    ids, mask = rows["input_ids"], rows["attention_mask"]
+    chosen = np.random.default_rng(2).random(ids.shape) < 0.3
+    labels = np.where(chosen & (ids > 4), ids, -100)
+    return np.where(labels == -100, ids, tokenizer.mask_id), labels, mask
+
+
+def taught_by_words(tokenizers, objective="mlm+2*hidden", physical_batch=None, **options):
+    own, other = tokenizers
+    model = make(NARROW.replace(vocab_size=own.vocab_size), **options)
+    teacher = make(BERT.replace(vocab_size=other.vocab_size, hidden_size=16), None, seed=8, **options)
+    objectives = Objectives.parse(objective).with_teacher(WordTeacher(teacher, other, own))
+    step = TrainingStep(model, AdamW(model), objective=objectives, physical_batch=physical_batch)
+    ids, labels, mask = masked_rows(own)
+    return step(ids, labels, mask), None if model.engine.compiles else step._gradients.flat.copy()
+
+
+def test_the_states_of_words_are_those_of_the_text(tokenizers):
+    """Each token has the mean of the teacher's states of its word, in the text without masks."""
+    own, other = tokenizers
+    teacher = WordTeacher(make(BERT.replace(vocab_size=other.vocab_size), None), other, own)
+    ids, labels, mask = masked_rows(own)
+    assert (labels != -100).any()
+    found = teacher(teacher.check(labels, input_ids=ids, attention_mask=mask), None, frozenset({"states"}))["states"]
+    text = other.encode("the old king sees a red bird")
+    states = teacher.model.predict([text.ids])[0]
+    words = own.continues_word[np.where(labels == -100, ids, labels)[0]]
+    of_word = np.cumsum(~words) - 1
+    assert words.any() and (ids != own.unknown_id).all() and len(text.ids) == 9  # several pieces to a word, and one
+    np.testing.assert_allclose(found[0], states[of_word], atol=1e-12)
+    assert (found[mask == 0] == 0).all()
+
+
+def test_with_one_tokenizer_it_is_the_ordinary_teacher(tokenizers):
+    """Of a row without masks, in which every word has one piece."""
+    _, other = tokenizers
+    model = make(BERT.replace(vocab_size=other.vocab_size))
+    rows = other.batch(["the old king sees a red bird", "a tree falls"])
+    inputs = {"input_ids": rows["input_ids"], "attention_mask": rows["attention_mask"]}
+    one, two = Teacher(model), WordTeacher(model, other, other)
+    states = frozenset({"states"})
+    expected, found = (teacher(teacher.check(None, **inputs), None, states)["states"] for teacher in (one, two))
+    real = rows["attention_mask"] == 1
+    np.testing.assert_allclose(found[real], expected[real], atol=1e-12)
+
+
+@pytest.mark.parametrize("objective", ["mlm+2*hidden", "hidden+relations"])
+@pytest.mark.parametrize(("physical_batch", "threads"), [(2, 1), (1, 3)])
+def test_micro_batches_with_a_teacher_of_words_give_the_whole_batch(tokenizers, objective, physical_batch, threads):
+    whole, expected = taught_by_words(tokenizers, objective)
+    pieces, found = taught_by_words(tokenizers, objective, physical_batch, threads=threads)
+    assert pieces.losses == pytest.approx(whole.losses, rel=1e-12)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@MLX
+def test_a_teacher_of_words_on_mlx_equals_numpy(tokenizers):
+    expected, _ = taught_by_words(tokenizers, dtype="float32")
+    found, _ = taught_by_words(tokenizers, dtype="float32", engine="mlx")
+    assert {k: float(v) for k, v in found.losses.items()} == pytest.approx(expected.losses, rel=1e-4)
+    assert float(found.gradient_norm) == pytest.approx(expected.gradient_norm, rel=1e-4)
+
+
+def test_a_run_learns_the_states_of_a_teacher_with_other_tokens(corpus, tmp_path):
+    """A sentence encoder has no head for masked words, and needs none."""
+    other = FastTokenizer.train([WORDS * 3], vocab_size=60, min_frequency=1)
+    make(BERT.replace(vocab_size=other.vocab_size, max_position_embeddings=24), None).save(
+        tmp_path / "teacher", tokenizer=other
+    )
+    make_trainer(corpus, tmp_path / "first", steps=20).train()
+    changes = {"steps": 30, "objective": "0.01*mlm+2*hidden", "teacher": str(tmp_path / "teacher")}
+    result = make_trainer(corpus, tmp_path / "run", start_from=str(tmp_path / "first"), **changes).train()
+    inside = [line["metrics"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "inside"]
+    assert result.stopped == "finished"
+    assert (result.weights, result.weights_step) == ("last", 30)  # the lowest loss of words may be that of the start
+    assert inside[-1]["hidden_loss"] < 0.9 * inside[0]["hidden_loss"]
+    assert "head.teacher.weight" not in load(tmp_path / "run", engine="numpy").parameters
+
+
 # ---- bad input -----------------------------------------------------------------------------------------------------
 
 
@@ -259,8 +352,9 @@ def test_objectives_and_teacher_go_together():
         TrainingStep(model, AdamW(model), objective="mlm+distill")
     with pytest.raises(TrainingError, match="'mlm' does not use a teacher; add one of distill, hidden"):
         Objectives.parse("mlm").with_teacher(Teacher(make(MODERN)))
-    with pytest.raises(TrainingError, match="this model has none"):
-        Teacher(make(MODERN, None))
+    objectives = Objectives.parse("mlm+distill").with_teacher(Teacher(make(MODERN, None)))
+    with pytest.raises(TrainingError, match="learns the scores of a teacher, and this one has no head"):
+        TrainingStep(model, AdamW(model), objective=objectives)
     with pytest.raises(TrainingError, match="temperature must be a number above 0, got 0"):
         Teacher(make(MODERN), 0)
 
@@ -282,8 +376,6 @@ def test_a_teacher_that_does_not_fit():
 
 
 def test_another_vocabulary_is_refused(corpus, teacher, tmp_path):
-    from glassbert.text import FastTokenizer
-
     words = "some other words entirely, jumping over quick lazy foxes by a vivid dozen of boxes "
     other = FastTokenizer.train([words * 3], vocab_size=64, min_frequency=1)
     folder = tmp_path / "teacher"
@@ -304,8 +396,6 @@ def test_another_vocabulary_is_refused(corpus, teacher, tmp_path):
 
 
 def test_a_student_of_another_vocabulary_is_refused(corpus, teacher, tmp_path):
-    from glassbert.text import FastTokenizer
-
     make_trainer(corpus, tmp_path / "first", steps=2).train()
     model = tmp_path / "first" / "model"
     budget = {"steps": 1, "length": 16, "batch": 8, "engine": "numpy", "display": NoDisplay()}

@@ -288,6 +288,11 @@ class Objectives:
         return tuple(dict.fromkeys(need for objective, _ in self.terms for need in objective.needs))
 
     @property
+    def taught(self) -> frozenset[str]:
+        """What these objectives compare with a teacher: "scores", "states", both or nothing."""
+        return frozenset(objective.taught for objective, _ in self.terms if objective.taught)
+
+    @property
     def head_type(self) -> str:
         """The head that a model needs for these objectives."""
         parts = {objective.part for objective, _ in self.terms}
@@ -325,7 +330,7 @@ class Objectives:
             return targets
         taught = {objective.name: objective.taught for objective, _ in self.terms if objective.taught}
         rows = next((targets[name]["rows"] for name in taught if "rows" in targets[name]), None)
-        values = self.teacher(checked, rows, frozenset(taught.values()))
+        values = self.teacher(checked, rows, self.taught)
         more = {name: {what: values[what]} for name, what in taught.items()}
         return {name: {**one, **more.get(name, {})} for name, one in targets.items()}
 

@@ -142,6 +142,8 @@ class SoftTargets(SoftLoss):
 
     def check(self, head: Head) -> None:
         teacher = check_teacher(self.name, self.teacher)
+        if teacher.model.head is None:
+            raise TrainingError(f"the objective {self.name!r} learns the scores of a teacher, and this one has no head")
         super().check(head)
         part = self.part_of(head).head
         check_distribution(self.name, part)
@@ -174,7 +176,10 @@ class HiddenStates(Objective):
 
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
         real = given.get("real_tokens")
-        return {"targets": np.where(np.ones(shape) if real is None else real, 0, IGNORED).reshape(-1)}
+        compared = np.ones(shape, bool) if real is None else np.asarray(real, bool)
+        if given.get("pieces") is not None:  # of a teacher with other tokens
+            compared = compared & (given["pieces"] > 0)
+        return {"targets": np.where(compared, 0, IGNORED).reshape(-1)}
 
     def count(self, prepared: Mapping[str, np.ndarray]) -> int:
         return int((prepared["targets"] != IGNORED).sum())
