@@ -38,6 +38,7 @@ COMMANDS = {
     "adapt": "Adapt a model to a domain or a language: new pieces, more pretraining, little forgetting.",
     "resume": "Continue an interrupted run.",
     "export": "Write the model of a run into a folder to publish, with card, recipe and checksums.",
+    "average": "Write a model whose weights are the mean of those of several.",
     "quantize": "Write a model in 8 or 4 bits, and report what it lost on its own task.",
     "fill-mask": "Predict the [MASK] in a sentence with a trained model.",
     "generate": "Continue a text with a causal model.",
