@@ -14,7 +14,6 @@ threads, and a part may leave out its padding; on MLX it is the body of a compil
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
@@ -30,14 +29,13 @@ from glassbert.layers.registry import ATTENTIONS
 from glassbert.layers.scope import Cache, NullCache, Scope
 from glassbert.models.config import EncoderConfig
 from glassbert.models.encoder import Batch, Encoder, Memory, OnComplete, host_terms, ignore
+from glassbert.models.gradient_reduction import GradientReduction
 from glassbert.models.heads.head import Head
+from glassbert.models.packed_rows import PACKED_INPUTS, one_run, pack, unpack
 from glassbert.models.read_rows import DropoutOfRows, among_all, among_packed, few_enough, split_rows
 
 ThreadBuffers = Callable[[int], Sequence[ThreadGradients]]
 OnOutput = Callable[[Array, Array], Array]  # (output, targets) -> the targets that the loss is computed with
-
-
-PACKED_INPUTS = {"ids", "mask", "types", "segments", "positions"}  # what `pack` puts into one row
 
 
 class Network(NamedTuple):
@@ -162,7 +160,7 @@ class Pass(Mapping[str, Any]):
             return False
         if self.network.head is not None and not mask[:, 0].all():  # cls pooling reads the first token, padding or not
             return False
-        return (config.local_window is None and config.attention == "self") or _contiguous(mask)
+        return (config.local_window is None and config.attention == "self") or one_run(mask)
 
     def _threads(self) -> Any:
         """BLAS with one thread inside a pass: its own threads would keep the cores busy between products."""
@@ -361,40 +359,6 @@ class Pass(Mapping[str, Any]):
         return len(self.parts[0].cache) + len(self.head_cache) + sum(map(len, self.inner))
 
 
-class GradientReduction:
-    """Adds up the gradients of several threads, one group of parameters at a time.
-
-    Threads run the backward side by side, each with gradients of its own. The last one to complete a group adds those
-    of the others to the common ones, while they are still in the cache, and calls `on_complete`. That thread continues
-    only afterwards, so groups are completed in the order of the backward.
-    """
-
-    def __init__(
-        self,
-        gradients: FlatGradients,
-        others: Sequence[ThreadGradients],
-        groups: Mapping[str, tuple[str, ...]],
-        on_complete: OnComplete,
-    ):
-        self.gradients, self.others, self.on_complete = gradients, others, on_complete
-        self.groups = groups
-        self._missing = dict.fromkeys(groups, 1 + len(others))
-        self._lock = threading.Lock()
-
-    def __call__(self, group: str) -> None:
-        with self._lock:
-            self._missing[group] -= 1
-            if self._missing[group]:
-                return
-        prefixes = self.groups[group]
-        for other in self.others:
-            other.add_to(self.gradients, [name for name in other if name.startswith(prefixes)])
-            for name, index, rows in other.rows:
-                if name.startswith(prefixes):
-                    self.gradients.add_rows(name, index, rows)
-        self.on_complete(group)
-
-
 class HeadLoss:
     """The objective of `model.loss`: the sum of the losses of the head's parts."""
 
@@ -495,53 +459,3 @@ def batch_of(checked: Mapping[str, Any], network: Network) -> Batch:
 def on_engine(arrays: Mapping[str, np.ndarray], engine: Engine) -> dict[str, Array]:
     """Checked inputs or targets as arrays of the engine: floats in its precision, all others as integers."""
     return {k: (engine.array if v.dtype.kind == "f" else engine.integers)(v) for k, v in arrays.items()}
-
-
-def pack(checked: Mapping[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
-    """The real tokens of a padded batch as one packed row, and the index [N] of each among rows · length."""
-    mask = checked["mask"]
-    index = np.flatnonzero(mask)
-    positions = np.broadcast_to(checked["positions"], mask.shape)
-    document = np.broadcast_to(np.arange(1, len(mask) + 1)[:, None], mask.shape)
-    if checked["segments"] is not None:
-        segments = checked["segments"]
-        document = np.where(segments == 0, 0, document * (int(segments.max()) + 1) + segments)
-    row = {
-        "ids": checked["ids"].reshape(-1)[index][None],
-        "positions": positions.reshape(-1)[index][None],
-        "segments": document.reshape(-1)[index][None],
-        "types": None if checked["types"] is None else checked["types"].reshape(-1)[index][None],
-        "mask": None,
-    }
-    for name in ("number_index", "number_weights"):
-        if name in checked:
-            row[name] = checked[name].reshape(mask.size, *checked[name].shape[2:])[index][None]
-    return row, index
-
-
-def _contiguous(mask: np.ndarray) -> bool:
-    """Whether the real tokens of every row are one run."""
-    starts = mask.astype(bool)
-    starts[:, 1:] &= ~mask[:, :-1].astype(bool)
-    return bool((starts.sum(1) <= 1).all())
-
-
-def unpack(value: np.ndarray, index: np.ndarray, rows: int, length: int, axes: tuple[int, ...]) -> np.ndarray:
-    """The inverse of `pack` for a value [1, ...] whose `axes` run over the packed tokens; padding gets zeros."""
-    if axes == (1,):
-        spread = np.zeros((rows * length, *value.shape[2:]), value.dtype)
-        spread[index] = value[0]
-        return spread.reshape(rows, length, *value.shape[2:])
-    row_of, place = np.divmod(index, length)
-    shape = [rows, *value.shape[1:]]
-    for axis in axes:
-        shape[axis] = length
-    result = np.zeros(shape, value.dtype)
-    for row in np.unique(row_of):
-        tokens = np.flatnonzero(row_of == row)
-        source, target = value[0], result[row]
-        for axis in axes:
-            source = source.take(tokens, axis - 1)
-        where = np.ix_(*(place[tokens] if i + 1 in axes else np.arange(n) for i, n in enumerate(target.shape)))
-        target[where] = source
-    return result
