@@ -87,9 +87,10 @@ class Ours:
     def imports() -> None:
         import glassbert.training.optimizers
         import glassbert.training.step  # noqa: F401
-        from glassbert.engines import numpy_kernels
+        from glassbert.engines import numpy_kernels, onednn
 
-        numpy_kernels.compiled_loops()  # import Numba before the memory baseline, like PyTorch
+        numpy_kernels.compiled_loops()  # Numba and oneDNN before the memory baseline: PyTorch imports its own, too
+        onednn.library()
 
     def __init__(self, preset: str, precision: str = "float32"):
         from glassbert.models.model import Model
