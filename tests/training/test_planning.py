@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from glassbert.training.history import History
 from glassbert.training.planning import receipt, table
 from glassbert.training.planning.expectation import CORPUS_SPREAD, ExpectedLoss, Range, leave_one_out, useful_tokens
 from glassbert.training.planning.table import ReferenceRun, read_table, row_of
-from glassbert.training.planning.timing import Timing
+from glassbert.training.planning.timing import PLAIN_REPORT, REPORT_FIGURES, Timing, time_report
 from glassbert.training.run_folder import RunFolder
 from glassbert.training.settings import TrainingSettings
 from tests.training.toy import SETTINGS, make_trainer
@@ -31,6 +32,14 @@ def rows():
 @pytest.fixture(scope="module")
 def a_row(rows):
     return next(row for row in rows if row.tied and row.positions == "rotary" and row.tokens > 1_500_000)
+
+
+def test_a_report_takes_as_long_as_the_figures_of_this_machine(monkeypatch):
+    clock = iter([0.0, 3.0, 10.0, 10.5])
+    monkeypatch.setattr("glassbert.training.planning.timing.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert time_report() == 3.0 + REPORT_FIGURES * 0.5  # the first figure loads the library
+    monkeypatch.setattr("glassbert.training.planning.timing.figures.available", lambda: False)
+    assert time_report() == PLAIN_REPORT
 
 
 def test_every_shipped_row_names_its_source(rows):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,8 +125,9 @@ def plan(
         settings = TrainingSettings.from_dict(changes)
     elif changes:
         settings = settings.replace(**changes)
+    began = time.perf_counter()
     data, notes = _data(settings)
-    timing, components = measure(settings, data, on_message)
+    timing, components = measure(settings, data, on_message, opening=time.perf_counter() - began)
     batch_tokens = data.tokens_of(settings.length)
     steps, seconds = steps_and_seconds(settings, timing, batch_tokens)
     expected = ExpectedLoss(list(table) if table is not None else read_table())

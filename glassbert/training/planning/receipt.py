@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from glassbert.errors import TrainingError
-from glassbert.reports import figures
 from glassbert.training.planning.expectation import ExpectedLoss
 from glassbert.training.planning.plan import as_json, steps_and_seconds
 from glassbert.training.planning.table import read_table, traits_of, without_expectation
-from glassbert.training.planning.timing import REPORT, Timing, relative_cost
+from glassbert.training.planning.timing import Timing, relative_cost, time_report
 
 if TYPE_CHECKING:
     from glassbert.training.trainer import Trainer
@@ -39,7 +38,7 @@ def predict(trainer: Trainer, started: float) -> dict[str, Any] | None:
     done = trainer.state.step
     step = (now - started) / (done - FIRST) * relative
     seconds = dict(costs.seconds)
-    costs.seconds["report"] = costs.seconds["report"] or REPORT[figures.available()]
+    costs.seconds["report"] = costs.seconds["report"] or time_report()
     timing = Timing(trainer.state.begun or 0.0, step, costs)
     tokens = data.tokens_of(settings.length)
     try:

@@ -36,8 +36,9 @@ STEPS = 5  # timed at least, after two that warm up
 SECONDS = 2.0  # timed at least, where a step is short
 MOST_SECONDS = 20.0
 MONITORING = 0.025  # of the training time: display, predictions, norms, reports on the way
-OPENING = 1.0  # seconds: opening the corpus, measuring the matrix product
-REPORT = {True: 1.5, False: 0.1}  # seconds, with and without figures
+OPENING = 0.3  # seconds besides the measured ones: the rate of a matrix product, files of the run
+REPORT_FIGURES = 13  # a report takes as long as so many plain curves
+PLAIN_REPORT = 0.1  # seconds, without figures
 SAVE_RATE_BYTES = 16 << 20  # written to measure the disk
 
 
@@ -71,12 +72,18 @@ class Timing:
 
 
 def measure(
-    settings: TrainingSettings, data: TrainingData, on_message: Callable[[str], None] = lambda text: None
+    settings: TrainingSettings,
+    data: TrainingData,
+    on_message: Callable[[str], None] = lambda text: None,
+    opening: float = 0.0,
 ) -> tuple[Timing, TrainingComponents]:
-    """Time the parts of a run with these settings. The weights are discarded."""
+    """Time the parts of a run with these settings. The weights are discarded.
+
+    `opening` are the seconds that it took to open the data.
+    """
     began = time.perf_counter()
     components = TrainingComponents(settings, data)
-    opening = OPENING + time.perf_counter() - began
+    opening += OPENING + time.perf_counter() - began
     on_message(f"Timing steps of {components.model.get_parameter_count():,} parameters")
     compiling = 0.0
     if components.model.engine.compiles:
@@ -91,7 +98,7 @@ def measure(
     with costs.measuring("row", len(batch)):
         components.evaluate([batch])
     costs.seconds["save"] = _time_to_save(components.checkpoint_bytes)
-    costs.seconds["report"] = REPORT[figures.available()]
+    costs.seconds["report"] = time_report()
     before = opening + compiling + costs.evaluation_rows(settings) * costs.seconds["row"] + costs.seconds["save"]
     return Timing(before, step, costs), components
 
@@ -131,6 +138,18 @@ def _time_to_save(size: int) -> float:
             os.fsync(file.fileno())
         seconds = time.perf_counter() - began
     return 0.05 + seconds * size / max(written, 1)
+
+
+def time_report() -> float:
+    """The seconds that a report takes here, from two figures; the first may have to load the plotting library."""
+    if not figures.available():
+        return PLAIN_REPORT
+    seconds = []
+    for _ in range(2):
+        began = time.perf_counter()
+        figures.to_svg(figures.lines({"": (list(range(100)), list(range(100)))}))
+        seconds.append(time.perf_counter() - began)
+    return seconds[0] + REPORT_FIGURES * seconds[1]
 
 
 def relative_cost(config: EncoderConfig, settings: TrainingSettings, length: int, mask_rate: float) -> float:
