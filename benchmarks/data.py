@@ -30,7 +30,7 @@ from benchmarks.common import (
     show_json,
     timed,
 )
-from glassbert.engines.threads import usable_cores
+from glassbert.engines.machine import usable_cores
 from glassbert.text.buckets import batches_by_length, padding_share
 from glassbert.text.corpus.reader import Corpus
 from glassbert.text.generator import MLMDataGenerator, prefetch

@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.threads import single_threaded_blas, usable_cores
+from glassbert.engines.machine import usable_cores
+from glassbert.engines.threads import single_threaded_blas
 
 SETTLE = 0.05  # seconds between two contenders, so that threads of the first stop spinning
 LEVEL = 0.95  # of an interval

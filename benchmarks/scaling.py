@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.common import Spread, Table, add_json_option, describe_machine, interleave, rounded, show_json
 from benchmarks.train_step import WORKLOADS, Workload
-from glassbert.engines.threads import usable_cores
+from glassbert.engines.machine import usable_cores
 
 ROOT_ALLOWED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # for containers
 
