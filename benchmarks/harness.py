@@ -243,6 +243,13 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def count(text: str) -> int:
+    """The type of an option: a whole number of at least 1."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
 def show_progress(text: str) -> None:
     """Show a status line, which the next one overwrites; only on a terminal."""
     if sys.stderr.isatty():
