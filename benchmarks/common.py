@@ -7,19 +7,31 @@ import ctypes
 import gc
 import importlib
 import importlib.metadata
+import importlib.util
 import json
 import multiprocessing
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.harness import Rounds, Spread, add_json_option, interleave, rounded, seconds_of, show_progress, timed
+from benchmarks.harness import (
+    Rounds,
+    Spread,
+    add_json_option,
+    count,
+    interleave,
+    rounded,
+    seconds_of,
+    show_progress,
+    timed,
+)
 from glassbert.engines import machine
+from glassbert.errors import GlassBertError
 from glassbert.files import write_json
 
 __all__ = [
@@ -33,14 +45,17 @@ __all__ = [
     "Table",
     "Worker",
     "add_json_option",
+    "count",
     "current_memory",
     "describe_machine",
     "interleave",
     "mib",
     "peak_memory",
     "progress",
+    "require",
     "reset_peak_memory",
     "rounded",
+    "run_program",
     "seconds_of",
     "show_json",
     "timed",
@@ -82,7 +97,7 @@ class Local:
         try:
             return getattr(self._instance, method)(*arguments)
         except Exception as error:
-            raise ContenderError(_one_line(error), traceback.format_exc()) from error
+            raise ContenderError(*_described(error)) from error
 
     def close(self) -> None:
         self._instance = None
@@ -184,7 +199,7 @@ def _serve(connection: Any, contender: str, options: Mapping[str, Any]) -> None:
         instance, baseline = _build(contender, options)
         connection.send(("ok", None))
     except Exception as error:
-        connection.send(("error", (_one_line(error), traceback.format_exc())))
+        connection.send(("error", _described(error)))
         return
     while True:
         try:
@@ -195,12 +210,15 @@ def _serve(connection: Any, contender: str, options: Mapping[str, Any]) -> None:
             value = peak_memory() - baseline if method == "memory" else getattr(instance, method)(*arguments)
             connection.send(("ok", value))
         except Exception as error:
-            connection.send(("error", (_one_line(error), traceback.format_exc())))
+            connection.send(("error", _described(error)))
 
 
-def _one_line(error: BaseException) -> str:
+def _described(error: Exception) -> tuple[str, str]:
+    """One line, and the traceback. An error that the user can mend is a sentence and needs no traceback."""
+    if isinstance(error, GlassBertError):
+        return str(error), ""
     words = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {words[0] if words else ''}"[:200]
+    return f"{type(error).__name__}: {words[0] if words else ''}"[:200], traceback.format_exc()
 
 
 @contextlib.contextmanager
@@ -212,6 +230,33 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+# ---- programs ------------------------------------------------------------------------------------------------------
+
+
+def require(*modules: str) -> None:
+    """End the program with a sentence if peers are not installed, before anything is measured."""
+    if missing := [name for name in modules if importlib.util.find_spec(name) is None]:
+        raise SystemExit(f"this benchmark needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+
+
+def run_program(main: Callable[[], int | None]) -> None:
+    """Run a program. What its user can mend ends it with a sentence, and no process of a contender stays."""
+    code: int | str | None
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        code = 130
+    except FileNotFoundError as error:
+        code = f"there is no {error.filename}; --help says which options name files and folders"
+    except (ContenderError, GlassBertError) as error:
+        code = f"{getattr(error, 'details', '')}{error}"
+    finally:
+        progress("")
+        for process in multiprocessing.active_children():
+            process.terminate()
+    raise SystemExit(code)
 
 
 # ---- memory --------------------------------------------------------------------------------------------------------

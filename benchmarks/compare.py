@@ -39,10 +39,12 @@ from benchmarks.common import (
     Spread,
     Table,
     add_json_option,
+    count,
     describe_machine,
     interleave,
     progress,
     rounded,
+    run_program,
     show_json,
 )
 
@@ -240,7 +242,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("a", metavar="A", help="a commit, a branch or a tag; . is the working tree")
     parser.add_argument("b", metavar="B", nargs="?", help="the other one (default: the working tree)")
     parser.add_argument("--what", choices=list(compare_worker.WORKLOADS), default="step", help="(default: step)")
-    parser.add_argument("--rounds", type=int, help=f"rounds (default {ROUNDS}; {SELF_TEST_ROUNDS} in the self-test)")
+    parser.add_argument("--rounds", type=count, help=f"rounds (default {ROUNDS}; {SELF_TEST_ROUNDS} in the self-test)")
     parser.add_argument("--clock", choices=list(compare_worker.CLOCKS), default="wall", help="(default: wall)")
     parser.add_argument("--fail-over", type=percent, default=0.03, metavar="SHARE", help="(default: 3%%)")
     parser.add_argument("--plant", type=percent, default=0.0, metavar="SHARE", help="slow B down by a busy loop")
@@ -293,4 +295,4 @@ def table_of(verdict: Verdict, names: tuple[str, str], title: str, machine: str)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_program(main)

@@ -27,11 +27,13 @@ from benchmarks.common import (
     Table,
     Worker,
     add_json_option,
+    count,
     describe_machine,
     interleave,
     mib,
     progress,
     rounded,
+    run_program,
     show_json,
 )
 
@@ -226,7 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("sources", nargs="+")
     parser.add_argument("--vocab-size", type=int, default=8192)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=count, default=3)
     parser.add_argument("--no-memory", action="store_true", help="only the speed")
     add_json_option(parser)
     options = parser.parse_args()
@@ -238,4 +240,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -23,14 +23,16 @@ from benchmarks.common import (
     Spread,
     Table,
     add_json_option,
+    count,
     describe_machine,
     interleave,
     progress,
     rounded,
+    run_program,
     show_json,
     timed,
 )
-from glassbert.engines.threads import usable_cores
+from glassbert.engines.machine import usable_cores
 from glassbert.text.buckets import batches_by_length, padding_share
 from glassbert.text.corpus.reader import Corpus
 from glassbert.text.generator import MLMDataGenerator, prefetch
@@ -197,7 +199,7 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--tokens", type=int, default=10_000_000, help="number of tokens for the masking statistics")
-    parser.add_argument("--threads", type=int, default=usable_cores(), help="threads that prepare batches")
+    parser.add_argument("--threads", type=count, default=usable_cores(), help="threads that prepare batches")
     add_json_option(parser)
     options = parser.parse_args()
     corpus = Corpus.open(options.corpus)
@@ -222,4 +224,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

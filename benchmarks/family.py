@@ -20,7 +20,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import add_json_option, show_json
+from benchmarks.common import add_json_option, count, run_program, show_json
 from glassbert.errors import GlassBertError
 
 
@@ -31,14 +31,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--members", help="some of them, with commas (default: all)")
     parser.add_argument("--minutes", type=float, default=15.0, help="for each member (default: 15)")
     parser.add_argument("--engine", default="numpy", choices=("numpy", "mlx"))
-    parser.add_argument("--threads", type=int, help="threads of the NumPy engine (default: all cores)")
-    parser.add_argument("--batch", type=int, help="rows of a step (default: 32; a GPU wants more)")
+    parser.add_argument("--threads", type=count, help="threads of the NumPy engine (default: all cores)")
+    parser.add_argument("--batch", type=count, help="rows of a step (default: 32; a GPU wants more)")
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights")
     parser.add_argument("--exam", type=Path, metavar="FOLDER", help="examine the finished runs of a folder")
     parser.add_argument("--data", type=Path, help="the folder with the data of the exam")
     parser.add_argument("--text", type=Path, help="the corpus with the held-out text, if it is not where it was")
     parser.add_argument("--papers", help="some of words, zorro, pos and sst2, with commas (default: all)")
-    parser.add_argument("--texts", type=int, help="reviews of SST-2 to fine-tune on (default: all)")
+    parser.add_argument("--texts", type=count, help="reviews of SST-2 to fine-tune on (default: all)")
     parser.add_argument("--table", type=Path, metavar="FOLDER", help="print the table of a folder, and draw its curves")
     parser.add_argument("--picture", type=Path, help="the file of the curves, .svg or .png")
     add_json_option(parser)
@@ -107,4 +107,4 @@ def report(folder: Path, names: list[str], picture: Path | None, as_json: str | 
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

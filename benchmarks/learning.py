@@ -18,7 +18,16 @@ import tempfile
 import time
 from typing import Any
 
-from benchmarks.common import Table, add_json_option, describe_machine, progress, rounded, show_json
+from benchmarks.common import (
+    Table,
+    add_json_option,
+    describe_machine,
+    progress,
+    require,
+    rounded,
+    run_program,
+    show_json,
+)
 
 ROWS, LAST_ROWS = 512, 4_096  # held-out rows of an intermediate evaluation, and of the last
 BATCH = 32  # of the peer, as in `benchmarks.train_step`
@@ -147,6 +156,8 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = options.contenders.split(",")
     if unknown := [name for name in chosen if name not in CONTENDERS]:
         parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(CONTENDERS)}")
+    if "torch" in chosen:
+        require("torch", "transformers")
     machine, described = describe_machine("torch", "transformers")
     curves = {name: CONTENDERS[name](options.corpus, options.minutes, options.rate) for name in chosen}
     table = Table(
@@ -172,4 +183,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

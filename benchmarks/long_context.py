@@ -23,12 +23,14 @@ from benchmarks.common import (
     Table,
     Worker,
     add_json_option,
+    count,
     describe_machine,
     interleave,
     peak_memory,
     progress,
     reset_peak_memory,
     rounded,
+    run_program,
     show_json,
     timed,
 )
@@ -212,10 +214,10 @@ def table_of(report: dict[str, Any], machine: str) -> Table:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--length", type=int, default=8192)
-    parser.add_argument("--layers", type=int, default=None, help="number of layers, for a quick test (default: all)")
+    parser.add_argument("--length", type=count, default=8192)
+    parser.add_argument("--layers", type=count, default=None, help="number of layers, for a quick test (default: all)")
     parser.add_argument("--passes", default=",".join(PASSES), help=f"which of {', '.join(PASSES)} to run")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds for the local-attention layer (default 7)")
+    parser.add_argument("--rounds", type=count, default=7, help="rounds for the local-attention layer (default 7)")
     add_json_option(parser)
     options = parser.parse_args(arguments)
     names = [name for name in options.passes.split(",") if name]
@@ -234,4 +236,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

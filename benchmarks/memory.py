@@ -22,6 +22,7 @@ from benchmarks.common import (
     progress,
     reset_peak_memory,
     rounded,
+    run_program,
     show_json,
 )
 
@@ -107,4 +108,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

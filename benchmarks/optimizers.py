@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Table, add_json_option, describe_machine, progress, rounded, show_json
+from benchmarks.common import Table, add_json_option, count, describe_machine, progress, rounded, run_program, show_json
 from glassbert.families.bert import MINI_BERT_CONFIG, MiniBERT
 from glassbert.training.evaluate import evaluate
 from glassbert.training.optimizers import OPTIMIZERS, make_optimizer
@@ -154,7 +154,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", help="a corpus folder or a text file (default: the built-in text)")
     parser.add_argument("--optimizers", nargs="+", choices=list(OPTIMIZERS), default=list(OPTIMIZERS))
-    parser.add_argument("--steps", type=int, default=2_000)
+    parser.add_argument("--steps", type=count, default=2_000)
     parser.add_argument("--picture", type=Path, help="file for the plot of the curves (.png)")
     add_json_option(parser)
     options = parser.parse_args(arguments)
@@ -176,4 +176,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Table, add_json_option, rounded, show_json
+from benchmarks.common import Table, add_json_option, count, rounded, run_program, show_json
 from glassbert.training.display import NoDisplay
 from glassbert.training.planning.expectation import leave_one_out
 from glassbert.training.planning.plan import plan
@@ -70,9 +70,9 @@ def left_out() -> list[dict[str, Any]]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", nargs="?", help="a corpus folder")
-    parser.add_argument("--runs", type=int, default=len(RUNS), help="train only the first so many")
+    parser.add_argument("--runs", type=count, default=len(RUNS), help="train only the first so many")
     parser.add_argument("--table", action="store_true", help="leave every reference run out in turn")
-    parser.add_argument("--threads", type=int, help="threads of the NumPy engine")
+    parser.add_argument("--threads", type=count, help="threads of the NumPy engine")
     add_json_option(parser)
     options = parser.parse_args(arguments)
     if options.table:
@@ -104,4 +104,4 @@ def _interval(expected: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -1,6 +1,6 @@
 """Where the time of a training step on the CPU goes: a table that adds up.
 
-    python -m benchmarks.profile [--preset mini|larger|both] [--precision float32|bfloat16|both] [--rounds N] [--json]
+    python -m benchmarks.profile [--preset mini|larger|both] [--precision float32|bfloat16|both] [--json [FILE]]
 
 One thread runs the same batches as `benchmarks.train_step`. Every operation, and what its kernel does inside, is timed
 without what it calls; "between operations" is what remains, so the rows add up to the whole. Times are processor time
@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Table, describe_machine, progress, rounded, show_json
+from benchmarks.common import Table, add_json_option, count, describe_machine, progress, rounded, run_program, show_json
 from benchmarks.train_step import BATCHES, WORKLOADS
+from glassbert.engines import onednn
 from glassbert.proof.cases import settings
 
 PRECISIONS = ("float32", "bfloat16")
@@ -188,7 +189,6 @@ class Steps:
 
 def product_rate(precision: str, size: int = 1_024, times: int = 10) -> float:
     """GFLOP/s of a large product on one thread, by processor time."""
-    from glassbert.engines import onednn
     from glassbert.engines.threads import single_threaded_blas
 
     left, right = np.random.default_rng(0).random((2, size, size), dtype=np.float32)
@@ -275,19 +275,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=[*WORKLOADS, "both"], default="both")
     parser.add_argument("--precision", choices=[*PRECISIONS, "both"], default="both")
-    parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default 9)")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--rounds", type=count, default=9, help="number of rounds (default 9)")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     machine, described = describe_machine()
     presets = list(WORKLOADS) if options.preset == "both" else [options.preset]
     precisions = PRECISIONS if options.precision == "both" else (options.precision,)
+    if options.precision == "both" and onednn.why_not():
+        print(f"without bfloat16: {onednn.why_not()}")
+        precisions = ("float32",)
     reports = [measure(preset, precision, options.rounds) for preset in presets for precision in precisions]
     for report in reports:
         table_of(report, machine).show()
     if options.json:
         kept = [{k: rounded(v) if isinstance(v, float) else v for k, v in report.items()} for report in reports]
-        show_json({"profiles": kept, "machine": described})
+        show_json({"profiles": kept, "machine": described}, options.json)
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -26,11 +26,15 @@ from benchmarks.common import (
     Spread,
     Table,
     Worker,
+    add_json_option,
+    count,
     describe_machine,
     interleave,
     mib,
     progress,
+    require,
     rounded,
+    run_program,
     show_json,
 )
 from benchmarks.inference import (
@@ -342,28 +346,36 @@ def show(report: dict[str, Any]) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=count, default=15)
     parser.add_argument("--data", type=Path, default=DATA, help="a folder with stsb/ and sst2/")
     parser.add_argument("--mini", type=Path, default=MINI, help="a masked language model")
     parser.add_argument("--sst2-model", type=Path, help="a folder or run that was fine-tuned on SST-2")
     parser.add_argument("--only", default="minilm,mini,sst2", help="parts, separated by commas")
-    parser.add_argument("--json", action="store_true")
+    add_json_option(parser)
     options = parser.parse_args(arguments)
     parts = options.only.split(",")
+    if unknown := set(parts) - {"minilm", "mini", "sst2"}:
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; choose from minilm, mini, sst2")
+    if "minilm" in parts:
+        require("torch", "transformers", "onnx", "onnxruntime")
     machine, described = describe_machine("torch", "transformers", "onnxruntime")
     report: dict[str, Any] = {"machine": described}
     if "minilm" in parts:
         report["minilm"] = minilm(options.rounds, options.data)
     if "mini" in parts and options.mini.exists():
         report["mini"] = mini(options.mini, options.data)
+    elif "mini" in parts:
+        print(f"without masked words: there is no model {options.mini}; name one with --mini")
     if "sst2" in parts and options.sst2_model is not None:
         report["sst2"] = sst2(options.sst2_model, options.data)
+    elif "sst2" in parts:
+        print("without SST-2: name a model that was fine-tuned on it with --sst2-model")
     if options.json:
-        show_json(report)
+        show_json(report, options.json)
         return
     show(report)
     print(machine)
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

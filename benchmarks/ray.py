@@ -14,9 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
-
+from benchmarks.common import count, require, run_program
 from glassbert.bulk.job import here, run_job
 from glassbert.on_ray.pieces import on_cluster
 
@@ -44,6 +42,9 @@ WORDS = [
 
 def write_texts(folder: Path, rows: int, files: int = 4) -> None:
     """Sentences of 4 to 40 words, as long as real ones are."""
+    import pyarrow
+    import pyarrow.parquet
+
     rng = random.Random(0)
     for number in range(files):
         texts = [" ".join(rng.choices(WORDS, k=rng.randint(4, 40))) for _ in range(rows // files)]
@@ -53,9 +54,10 @@ def write_texts(folder: Path, rows: int, files: int = 4) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="mini")
-    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--rows", type=count, default=20_000)
     parser.add_argument("--workers", default="1,2")
     options = parser.parse_args()
+    require("pyarrow", "ray")
     places = {"one process": here}
     places |= {f"Ray, {n} workers": on_cluster("local", int(n)) for n in options.workers.split(",")}
     print(f"{options.model}, {options.rows:,} texts in 4 Parquet files, one thread per worker\n")
@@ -86,4 +88,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

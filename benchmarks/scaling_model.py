@@ -22,7 +22,7 @@ import argparse
 import math
 from dataclasses import dataclass
 
-from benchmarks.common import Table
+from benchmarks.common import Table, count, run_program
 from glassbert.families.bert import LARGER_BERT_CONFIG, MINI_BERT_CONFIG, BertConfig
 from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import training_flops
@@ -143,7 +143,7 @@ def markdown(table: Table) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=8, help="number of workers (default 8)")
+    parser.add_argument("--workers", type=count, default=8, help="number of workers (default 8)")
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown, as in docs/scaling.md")
     options = parser.parse_args(arguments)
     table = table_of(options.workers)
@@ -154,4 +154,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

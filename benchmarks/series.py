@@ -16,7 +16,8 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.common import Table, add_json_option, describe_machine, progress, show_json
+from benchmarks.common import Table, add_json_option, count, describe_machine, progress, run_program, show_json
+from benchmarks.inference import DATA
 from glassbert.forecasting import Forecasted, ForecastSettings, forecast
 from glassbert.tasks import ready_task
 
@@ -45,9 +46,11 @@ def rows(name: str, result: Forecasted, seconds: float) -> list[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default="../shared/data", help="the folder with series/")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument(
+        "--data", default=str(DATA), help="the folder with series/ (default: ../shared/data of the repository)"
+    )
+    parser.add_argument("--seeds", type=count, default=3)
+    parser.add_argument("--steps", type=count, default=600)
     parser.add_argument("--only", choices=sorted(HORIZONS), help="one series (default: all three)")
     add_json_option(parser)
     options = parser.parse_args(arguments)
@@ -80,4 +83,4 @@ def _cell(value: float | None, deviation: float | None) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

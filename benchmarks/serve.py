@@ -33,7 +33,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import MIB, Table, describe_machine, progress, rounded, show_json
+from benchmarks.common import (
+    MIB,
+    Table,
+    add_json_option,
+    describe_machine,
+    progress,
+    require,
+    rounded,
+    run_program,
+    show_json,
+)
 from benchmarks.inference import DATA, docstring_sentences, model_folder
 from benchmarks.load import LOST, REFUSED, Generator, Load, post
 from glassbert.engines import onednn
@@ -295,7 +305,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES", help="overload afterwards")
     parser.add_argument("--only-ours", action="store_true", help="leave the peer out")
     parser.add_argument("--serve-options", default="", help="further options of glassbert serve")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    add_json_option(parser)
     parser.add_argument("--peer", choices=("def", "async"), help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -303,6 +313,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.peer:
         peer(folder, options.port, options.peer == "async")
         return
+    if not options.only_ours:
+        require("torch", "transformers", "fastapi", "uvicorn")
     machine, described = describe_machine("torch", "transformers", "fastapi", "uvicorn")
     source, sentences = texts()
     bench, own = Bench(sentences, options.seconds), options.serve_options.split()
@@ -327,8 +339,8 @@ def main(arguments: list[str] | None = None) -> None:
     progress("")
     table_of(report, source, machine).show()
     if options.json:
-        show_json({**report, "texts": source, "machine": described, "not_connected": REFUSED})
+        show_json({**report, "texts": source, "machine": described, "not_connected": REFUSED}, options.json)
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

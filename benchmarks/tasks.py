@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Table, add_json_option, describe_machine, progress, rounded, show_json
+from benchmarks.common import Table, add_json_option, count, describe_machine, progress, rounded, run_program, show_json
 from glassbert.metrics import METRICS
 
 
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", required=True, help="a pretraining run or a saved model")
     parser.add_argument("--data", required=True, help="the folder with the files of the ready tasks")
     parser.add_argument("--only", default="", help=f"some of {', '.join(entry.key for entry in ENTRIES)}")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=count, default=3)
     parser.add_argument(
         "--runs", type=Path, default=Path("runs/tasks"), help="folder for the runs (default runs/tasks)"
     )
@@ -158,4 +158,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

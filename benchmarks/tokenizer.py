@@ -14,10 +14,23 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Spread, Table, describe_machine, interleave, progress, rounded, seconds_of, show_json
+from benchmarks.common import (
+    Spread,
+    Table,
+    add_json_option,
+    count,
+    describe_machine,
+    interleave,
+    progress,
+    rounded,
+    run_program,
+    seconds_of,
+    show_json,
+)
 from glassbert.text import FastTokenizer, WordPieceTokenizer
 from glassbert.text.corpus.documents import read_documents
 
@@ -40,7 +53,7 @@ def sampled(corpus: Path, count: int) -> list[str]:
 # ---- speed ---------------------------------------------------------------------------------------------------------
 
 
-def measure(corpus: Path, folder: Path, megabytes: float, rounds: int) -> None:
+def measure(corpus: Path, folder: Path, megabytes: float, rounds: int) -> dict[str, Any]:
     fast = FastTokenizer.load(folder)
     rust = fast._rust
     every = max(1, round(sum(len(line) for line in lines_of(corpus)) / (megabytes * MB)))
@@ -69,13 +82,13 @@ def measure(corpus: Path, folder: Path, megabytes: float, rounds: int) -> None:
     line, machine = describe_machine("tokenizers")
     table.notes.append(line)
     table.show()
-    show_json({"benchmark": "tokenizer", "megabytes": rounded(size / MB), "contenders": report, "machine": machine})
+    return {"benchmark": "tokenizer", "megabytes": rounded(size / MB), "contenders": report, "machine": machine}
 
 
 # ---- agreement -----------------------------------------------------------------------------------------------------
 
 
-def compare(corpus: Path, folder: Path, count: int) -> int:
+def compare(corpus: Path, folder: Path, count: int) -> dict[str, Any]:
     """The number of lines that the two tokenizers encode differently, plus those that do not survive a round trip."""
     python, fast = WordPieceTokenizer.load(folder), FastTokenizer.load(folder)
     lines = sampled(corpus, count)
@@ -95,25 +108,29 @@ def compare(corpus: Path, folder: Path, count: int) -> int:
         progress(f"{begin + len(part):,} of {len(lines):,} lines")
     progress("")
     print(f"{len(lines):,} lines, {sum(map(len, lines)):,} characters: {different} differ, {unstable} not stable")
-    show_json({"benchmark": "tokenizer-exact", "lines": len(lines), "different": different, "unstable": unstable})
-    return different + unstable
+    return {"benchmark": "tokenizer-exact", "lines": len(lines), "different": different, "unstable": unstable}
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="a file or folder of text")
     parser.add_argument("--tokenizer", type=Path, required=True, help="a folder with a WordPiece tokenizer")
     parser.add_argument("--megabytes", type=float, default=20)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=count, default=5)
     parser.add_argument(
-        "--exact", type=int, metavar="LINES", help="compare the results on this number of lines instead of the speed"
+        "--exact", type=count, metavar="LINES", help="compare the results on this number of lines instead of the speed"
     )
+    add_json_option(parser)
     options = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core for both
     if options.exact:
-        raise SystemExit(compare(options.corpus, options.tokenizer, options.exact) > 0)
-    measure(options.corpus, options.tokenizer, options.megabytes, options.rounds)
+        report = compare(options.corpus, options.tokenizer, options.exact)
+    else:
+        report = measure(options.corpus, options.tokenizer, options.megabytes, options.rounds)
+    if options.json:
+        show_json(report, options.json)
+    return int(report.get("different", 0) + report.get("unstable", 0) > 0)
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -32,11 +32,14 @@ from benchmarks.common import (
     Table,
     Worker,
     add_json_option,
+    count,
     describe_machine,
     interleave,
     mib,
     progress,
+    require,
     rounded,
+    run_program,
     show_json,
     timed,
 )
@@ -391,7 +394,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--family", choices=[*families.ROWS, "all"], help="compare a member with the same class of transformers"
     )
-    parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default 9)")
+    parser.add_argument("--rounds", type=count, default=9, help="number of rounds (default 9)")
     parser.add_argument(
         "--peer-allocator",
         choices=list(ALLOCATORS),
@@ -400,6 +403,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     add_json_option(parser)
     options = parser.parse_args(arguments)
+    require("torch", "transformers")
     machine, described = describe_machine("torch", "transformers")
     if options.family:
         members = list(families.ROWS) if options.family == "all" else [options.family]
@@ -419,4 +423,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

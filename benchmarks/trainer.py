@@ -24,10 +24,12 @@ from benchmarks.common import (
     Table,
     Worker,
     add_json_option,
+    count,
     describe_machine,
     interleave,
     mib,
     rounded,
+    run_program,
     seconds_of,
     show_json,
     timed,
@@ -153,7 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--corpus", default="", help="a corpus folder (default: the built-in texts)")
     parser.add_argument("--preset", default="mini")
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--rounds", type=int, default=9, help="number of rounds (default 9)")
+    parser.add_argument("--rounds", type=count, default=9, help="number of rounds (default 9)")
     add_json_option(parser)
     options = parser.parse_args(arguments)
     machine, described = describe_machine()
@@ -164,4 +166,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -16,7 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Table, Worker, describe_machine, mib, progress, rounded, show_json
+from benchmarks.common import (
+    Table,
+    Worker,
+    add_json_option,
+    count,
+    describe_machine,
+    mib,
+    progress,
+    rounded,
+    run_program,
+    show_json,
+)
 from glassbert.text import FastTokenizer, Tokenizer, WordPieceTokenizer
 from glassbert.text.corpus.documents import read_documents
 from glassbert.text.normalise import Normaliser
@@ -63,7 +74,8 @@ def held_out_statistics(corpus: Path, tokens: dict[str, int]) -> dict[str, float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="a file or folder of text")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[8192, 50000])
+    parser.add_argument("--sizes", type=count, nargs="+", default=[8192, 50000])
+    add_json_option(parser)
     options = parser.parse_args()
     columns = ["entries", "trainer", "seconds", "of the CPU", "memory", "tokens a word", "to tokenizers", "unknown"]
     table = Table("Vocabularies", columns, left=2)
@@ -100,8 +112,9 @@ def main() -> None:
     table.notes.append(line)
     table.show()
     rows = [{key: rounded(v) if isinstance(v, float) else v for key, v in row.items()} for row in report]
-    show_json({"benchmark": "vocabulary", "rows": rows, "machine": machine})
+    if options.json:
+        show_json({"benchmark": "vocabulary", "rows": rows, "machine": machine}, options.json)
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

@@ -14,7 +14,7 @@ from rich.text import Text
 from glassbert.cli.options import AsJson, counted
 from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
-from glassbert.engines.threads import usable_cores
+from glassbert.engines.machine import usable_cores
 from glassbert.proof.proof import Proof, choose, prove
 
 KINDS = {"op": "Operations", "layer": "Layers", "model": "Models"}

@@ -13,8 +13,8 @@ SLOW_GFLOPS = 5.0
 SLOW_GFLOPS_WITH_AVX2 = 15.0
 # Names used by OpenBLAS. NumPy's wheels contain Katmai, Nehalem and Sandybridge, and report those for similar CPUs.
 KERNELS_BEFORE_AVX2 = ("barcelona", "core2", "generic", "katmai", "nehalem", "penryn", "prescott", "sandybridge")
-
-
+# The fast kernels call BLAS with one thread in each of theirs (`engines/threads.py`).
+OWN_THREADS = "Training and predictions use all cores all the same, by threads of their own; plain kernels do not."
 # Instructions for bfloat16 products, as Linux names them.
 BFLOAT16_FEATURES = {"avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
 
@@ -119,17 +119,18 @@ def _check_threads(machine: Machine) -> Iterator[Finding]:
     capping, cap = next(((name, cap) for name, cap in caps.items() if cap is not None), ("", None))
     if cap is not None and cap < cores and (threads is None or threads <= cap):
         yield Finding(
-            "problem" if cap == 1 else "advice",
+            "advice",
             "blas-capped",
             f"{capping}={variables[capping]} limits BLAS to {_count(cap, 'thread')}, "
-            f"but {_count(cores, 'core')} can be used.",
+            f"but {_count(cores, 'core')} can be used. {OWN_THREADS}",
             f"Run: unset {capping}",
         )
     elif threads == 1 < cores:
         yield Finding(
-            "problem",
+            "advice",
             "blas-single-threaded",
-            f"BLAS uses one thread, but {cores} cores can be used, and no environment variable limits it.",
+            f"BLAS uses one thread, but {cores} cores can be used, and no environment variable limits it. "
+            f"{OWN_THREADS}",
             "The library may be built without threads. Run: pip install --force-reinstall numpy",
         )
     elif threads is not None and threads > cores:

@@ -11,7 +11,7 @@ from glassbert.checkpoints.packaged import DEFAULT_MODEL
 from glassbert.cli.options import chosen, counted
 from glassbert.cli.with_option import Extensions
 from glassbert.engines import ENGINES
-from glassbert.engines.threads import usable_cores
+from glassbert.engines.machine import usable_cores
 from glassbert.errors import InputError
 from glassbert.finetuning.predictor import ONNX_RUNTIME
 from glassbert.serving.app import App, Settings

@@ -70,10 +70,11 @@ def get_engine(
 
     `kernels="plain"` runs the operations as they are written in `glassbert.ops`.
     """
-    if not isinstance(engine, str):
+    if hasattr(engine, "ops"):
         return engine
     if engine not in ENGINES:
         raise EngineError(f"unknown engine {engine!r}; choose one of {', '.join(ENGINES)}")
+    dtype = str(dtype)  # np.dtype("float64") equals its name, but is not the key of a table
     if engine == "auto":
         engine = "numpy" if dtype == "float64" else recommended_engine()
     if engine == "numpy":

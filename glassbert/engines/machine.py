@@ -249,8 +249,14 @@ def usable_cores() -> int:
     """The number of cores that this process may use; a container or `taskset` may limit them."""
     # sched_getaffinity is missing on macOS.
     granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, int(min(granted, cores_of_quota())))
+
+
+@functools.cache
+def cores_of_quota() -> float:
+    """The whole cores that the quotas of this process's control groups pay for; infinite without a quota."""
     quotas = [quota for folder in cgroup_folders("cpu") if (quota := cgroup_cores(folder)) is not None]
-    return max(1, min([granted, *(math.ceil(quota) for quota in quotas)]))
+    return min(map(math.ceil, quotas), default=math.inf)
 
 
 def cgroup_folders(

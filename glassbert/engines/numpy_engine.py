@@ -35,8 +35,8 @@ from glassbert.engines import (
     tiled_kernels,  # noqa: F401 (enters its kernels)
 )
 from glassbert.engines.kernels import KERNEL_SETS, Kernels, Operations
+from glassbert.engines.machine import usable_cores
 from glassbert.engines.numpy_kernels import KERNELS
-from glassbert.engines.threads import usable_cores
 from glassbert.errors import EngineError
 
 
@@ -111,8 +111,9 @@ class NumpyEngine:
     def __init__(self, dtype: str = "float32", threads: int | None = None, kernels: str = "fast"):
         if dtype not in ("float32", "float64", "bfloat16"):
             raise EngineError(f"the NumPy engine computes in float32, float64 or bfloat16, not {dtype!r}")
-        if threads is not None and (not isinstance(threads, int) or threads < 1):
-            raise EngineError(f"threads must be at least 1, got {threads!r}")
+        is_count = isinstance(threads, int | np.integer) and not isinstance(threads, bool) and threads >= 1
+        if threads is not None and not is_count:
+            raise EngineError(f"threads must be a whole number of at least 1, got {threads!r}")
         if kernels not in KERNEL_SETS:
             raise EngineError(f"unknown kernels {kernels!r}; choose one of {', '.join(KERNEL_SETS)}")
         keep_freed_memory()
@@ -126,7 +127,7 @@ class NumpyEngine:
         self.bytes_kept = {"float32": 4, "float64": 8, "bfloat16": 5}[dtype]
         self.kernels = kernels
         self.limits_blas = kernels == "fast" or threads is not None
-        self.threads = threads or (usable_cores() if kernels == "fast" else 1)
+        self.threads = int(threads or (usable_cores() if kernels == "fast" else 1))
         self.ops = Operations(self._kernels())
         self.gradients = functools.partial(FlatGradients, dtype=self.dtype)
 

@@ -17,19 +17,14 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from glassbert.engines.machine import usable_cores
+
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 _worker = threading.local()
 _lock = threading.Lock()
 _active = 0
 _limiter: Any = None
-
-
-def usable_cores() -> int:
-    """The number of cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @functools.cache

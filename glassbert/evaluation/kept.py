@@ -93,12 +93,12 @@ def can_be_kept(suite: Suite) -> bool:
 
 def key_of(suite: Suite, subject: Subject, options: Options) -> str:
     """A hash of everything that the result of a suite depends on."""
-    engine = subject.model.engine
+    engine, corpus = subject.model.engine, None if subject.corpus is None else subject.corpus.folder
     given = [
         __version__, suite.name, suite.function.__module__, subject.fingerprint, subject.tokenizer.fingerprint,
-        repr(subject.model.config), engine.name, engine.dtype_name, options.quick, options.thorough, options.seed,
-        options.resamples,
-        *(facts_of_files(path) for path in (options.data, options.text, options.pairs)),
+        repr(subject.model.config), engine.name, engine.dtype_name, engine.threads, options.quick, options.thorough,
+        options.seed, options.resamples,
+        *(facts_of_files(path) for path in (options.data, options.text or corpus, options.pairs)),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(given, default=str).encode()).hexdigest()[:20]
 

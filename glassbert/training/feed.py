@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
-from glassbert.engines.threads import usable_cores
+from glassbert.engines.machine import usable_cores
 
 MAX_THREADS = 4  # more threads only wait for the interpreter lock
 

@@ -1,14 +1,18 @@
 """The arithmetic and the reports of the benchmarks; nothing is timed here."""
 
+import importlib
 import json
+import multiprocessing
 import os
+import sys
 
 import numpy as np
 import pytest
 
-from benchmarks import common, forecast, gpu, inference, long_context, profile, train_step
+from benchmarks import common, forecast, gpu, inference, long_context, profile, scaling, train_step
 from benchmarks.batches import CLS, MASK, SEP, SPECIAL, masked_batches
 from glassbert import MINI_BERT_CONFIG, PRESETS, BertConfig, ModernBertConfig
+from glassbert.errors import ConfigError
 from glassbert.models.flops import forward_flops, training_flops, visible_pairs
 from glassbert.models.model import Model
 from glassbert.ops import IGNORED
@@ -133,6 +137,104 @@ def test_contender_error_is_one_line():
     with pytest.raises(common.ContenderError, match="AttributeError"):
         local.call("no_such_method")
     assert local.call("memory") >= 0
+
+
+# ---- programs --------------------------------------------------------------------------------------------------------
+
+
+def without(monkeypatch, *modules):
+    """Hide modules from `importlib.util.find_spec`."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in modules else found(name))
+
+
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        ("train_step", []), ("train_step", ["--family", "roberta"]), ("inference", []), ("finetune", []),
+        ("learning", ["corpus"]), ("quantize", []), ("gpu", ["--contenders", "eager"]),
+    ],
+)  # fmt: skip
+def test_a_program_without_its_peer_says_what_to_install_before_it_measures(program, options, monkeypatch):
+    without(monkeypatch, "torch")
+    main = importlib.import_module(f"benchmarks.{program}").main
+    with pytest.raises(SystemExit, match=r"this benchmark needs torch.*: pip install torch"):
+        main(options)
+
+
+@pytest.mark.parametrize("program", ["train_step", "inference", "profile", "scaling", "trainer", "long_context"])
+def test_no_rounds_are_refused_in_a_sentence(program, capsys):
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"benchmarks.{program}").main(["--rounds", "0"])
+    assert "argument --rounds: must be a whole number of at least 1, got '0'" in capsys.readouterr().err
+
+
+def test_a_program_ends_with_a_sentence_and_leaves_no_process():
+    def fails():
+        common.Worker("benchmarks.train_step:Matmul", size=32).call("no_such_method")
+
+    with pytest.raises(SystemExit, match="AttributeError: 'Matmul' object has no attribute 'no_such_method'"):
+        common.run_program(fails)
+    for process in multiprocessing.active_children():
+        process.join(30)
+    assert not multiprocessing.active_children()
+
+
+def test_errors_that_the_user_can_mend_have_no_traceback(tmp_path):
+    def reads():
+        (tmp_path / "sts-dev.csv").read_text()
+
+    with pytest.raises(SystemExit, match=r"^there is no .*sts-dev.csv; --help says"):
+        common.run_program(reads)
+    with pytest.raises(common.ContenderError, match=r"^unknown preset") as raised:
+        common.Local("tests.benchmarks.test_benchmarks:Refusing").call("run")
+    assert raised.value.details == ""
+    with pytest.raises(SystemExit) as ended:
+        common.run_program(lambda: 3)
+    assert ended.value.code == 3
+
+
+class Refusing:
+    def run(self):
+        raise ConfigError("unknown preset 'none'")
+
+
+def test_json_can_go_into_a_file_everywhere(monkeypatch, capsys):
+    for program in ("profile", "quantize", "serve", "tokenizer", "vocabulary", "train_step", "scaling"):
+        monkeypatch.setattr(sys, "argv", [program, "--help"])
+        with pytest.raises(SystemExit):
+            importlib.import_module(f"benchmarks.{program}").main()
+        assert "--json [FILE]" in capsys.readouterr().out
+
+
+def test_profile_leaves_bfloat16_out_where_there_is_none(monkeypatch, capsys):
+    measured = []
+    monkeypatch.setattr(profile.onednn, "why_not", lambda: "no such instructions")
+    monkeypatch.setattr(profile, "measure", lambda *what: measured.append(what))
+    monkeypatch.setattr(profile, "table_of", lambda *_: common.Table("", []))
+    profile.main(["--preset", "mini", "--rounds", "1"])
+    assert measured == [("mini", "float32", 1)]
+    assert "without bfloat16: no such instructions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("cores", "batch", "names", "note"),
+    [
+        (1, 32, [], "one core only"),
+        (2, 32, ["1 process x 2 threads", "2 processes x 1 thread, MPI"], ""),
+        (3, 32, ["1 process x 3 threads", "2 processes x 1 thread, MPI"], "3 processes would not share"),
+        (64, 8, ["1 process x 64 threads", "8 processes x 1 thread, MPI"], "64 processes would not share"),
+        (2, 7, ["1 process x 2 threads"], "no number up to 2 divides the batch of 7"),
+    ],
+)
+def test_processes_share_the_batch_evenly_and_what_is_left_out_has_a_reason(cores, batch, names, note, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name, path: "mpirun")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    found, notes = scaling.contenders(cores, batch)
+    assert list(found) == ["1 process x 1 thread", *names] and note in " ".join(notes) and bool(note) == bool(notes)
+    monkeypatch.setattr("shutil.which", lambda name, path: None)
+    found, notes = scaling.contenders(2, 32)
+    assert list(found)[1:] == ["1 process x 2 threads"] and "pip install mpich mpi4py" in notes[0]
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads Linux's /proc")

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassbert.engines import machine
+from glassbert.engines import NumpyEngine, machine
 from glassbert.engines.machine import Mlx, choose_engine, recommended_engine
+from glassbert.engines.threads import threads_to_use
 
 
 def write(folder: Path, **files: str) -> None:
@@ -117,8 +118,13 @@ def test_control_groups_of_version_1_keep_a_tree_for_each_controller(tmp_path):
     assert machine.cgroup_memory(root / "memory" / "job") == 2097152
 
 
-def test_a_quota_lowers_the_usable_cores(monkeypatch):
+@pytest.mark.parametrize(("quotas", "cores"), [((None, 2.5), 3), ((0.2, 4.0), 1), ((None, None), 8), ((64.0,), 8)])
+def test_a_quota_lowers_the_usable_cores_and_the_threads_of_the_engine(monkeypatch, quotas, cores):
     monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
-    monkeypatch.setattr(machine, "cgroup_folders", lambda controller: [Path("a"), Path("b")])
-    monkeypatch.setattr(machine, "cgroup_cores", {Path("a"): None, Path("b"): 2.5}.get)
-    assert machine.usable_cores() == 3
+    monkeypatch.setattr(machine, "cgroup_folders", lambda controller: range(len(quotas)))
+    monkeypatch.setattr(machine, "cgroup_cores", quotas.__getitem__)
+    machine.cores_of_quota.cache_clear()
+    try:
+        assert machine.usable_cores() == NumpyEngine().threads == threads_to_use() == cores
+    finally:
+        machine.cores_of_quota.cache_clear()

@@ -12,8 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from glassbert.arrays import FlatArrays, FlatGradients, Layout, ThreadGradients
 from glassbert.engines import threads
+from glassbert.engines.machine import usable_cores
 from glassbert.engines.numpy_engine import NumpyDropout, NumpyEngine
-from glassbert.engines.threads import run_together, usable_cores, using_threads
+from glassbert.engines.threads import run_together, using_threads
 
 LAYOUT = Layout({"a": (3, 5), "b": (7,), "table": (10, 2)})
 

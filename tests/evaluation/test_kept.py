@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from glassbert.cli.evaluate import RemainingTime
+from glassbert.engines import NumpyEngine
 from glassbert.evaluation import SUITES, Measure, Options, SuiteResult, estimate, evaluate, mean
 from glassbert.evaluation import evaluation as module
 from glassbert.evaluation.kept import CannotKeep, KeptSuites, from_plain, function_of, key_of, to_plain
@@ -74,6 +76,17 @@ def test_nothing_is_read_without_resume_or_with_other_weights_options_or_data(tm
         assert kept.find(suite, one, replace(options, **change)) is None
     (data / "a.txt").write_text("other")
     assert kept.find(suite, one, options) is None
+
+
+def test_the_key_depends_on_threads_and_on_the_corpus_of_the_run(tmp_path):
+    (tmp_path / "manifest.json").write_text("one")
+    one = replace(subject(), corpus=SimpleNamespace(folder=tmp_path))
+    key = key_of(SUITES["cost"], one, Options())
+    assert key == key_of(SUITES["cost"], one, Options())
+    (tmp_path / "manifest.json").write_text("another text")
+    changed = key_of(SUITES["cost"], one, Options())
+    one.model.engine = NumpyEngine(threads=1)
+    assert len({key, changed, key_of(SUITES["cost"], one, Options())}) == 3
 
 
 @pytest.mark.parametrize("ending", [".json", ".npz"])

@@ -161,14 +161,22 @@ def test_invalid_heads():
         ({"engine": "torch"}, "unknown engine 'torch'; choose one of auto, numpy, mlx"),
         ({"engine": "numpy", "dtype": "float16"}, "float32, float64 or bfloat16, not 'float16'"),
         ({"engine": "numpy", "dtype": "int8"}, "not 'int8'"),
-        ({"engine": "numpy", "threads": 0}, "threads must be at least 1, got 0"),
+        ({"engine": "numpy", "threads": 0}, "threads must be a whole number of at least 1, got 0"),
         ({"engine": "numpy", "threads": -2}, "threads"),
-        ({"engine": "numpy", "threads": 1.5}, "threads"),
+        ({"engine": "numpy", "threads": 1.5}, "threads must be a whole number of at least 1, got 1.5"),
+        ({"engine": "numpy", "threads": True}, "threads must be a whole number of at least 1, got True"),
+        ({"engine": None}, "unknown engine None; choose one of auto, numpy, mlx"),
     ],
 )
 def test_invalid_engines(options, sentence):
     refuses(sentence, Model, BERT, kind=EngineError, **options)
     refuses(sentence, get_engine, kind=EngineError, **options)
+
+
+def test_numbers_and_types_of_numpy_are_taken():
+    engine = get_engine("numpy", np.dtype("float64"), np.int64(2))
+    assert (engine.dtype_name, engine.threads, type(engine.threads)) == ("float64", 2, int)
+    assert get_engine("auto", np.dtype("float64")).dtype_name == "float64"
 
 
 def test_float64_needs_numpy():

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.engines.threads import run_together, usable_cores
+from glassbert.engines.machine import usable_cores
+from glassbert.engines.threads import run_together
 from glassbert.evaluation.probes.biaffine import fit_biaffine, heads_and_trees
 from glassbert.evaluation.probes.features import Features
 from glassbert.evaluation.probes.hidden_layer import HiddenProbe, fit_hidden

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassbert.engines.threads import usable_cores
+from glassbert.engines.machine import usable_cores
 from glassbert.errors import TextError
 from glassbert.files import atomic_write
 from glassbert.text.corpus.build_folder import open_build_folder

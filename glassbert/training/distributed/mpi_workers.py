@@ -23,7 +23,7 @@ import numpy as np
 from mpi4py import MPI
 
 from glassbert.arrays import FlatGradients, Gradients
-from glassbert.engines.threads import usable_cores
+from glassbert.engines.machine import usable_cores
 from glassbert.training.workers import WorkerLost, Workers
 
 BUCKET = 4 * 2**20  # bytes: large enough to use the network well, small enough to begin early
