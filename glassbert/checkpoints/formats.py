@@ -28,6 +28,7 @@ __all__ = [
     "family_of_names",
     "format_of_file",
     "format_of_model",
+    "saved_head",
 ]
 
 Value = TypeVar("Value")
@@ -124,6 +125,12 @@ def format_of_file(fields: Mapping[str, Any]) -> Format:
     if not isinstance(model_type, str) or model_type not in known:
         raise CheckpointError(f"model_type is {model_type!r}; GlassBERT opens {', '.join([*known, NATIVE])}")
     return HuggingFaceFormat(known[model_type])
+
+
+def saved_head(fields: Mapping[str, Any], tensors: Mapping[str, Any]) -> str | None:
+    """The head that a file was saved with; None if GlassBERT has no such head, or it cannot be told."""
+    file_format = format_of_file(fields)
+    return file_format.saved_head(fields, file_format.plain_names(tensors), None)
 
 
 def format_of_model(described: Description, names: list[str]) -> tuple[Format, list[str]]:

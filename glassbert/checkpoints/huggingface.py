@@ -62,21 +62,33 @@ class HuggingFaceFormat:
     # ---- config.json ----------------------------------------------------------------------------------------------
 
     def saved_head(self, fields: Mapping[str, Any], tensors: Iterable[str], requested: str | None) -> str | None:
-        """The head that the file was saved with; None if GlassBERT has no such head.
+        """The head that the file was saved with, by its plain names; None if GlassBERT has no such head.
 
-        If config.json names no architecture, a file with only an encoder has no head ("core"), and any other file is
-        assumed to have the requested head.
+        A file with only an encoder has no head ("core"), also where config.json names a class with one: folders of
+        sentence-transformers keep the class that the encoder came from. If config.json names no class, the file has
+        the requested head if it has any of its tensors.
         """
-        architecture = self._architecture(fields)
+        architecture, names = self._architecture(fields), set(tensors)
         if architecture == self.family.architectures[CORE] and _extra(fields).get("head_type") == EMBEDDING:
             return EMBEDDING
-        if architecture is None:
-            encoder = {
-                name.removeprefix("{core}").split(".")[0] for e in self.family.core.values() for name in e.theirs
-            }
-            return CORE if all(name.split(".")[0] in encoder for name in tensors) else requested
         heads = {architecture: head for head, architecture in self.family.architectures.items()}
-        return {**heads, **self.family.also_opens}.get(str(architecture))
+        named = requested if architecture is None else {**heads, **self.family.also_opens}.get(str(architecture))
+        own = self._names_of_head(named)
+        if own & names or (architecture is not None and not own):
+            return named
+        if all(self._in_encoder(name) for name in names):
+            return CORE
+        return None if architecture is None else named
+
+    def _names_of_head(self, head: str | None) -> set[str]:
+        """The tensors of a head, by plain names, without those of the encoder that it shares."""
+        names = fill_names(name for entry in self.family.heads.get(head or CORE, {}).values() for name in entry.theirs)
+        return {name for name in names if not self._in_encoder(name)}
+
+    def _in_encoder(self, name: str) -> bool:
+        """Whether a plain name is that of a tensor of the encoder."""
+        first = {theirs.removeprefix("{core}").split(".")[0] for e in self.family.core.values() for theirs in e.theirs}
+        return name.split(".")[0] in first
 
     def _architecture(self, fields: Mapping[str, Any]) -> Any:
         named = fields.get("architectures")
@@ -239,13 +251,9 @@ class HuggingFaceFormat:
     def may_be_unused(self, name: str, another_head: bool) -> bool:
         """Whether a file may contain this tensor although the model does not use it.
 
-        Tensors of other heads are accepted only if the model has another head than the file.
+        A head is accepted only if the model has another one, whatever its tensors are called.
         """
-        accepted = set(self.family.pretraining_only)
-        if another_head:
-            entries = [entry for table in self.family.heads.values() for entry in table.values()]
-            accepted.update(*(entry.all_names() for entry in entries))
-        return name in fill_names(accepted)
+        return name in fill_names(self.family.pretraining_only) or (another_head and not self._in_encoder(name))
 
 
 def _count_labels(fields: Mapping[str, Any]) -> int:

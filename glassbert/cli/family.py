@@ -15,6 +15,7 @@ from glassbert.cli.options import AsJson
 from glassbert.cli.output import print_json
 from glassbert.cli.with_option import Extensions
 from glassbert.evaluation.family import BATCH, LENGTH, REFERENCE, Member, as_dict, member, members
+from glassbert.training.objectives import Objectives
 
 
 def run(
@@ -108,4 +109,5 @@ def show_one(console: Console, one: Member) -> None:
     console.print(sizes)
     console.print(Text(f"Presets    {', '.join(family.presets)}"))
     console.print(Text(f"Objective  {family.objective}; tokenizer {family.tokenizer}"))
-    console.print(Text(f"Train it   glassbert pretrain --family {one.name} --minutes 5"))
+    teacher = " --teacher FOLDER" if Objectives.parse(family.objective).taught else ""
+    console.print(Text(f"Train it   glassbert pretrain --family {one.name}{teacher} --minutes 5"))

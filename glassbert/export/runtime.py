@@ -169,10 +169,11 @@ def check_config(described: Description, path: Path, quantization: Any = None) -
         )
     for name, wanted in expected.items():
         same_kind = name not in MAY_DIFFER and not isinstance(wanted, (dict, list))
-        if same_kind and name in fields and fields[name] != wanted:
+        stored = list(wanted) if isinstance(wanted, tuple) else wanted  # JSON has no tuples
+        if same_kind and name in fields and fields[name] != stored:
             raise CheckpointError(
                 f"{path} has {name} = {fields[name]!r}, and the graph in {FOLDER}/ was made from a model with "
-                f"{wanted!r}; export the model again"
+                f"{stored!r}; export the model again"
             )
 
 

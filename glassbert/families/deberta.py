@@ -321,8 +321,10 @@ DEBERTA = register_family(
             },
             f"{LM_HEAD}bias": "cls.predictions.bias",
         },
-        not_weights=("embeddings.position_ids",),
+        # _weight is the Δ of v3, which word_embeddings.weight contains already.
+        not_weights=("embeddings.position_ids", "embeddings.*._weight"),
         pretraining_only=(
+            "embeddings.position_embeddings.weight",  # of the mask decoder
             "mask_predictions.dense.{part}",
             "mask_predictions.LayerNorm.{part}",
             "mask_predictions.classifier.{part}",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glassbert.checkpoints.formats import format_of_file
+from glassbert.checkpoints.formats import saved_head
 from glassbert.checkpoints.locate import MODEL_FILES, MODULES, open_checkpoint
 from glassbert.checkpoints.packaged import packaged_names
 from glassbert.errors import GlassBertError, InputError
@@ -111,8 +111,7 @@ def predicts_a_task(path: str) -> bool:
     folder = checkpoint.config_path.parent
     if (folder / TASK).exists() or (folder / MODULES).exists():
         return True
-    head = format_of_file(checkpoint.fields).saved_head(checkpoint.fields, checkpoint.tensors, None)
-    return head not in LANGUAGE_HEADS
+    return saved_head(checkpoint.fields, checkpoint.tensors) not in LANGUAGE_HEADS
 
 
 def embedder_of(model: Model, tokenizer: Tokenizer, title: str) -> Predictor:

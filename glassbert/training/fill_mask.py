@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassbert.checkpoints.formats import format_of_file
+from glassbert.checkpoints.formats import saved_head
 from glassbert.checkpoints.locate import CONFIG, open_checkpoint
 from glassbert.errors import InputError, NotFinite
 from glassbert.models.heads import DiscriminatorHead, ReplacedTokenHead
@@ -115,7 +115,7 @@ def load_masked_model(path: str | Path, engine: str = "auto", kernels: str = "fa
     beside = folder / GENERATOR
     if (beside / CONFIG).exists():
         return load_with_tokenizer(beside, engine=engine, kernels=kernels, head="mlm")
-    head = format_of_file(checkpoint.fields).saved_head(checkpoint.fields, checkpoint.tensors, None)
+    head = saved_head(checkpoint.fields, checkpoint.tensors)
     if head == ReplacedTokenHead.kind:  # a checkpoint of an unfinished run
         model, tokenizer = load_with_tokenizer(path, engine=engine, kernels=kernels)
         return word_model(model), tokenizer

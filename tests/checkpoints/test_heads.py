@@ -203,6 +203,41 @@ def test_the_encoder_of_a_head_we_do_not_have(tmp_path: Path) -> None:
     assert core.parameters["embeddings.token"].tobytes() == model.parameters["embeddings.token"].tobytes()
 
 
+def test_tensors_of_a_head_we_do_not_have(tmp_path: Path) -> None:
+    """The error says that head="core" opens the file, so its unknown tensors are left out."""
+    model = tiny(BERT, None)
+    model.save(tmp_path)
+    edit_config(tmp_path, architectures=["BertForPoems"])
+    edit_tensors(tmp_path, lambda tensors: tensors.update({"rhymes.dense.weight": np.ones((2, 12), np.float32)}))
+    assert_same(model, load(tmp_path, head="core"))
+    edit_tensors(tmp_path, lambda tensors: tensors.update({"encoder.extra.weight": np.ones(2, np.float32)}))
+    with pytest.raises(CheckpointError, match=r"does not have: encoder\.extra\.weight"):
+        load(tmp_path, head="core")
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_an_encoder_whose_config_names_a_head(family: str, tmp_path: Path) -> None:
+    """As all-mpnet-base-v2 and other folders of sentence-transformers."""
+    model = tiny(CONFIGS[family], None)
+    model.save(tmp_path)
+    name = "BertForMaskedLM" if family == "bert" else "ModernBertForMaskedLM"
+    edit_config(tmp_path, architectures=[name])
+    assert_same(model, load(tmp_path))
+
+
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_another_head_where_no_architecture_is_named(family: str, tmp_path: Path) -> None:
+    """As deberta-v3-base and longformer-base-4096 are published."""
+    model = tiny(CONFIGS[family], "mlm")
+    model.save(tmp_path)
+    edit_config(tmp_path, architectures=...)
+    assert_same(model, load(tmp_path, head="mlm"))
+    assert load(tmp_path, head="core").head is None
+    with pytest.warns(UserWarning, match="no weights for .*head.classifier.weight"):
+        tuned = load(tmp_path, head="sequence", num_labels=3)
+    assert tuned.parameters["embeddings.token"].tobytes() == model.parameters["embeddings.token"].tobytes()
+
+
 def test_impossible_heads(tmp_path: Path) -> None:
     tiny(CONFIGS["mini"], "mlm").save(tmp_path)
     with pytest.raises(CheckpointError, match="unknown head 'poet'; choose one of core, mlm, token, sequence"):
@@ -212,7 +247,7 @@ def test_impossible_heads(tmp_path: Path) -> None:
 
 
 def test_a_config_that_names_no_architecture(tmp_path: Path) -> None:
-    """An encoder is recognised by its tensors; a head must be given, and the file must have all of its tensors."""
+    """An encoder is recognised by its tensors; a head must be given, and the file must have all its tensors or none."""
     for config in (CONFIGS["bert"], CONFIGS["modernbert"]):
         core = tiny(config, None)
         core.save(tmp_path)

@@ -43,6 +43,11 @@ def test_one_member_with_its_formulas(name):
     assert f"pretrain --family {name}" in text
 
 
+def test_the_command_that_trains_a_member_names_what_it_needs():
+    assert "pretrain --family distilbert --teacher FOLDER --minutes 5" in shown(family.show_one, member("distilbert"))
+    assert "pretrain --family albert --minutes 5" in shown(family.show_one, member("albert"))
+
+
 def test_numbers_of_albert_and_bert():
     bert, albert = member("bert"), member("ALBERT")
     assert bert.base.preset == "bert-base" and bert.base.parameters == 109_514_298

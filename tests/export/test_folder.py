@@ -21,6 +21,7 @@ from glassbert.families.bert import BertConfig, BertWithHead
 from glassbert.files import CHECKSUMS
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.predictor import Predictor
+from tests.export.small import make_model
 from tests.export.test_gradients import train_here
 from tests.finetuning.test_predictor import HEADS, TOKENIZER, save
 
@@ -227,6 +228,15 @@ def test_a_graph_that_does_not_match_its_config(classes):
     change_config(classes, num_hidden_layers=5)
     with pytest.raises(CheckpointError, match="num_hidden_layers = 5"):
         open_onnx(classes)
+
+
+def test_a_graph_whose_config_has_a_field_of_several_values(tmp_path):
+    make_model("deberta", "discriminator").save(tmp_path, tokenizer=TOKENIZER)
+    export_onnx(tmp_path)
+    open_onnx(tmp_path)
+    change_config(tmp_path, pos_att_type=["c2p"])
+    with pytest.raises(CheckpointError, match=r"pos_att_type = \['c2p'\], and the graph .* \['c2p', 'p2c'\]"):
+        open_onnx(tmp_path)
 
 
 def test_a_card_that_does_not_match_the_graph(tmp_path):
