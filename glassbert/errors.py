@@ -55,6 +55,14 @@ class TextError(GlassBertError):
     """A tokenizer, a text file or a corpus that cannot be used."""
 
 
+class DifferentCorpusError(TextError):
+    """A folder with a corpus of other texts or settings than those of a build."""
+
+    def __init__(self, message: object = "", difference: str = ""):
+        super().__init__(message)
+        self.difference = difference
+
+
 class TrainingError(GlassBertError):
     """A run that cannot start or cannot continue."""
 

@@ -166,8 +166,11 @@ def flops_per_token(config: EncoderConfig, settings: TrainingSettings, teacher: 
 
 
 def require_teacher(settings: TrainingSettings) -> None:
-    """Raise if the objective compares with a teacher and none is given, before anything is read."""
-    for objective, _ in Objectives.parse(settings.objective).terms:
+    """Raise if only one of teacher and an objective that compares with one is given, before anything is read."""
+    objectives = Objectives.parse(settings.objective)
+    if settings.teacher:
+        objectives.check_taught()
+    for objective, _ in objectives.terms:
         if objective.taught and not settings.teacher:
             raise TrainingError(
                 f"the objective {objective.name!r} compares with a teacher; name its folder with --teacher FOLDER, or "
@@ -194,16 +197,18 @@ def start_from(model: Model, folder: str, tokenizer: Any) -> None:
     """Load the first weights: of a model of the same config, or of one of another family that this one can use."""
     start = FAMILIES[model.config.family].start if model.config.family in FAMILIES else None
     other = None if start is None else load(folder, engine="numpy")
+    same_tokens = same_vocabulary(folder, tokenizer)
     if start is None or other is None or type(other.config) is type(model.config):
-        model.load_checkpoint(folder)
+        if same_tokens:
+            model.load_checkpoint(folder)
     else:
         start(model, other)
         if other.config.vocab_size != model.config.vocab_size:
             return  # `start` took no table of tokens
-    if not same_vocabulary(folder, tokenizer):
+    if not same_tokens:
         raise TrainingError(
-            f"the vocabulary of {folder} is not that of the corpus, so its weights belong to other tokens; give its "
-            "folder as --tokenizer, or begin with random weights"
+            f"the vocabulary of {folder} is not that of the corpus, so its weights belong to other tokens; give text "
+            f"files as --corpus and {folder} as --tokenizer, or begin with random weights"
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from glassbert.errors import TextError, TrainingError
+from glassbert.errors import DifferentCorpusError, TextError, TrainingError
 from glassbert.training.feed import Source
 from glassbert.training.settings import TrainingSettings
 
@@ -87,9 +87,12 @@ class TrainingData:
         return self.validation[length or max(self.validation)] if source is None else self.validation_by_source[source]
 
 
-def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
-    """The training data of a run; builds the corpus if the settings name text files."""
-    data = _open(settings, run)
+def open_data(settings: TrainingSettings, run: Path, *, new: bool = False) -> TrainingData:
+    """The training data of a run; builds the corpus if the settings name text files.
+
+    `new`: a corpus that an earlier attempt left in the folder is compared with these texts and settings.
+    """
+    data = _open(settings, run, new)
     with suppress(OSError, ValueError):  # no adaptation
         rows = json.loads((run / ADAPTATION).read_text(encoding="utf-8")).get("rows_at_end", 0)
         by_source = {} if settings.general else data.validation_by_source  # it measures the two texts itself
@@ -97,12 +100,12 @@ def open_data(settings: TrainingSettings, run: Path) -> TrainingData:
     return data
 
 
-def _open(settings: TrainingSettings, run: Path) -> TrainingData:
+def _open(settings: TrainingSettings, run: Path, new: bool = False) -> TrainingData:
     from glassbert.text.masking import Masking
 
-    corpus, seconds = open_or_build(settings, run)
+    corpus, seconds = open_or_build(settings, run, new=new)
     if settings.general:
-        return open_mixture(settings, run, corpus, seconds)
+        return open_mixture(settings, run, corpus, seconds, new)
     masking = Masking(settings.mask_rate, **MASKINGS[settings.masking])
     lengths = [settings.length] if settings.short_length is None else [settings.short_length, settings.length]
     rows = {length: settings.batch * settings.length // length for length in lengths}
@@ -125,7 +128,7 @@ def _open(settings: TrainingSettings, run: Path) -> TrainingData:
     )
 
 
-def open_mixture(settings: TrainingSettings, run: Path, corpus: Any, seconds: float) -> TrainingData:
+def open_mixture(settings: TrainingSettings, run: Path, corpus: Any, seconds: float, new: bool = False) -> TrainingData:
     """The data of a run on two corpora: a share of the rows of every batch is general text.
 
     Held-out rows are those of the first corpus; at the end both are evaluated, under the names "domain" and "general".
@@ -136,7 +139,7 @@ def open_mixture(settings: TrainingSettings, run: Path, corpus: Any, seconds: fl
             f"a general share of {settings.general_share:g} gives {share} of {settings.batch} rows of a batch; both "
             f"texts need at least one: change --general-share or --batch"
         )
-    second, more = open_or_build(settings.replace(corpus=settings.general), run, "general", corpus)
+    second, more = open_or_build(settings.replace(corpus=settings.general), run, "general", corpus, new)
     second.check_tokenizer(corpus.tokenizer)
     plain = settings.replace(general=())
     domain = _open(plain.replace(corpus=str(corpus.folder), batch=settings.batch - share), run)
@@ -239,11 +242,14 @@ ROWS: dict[tuple[str, ...], Callable[[TrainingSettings], Callable[..., Source]]]
 }
 
 
-def open_or_build(settings: TrainingSettings, run: Path, name: str = "corpus", like: Any = None) -> tuple[Any, float]:
+def open_or_build(
+    settings: TrainingSettings, run: Path, name: str = "corpus", like: Any = None, new: bool = False
+) -> tuple[Any, float]:
     """The corpus of a run, and the seconds it took to build.
 
     It is opened if the settings name a corpus folder. It is built from text files in RUN/corpus, or from the built-in
-    texts in a folder beside the run, where later runs find it. `like` is a corpus whose tokenizer it gets.
+    texts in a folder beside the run, where later runs find it. `like` is a corpus whose tokenizer it gets. For a `new`
+    run a corpus in RUN/corpus must have been built from the same texts and with the same settings.
     """
     from glassbert.text.corpus import Corpus
 
@@ -259,12 +265,18 @@ def open_or_build(settings: TrainingSettings, run: Path, name: str = "corpus", l
         check_tokenizer_kind(settings)
     kind = "" if settings.tokenizer_kind == "wordpiece" else f"-{settings.tokenizer_kind}"
     folder = run / name if paths else run.parent / "corpora" / f"built-in-{settings.vocab_size}{kind}"
-    if (folder / "manifest.json").exists():
+    if (folder / "manifest.json").exists() and not (new and paths):
         return Corpus.open(folder), 0.0
     began = time.monotonic()
     if like is not None:
         settings = settings.replace(tokenizer=str(like.folder))
-    return build(settings, folder), time.monotonic() - began
+    try:
+        return build(settings, folder), time.monotonic() - began
+    except DifferentCorpusError as error:
+        raise TrainingError(
+            f"{folder} was left by another attempt, and differs from what this run asks for: {error.difference}; "
+            f"choose another folder with --run, or remove {folder}"
+        ) from None
 
 
 def check_tokenizer_kind(settings: TrainingSettings) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from glassbert.checkpoints.locate import open_checkpoint
-from glassbert.errors import TrainingError
+from glassbert.errors import InputError, TrainingError
+from glassbert.text.loading import find_tokenizer, same_vocabulary
 from glassbert.training.adapting.adapt import preset_of
 from glassbert.training.adapting.extension import load_masked
 from glassbert.training.objectives import Objectives
@@ -37,6 +38,22 @@ def check_student(student: str, settings: Mapping[str, Any]) -> None:
                 f"--{name} {settings[name]} is the shape of random weights, and the student {student} has its own; "
                 f"add --from-scratch, or leave out --{name}"
             )
+
+
+def check_scores(teacher: str, student: str, objective: str) -> None:
+    """Raise if the objective compares scores of teacher and student, and they have different tokens."""
+    if "scores" not in Objectives.parse(objective).taught:
+        return
+    try:
+        own = find_tokenizer(open_checkpoint(student).config_path.parent)
+    except InputError:  # it has none, and is taken to have that of the teacher
+        return
+    if not same_vocabulary(teacher, own):
+        raise TrainingError(
+            f"the objective {objective!r} compares scores of tokens, and the teacher {teacher} has another vocabulary "
+            f"than the student {student}; learn its hidden states, with --objective mlm+3*hidden, or give "
+            f"--from-scratch for a student with its vocabulary"
+        )
 
 
 def distill(
@@ -63,6 +80,7 @@ def distill(
         check_student(student, settings)
         preset, changes = preset_of(load_masked(student, engine="numpy").config)
         chosen |= {"preset": preset, "model": {**changes, **settings.get("model", {})}, "start_from": student}
+        check_scores(teacher, student, chosen["objective"])
     if not (len(paths) == 1 and (Path(paths[0]) / "manifest.json").exists()):
         by_words = student and Objectives.parse(chosen["objective"]).taught == {"states"}
         chosen.setdefault("tokenizer", str(open_checkpoint(student if by_words else teacher).config_path.parent))

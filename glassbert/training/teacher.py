@@ -35,6 +35,7 @@ from glassbert.models.quantized import quantized_parameters
 from glassbert.ops import IGNORED
 from glassbert.text.loading import load_with_tokenizer, same_vocabulary
 from glassbert.text.translation import RowTranslator
+from glassbert.training.adapting.extension import load_masked
 
 
 class Teacher:
@@ -153,7 +154,7 @@ def open_teacher(
     if set(taught) == {"states"} and not same_vocabulary(folder, tokenizer):
         model, own = load_with_tokenizer(folder, **options)
         return WordTeacher(model, own, tokenizer)
-    model = load(folder, head="mlm" if "scores" in taught else None, **options)
+    model = load_masked(folder, **options) if "scores" in taught else load(folder, **options)
     check_vocabulary(folder, model, tokenizer)
     return Teacher(model, temperature)
 

@@ -125,7 +125,8 @@ class Trainer:
         self.run = RunFolder(run or self.workers.broadcast(str(new_run_folder("runs", settings.preset).path)))
         if begun is not None:
             check_begun(begun, self.run, settings)
-        self.data = data or self.workers.leader_first(lambda: open_data(settings, self.run.path))
+        new = self.leads and not self.run.settings_file.exists()
+        self.data = data or self.workers.leader_first(lambda: open_data(settings, self.run.path, new=new))
         if begun is not None:
             check_same_data(begun, self.run, settings, self.data)
             check_same_model(begun, self.run, config_of(settings, self.data), but=OF_THE_TEACHER)

@@ -89,6 +89,30 @@ def test_words_that_do_not_fit_are_left_out():
     assert (rows.first + rows.pieces).max() <= 9
 
 
+def test_a_row_that_is_too_long_ends_with_the_last_word_that_fits():
+    """A shorter word after it would stand beside words that are not its neighbours."""
+    ids, segments = rows_of(LARGE, ["the unbelievable a a a"])
+    rows = RowTranslator(LARGE, SMALL, longest=4)(ids, segments)
+    assert real_ids(rows, 0) == SMALL.encode("the").ids[:-1]
+    assert (rows.pieces[0] > 0).tolist() == [True, True] + [False] * (ids.shape[1] - 2)
+
+
+def test_hash_marks_of_a_text_are_no_continuation():
+    bytes_level = train_tokenizer("bpe", ["## the king ## sees"] * 20, vocab_size=270)
+    other = FastTokenizer.train(["## the king"] * 5, vocab_size=60, min_frequency=1)
+    rows = RowTranslator(bytes_level, other)(*rows_of(bytes_level, ["the ## king"]))
+    assert real_ids(rows, 0) == other.encode("the ## king").ids
+
+
+def test_a_token_with_all_roles_is_the_end_of_a_text():
+    """A tokenizer of GPT-2 has one special token."""
+    content = train_tokenizer("bpe", [TEXT] * 20, vocab_size=310)._content
+    end = content["added_tokens"][0]["content"]
+    one = FastTokenizer(content, [end] * 5)
+    rows = RowTranslator(one, SMALL)(np.array([[one.vocabulary[end]]]), np.ones((1, 1), int))
+    assert real_ids(rows, 0) == [SMALL.sep_id]
+
+
 def test_an_empty_batch_of_padding():
     rows = RowTranslator(SMALL, LARGE)(np.zeros((2, 3), int), np.zeros((2, 3), int))
     assert rows.ids.shape[0] == 2 and not rows.segments.any() and not rows.pieces.any()

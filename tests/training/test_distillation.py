@@ -9,9 +9,10 @@ from safetensors.numpy import load_file
 
 from glassbert.checkpoints import load
 from glassbert.errors import TrainingError
+from glassbert.families.bert import BertWithHead
 from glassbert.models.inputs import check_inputs
 from glassbert.ops.distillation import log_softmax
-from glassbert.text import FastTokenizer
+from glassbert.text import FastTokenizer, load_tokenizer
 from glassbert.training.display import NoDisplay
 from glassbert.training.distilling import distill
 from glassbert.training.evaluate import evaluate
@@ -403,5 +404,42 @@ def test_a_student_of_another_vocabulary_is_refused(corpus, teacher, tmp_path):
     distill(str(teacher), str(corpus), str(tmp_path / "bare"), run=tmp_path / "allowed", **budget)
     words = "some other words entirely, jumping over quick lazy foxes by a vivid dozen of boxes "
     load(model, engine="numpy").save(model, tokenizer=FastTokenizer.train([words * 3], vocab_size=64, min_frequency=1))
-    with pytest.raises(TrainingError, match="its weights belong to other tokens; give its folder as --tokenizer"):
+    with pytest.raises(TrainingError, match=r"distill' compares scores of tokens.*--objective mlm\+3\*hidden"):
         distill(str(teacher), str(corpus), str(tmp_path / "first"), run=tmp_path / "run", **budget)
+    with pytest.raises(TrainingError, match="its weights belong to other tokens; give text files as --corpus and"):
+        distill(str(teacher), str(corpus), str(tmp_path / "first"), run=tmp_path / "run", objective="hidden", **budget)
+
+
+@pytest.mark.parametrize(
+    ("objective", "message"),
+    [("mlm+2*distill", r"the teacher .* has another vocabulary than the student"), ("mlm", "does not use a teacher")],
+)
+def test_a_wrong_objective_is_refused_before_texts_are_encoded(corpus, tmp_path, objective, message):
+    """Vocabularies of different sizes were compared by the files of weights, after the corpus was built."""
+    make_trainer(corpus, tmp_path / "student", steps=1).train()
+    other = FastTokenizer.train([WORDS * 3], vocab_size=60, min_frequency=1)
+    make(BERT.replace(vocab_size=other.vocab_size)).save(tmp_path / "teacher", tokenizer=other)
+    (tmp_path / "text.txt").write_text(f"{WORDS}.\n\n" * 9)
+    with pytest.raises(TrainingError, match=message):
+        distill(
+            str(tmp_path / "teacher"), str(tmp_path / "text.txt"), str(tmp_path / "student"), run=tmp_path / "run",
+            objective=objective, steps=1, engine="numpy", display=NoDisplay(),
+        )  # fmt: skip
+    assert not (tmp_path / "run").exists()
+
+
+def test_weights_of_a_vocabulary_of_another_size_are_refused_by_name(corpus, tmp_path):
+    other = FastTokenizer.train([WORDS * 3], vocab_size=60, min_frequency=1)
+    trainer = make_trainer(corpus, tmp_path / "first", steps=1)
+    config = trainer.model.config.replace(vocab_size=other.vocab_size)
+    BertWithHead(config, "mlm", engine="numpy").save(tmp_path / "start", tokenizer=other)
+    with pytest.raises(TrainingError, match=r"vocabulary of .*start is not that of the corpus"):
+        make_trainer(corpus, tmp_path / "run", start_from=str(tmp_path / "start"))
+
+
+def test_a_teacher_without_a_head_has_no_scores(corpus, teacher, tmp_path):
+    """Its head was made of random numbers, which the student learned."""
+    tokenizer = load_tokenizer(corpus)
+    load(teacher, head="core", engine="numpy").save(tmp_path / "headless", tokenizer=tokenizer)
+    with pytest.raises(TrainingError, match="has no head, and a model that predicts masked words is needed"):
+        make_trainer(corpus, tmp_path / "run", objective="mlm+distill", teacher=str(tmp_path / "headless"))

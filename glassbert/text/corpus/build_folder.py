@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from glassbert.errors import TextError
+from glassbert.errors import DifferentCorpusError, TextError
 from glassbert.files import explain_write_errors, write_json
 from glassbert.locks import try_lock
 from glassbert.text.corpus.reader import read_manifest
@@ -60,9 +60,10 @@ class BuildFolder:
         if not difference:
             return True
         if not self.overwrite:
-            raise TextError(
+            raise DifferentCorpusError(
                 f"{self.output} contains an unfinished build that differs from this one: {difference}; "
-                "run the earlier command again to finish it, or use --overwrite to start again"
+                "run the earlier command again to finish it, or use --overwrite to start again",
+                difference,
             )
         self.clear()
         return False

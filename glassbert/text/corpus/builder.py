@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from glassbert.errors import TextError
+from glassbert.errors import DifferentCorpusError, TextError
 from glassbert.files import sha256
 from glassbert.reading.streams import ByteCounter
 from glassbert.text.corpus.blocks import Block, read_blocks
@@ -110,9 +110,10 @@ class CorpusBuilder:
         difference = self._difference(manifest)
         if not difference:
             return Corpus.open(self.folder.output)
-        raise TextError(
+        raise DifferentCorpusError(
             f"{self.folder.output} contains a finished corpus that differs from this one: {difference}; "
-            "use another folder, or --overwrite to replace it"
+            "use another folder, or --overwrite to replace it",
+            difference,
         )
 
     def _difference(self, manifest: dict[str, Any]) -> str:

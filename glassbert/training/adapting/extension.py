@@ -21,8 +21,8 @@ def load_masked(path: str, **options: Any) -> Model:
     if model.head is None or model.head.kind not in MASKED:
         kind = "no head" if model.head is None else f"a head {model.head.kind!r}"
         raise TrainingError(
-            f"{path} has {kind}, and adapting continues the prediction of masked words; give a pretrained model with "
-            f"its head for masked words"
+            f"{path} has {kind}, and a model that predicts masked words is needed; give a pretrained model with its "
+            f"head for masked words"
         )
     return model if model.head.kind == "mlm" else load(path, head="mlm", **options)
 

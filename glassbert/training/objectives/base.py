@@ -305,13 +305,17 @@ class Objectives:
         """The number of targets of each objective, [objectives]."""
         return np.array([objective.count(prepared[objective.name]) for objective, _ in self.terms], np.float64)
 
-    def with_teacher(self, teacher: Any) -> Objectives:
-        """The same sum, with a teacher for the objectives that compare with one."""
-        if not any(objective.taught for objective, _ in self.terms):
+    def check_taught(self) -> None:
+        """Raise if no objective compares with a teacher."""
+        if not self.taught:
             named = ", ".join(name for name, objective in OBJECTIVES.items() if objective.taught)
             raise TrainingError(
                 f"the objective {str(self)!r} does not use a teacher; add one of {named}, as in 'mlm+distill'"
             )
+
+    def with_teacher(self, teacher: Any) -> Objectives:
+        """The same sum, with a teacher for the objectives that compare with one."""
+        self.check_taught()
         return Objectives([(objective.with_teacher(teacher), weight) for objective, weight in self.terms], teacher)
 
     def prepared_student(self, model: Model) -> Model:

@@ -11,8 +11,9 @@ is softmax([0, z]).
     DistilBERT:   --objective "2*mlm+5*distill+hidden" --teacher FOLDER --temperature 2
 
 The teacher computes the same masked rows as the student inside the step (`glassbert.training.teacher`). It shares the
-vocabulary; its width may be another. For `hidden` a learned linear map, `head.teacher.weight`, takes the student's
-states to the width of the teacher (`config.teacher_size`); it is left out when the training ends.
+vocabulary, except where only hidden states are learned; its width may be another. For `hidden` a learned linear map,
+`head.teacher.weight`, takes the student's states to the width of the teacher (`config.teacher_size`); it is left out
+when the training ends.
 """
 
 from __future__ import annotations
