@@ -90,9 +90,14 @@ def run(
     options = Options(quick=quick, thorough=thorough, data=data, text=dev, pairs=pairs, resamples=resamples)
     folder = output or default_folder(subjects)
     with progress_bar([one.effort for _ in subjects for one in suites]) as progress:
-        found = evaluate(
-            subjects, suites, options=options, progress=progress, command=_command(), kept=KeptSuites(folder, resume)
-        )
+        try:
+            found = evaluate(
+                subjects, suites, options=options, progress=progress, command=_command(),
+                kept=KeptSuites(folder, resume),
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            Console(stderr=True).print("Finished suites are kept: the same command with --resume continues.")
+            raise
     page = found.write(folder)
     if as_json:
         print_json(found.as_json())

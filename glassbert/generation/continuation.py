@@ -178,7 +178,7 @@ def require_causal(model: Model) -> None:
         what = "no head" if head is None else f"the head {head.kind!r}"
         raise InputError(
             f"this model has {what} and attends to {'earlier' if model.config.causal else 'all'} tokens; generating "
-            f"needs a causal model with the head 'causal', such as the preset gpt2-mini"
+            f"needs a causal model with the head 'causal', such as `glassbert pretrain --family gpt2` makes"
         )
 
 

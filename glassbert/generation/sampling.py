@@ -29,7 +29,8 @@ class Sampling:
     def __post_init__(self) -> None:
         if not (_is_number(self.temperature) and 0 < self.temperature < math.inf):
             raise InputError(
-                f"temperature must be above 0, got {self.temperature!r}; for the most probable token give top_k=1"
+                f"temperature must be above 0, got {self.temperature!r}; for the most probable token give top_k=1 "
+                "(--top-k 1)"
             )
         if self.top_k is not None and not (
             isinstance(self.top_k, int) and not isinstance(self.top_k, bool) and self.top_k >= 1

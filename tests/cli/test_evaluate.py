@@ -1,5 +1,6 @@
 """The command `glassbert evaluate`."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -34,6 +35,24 @@ def run(*arguments):
     with pytest.raises(SystemExit) as ended:
         main(["evaluate", *(str(argument) for argument in arguments)])
     return ended.value.code or 0
+
+
+def test_an_interrupted_evaluation_says_how_to_continue_and_does(run_folder, tmp_path, capsys):
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    command = (run_folder, "--quick", "--only", "sanity,language", "--engine", "numpy", "-o", tmp_path / "report")
+    whole = SUITES["language"]
+    SUITES["language"] = dataclasses.replace(whole, function=interrupted)
+    assert run(*command) == 130
+    assert "the same command with --resume continues" in " ".join(capsys.readouterr().err.split())
+
+    def again(*given):
+        raise AssertionError("this suite was finished")
+
+    again.__module__ = SUITES["sanity"].function.__module__
+    SUITES.update(language=whole, sanity=dataclasses.replace(SUITES["sanity"], function=again))
+    assert run(*command, "--resume") == 0
 
 
 def test_a_run_is_evaluated_on_its_own_corpus(run_folder, capsys):

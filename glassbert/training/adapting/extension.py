@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from glassbert.models.model import Model
 MASKED = ("mlm", "pretraining")
 
 
-def load_masked(path: str, **options: Any) -> Model:
+def load_masked(path: str | Path, **options: Any) -> Model:
     """A model with its head for masked words; a model without one is refused."""
     model = load(path, **options)
     if model.head is None or model.head.kind not in MASKED:
