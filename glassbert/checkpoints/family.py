@@ -42,6 +42,17 @@ def register_family(family: Family) -> Family:
     return family
 
 
+def family_name(given: str) -> str:
+    """The name of the family that this name or title means, whatever its case and hyphens; else what was given."""
+    if given in FAMILIES or not (wanted := _letters(given)):
+        return given
+    return next((name for name, one in FAMILIES.items() if wanted in (_letters(name), _letters(one.title))), given)
+
+
+def _letters(text: str) -> str:
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
 class Presets(Mapping[str, EncoderConfig]):
     """The preset configs of all registered families by name."""
 

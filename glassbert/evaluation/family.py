@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from glassbert.checkpoints.family import FAMILIES, Family
+from glassbert.checkpoints.family import FAMILIES, Family, family_name
 from glassbert.errors import ConfigError
 from glassbert.families.factory import default_config
 from glassbert.layers.registry import unknown
@@ -83,8 +83,7 @@ def member(name: str) -> Member:
 
 def find(name: str) -> Family:
     described = {family.name: family for family in FAMILIES.values() if family.mini}
-    titles = {family.title.lower(): family for family in described.values()}
-    found = described.get(name) or titles.get(name.lower())
+    found = described.get(family_name(name))
     if found is None:
         raise ConfigError(unknown("member of the family", name, described))
     return found

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from glassbert.checkpoints.family import PRESETS
+from glassbert.checkpoints.family import PRESETS, family_name
 from glassbert.errors import TrainingError
 from glassbert.models.config import EncoderConfig
 from glassbert.training.optimizers import OPTIMIZERS
@@ -206,6 +206,8 @@ class TrainingSettings(Settings):
         from glassbert.training.recipes import defaults_for, preset_of
 
         values = {name.replace("-", "_"): value for name, value in values.items()}
+        if values.get("family"):
+            values["family"] = family_name(values["family"])
         check_known(
             values,
             {**_FIELDS, **config_fields(values.get("preset") or preset_of(values.get("family", "")))},

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from glassbert.checkpoints.family import FAMILIES
+from glassbert.checkpoints.family import FAMILIES, family_name
 from glassbert.errors import TrainingError
+from glassbert.evaluation.family import member
 from glassbert.training.recipes import config_for
 from glassbert.training.settings import TrainingSettings
 from tests.training.toy import make_trainer
@@ -52,6 +53,20 @@ def test_a_family_sets_objective_tokenizer_and_settings():
     albert = TrainingSettings.from_dict({"family": "albert", "masking": "tokens"})
     assert albert.objective == "mlm+sop" and albert.masking == "tokens"
     assert TrainingSettings.from_dict({}).tokenizer_kind == "wordpiece"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("BERT", "bert"), ("GPT-2", "gpt2"), ("distil-bert", "distilbert"), ("ModernBERT", "modernbert")],
+)
+def test_a_family_is_named_in_the_usual_ways(given, name):
+    assert TrainingSettings.from_dict({"family": given}) == TrainingSettings.from_dict({"family": name})
+    assert member(given).name == name
+
+
+@pytest.mark.parametrize("given", ["-", "", "toy family"])
+def test_what_names_no_family_stays(given):
+    assert family_name(given) == given
 
 
 @pytest.mark.parametrize(
