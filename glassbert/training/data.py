@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -270,8 +270,15 @@ def open_or_build(
     began = time.monotonic()
     if like is not None:
         settings = settings.replace(tokenizer=str(like.folder))
-    try:
+    with in_folder_of_run(folder):
         return build(settings, folder), time.monotonic() - began
+
+
+@contextmanager
+def in_folder_of_run(folder: Path) -> Iterator[None]:
+    """A build in this folder of a run; the error about another corpus there names what a run can do."""
+    try:
+        yield
     except DifferentCorpusError as error:
         raise TrainingError(
             f"{folder} was left by another attempt, and differs from what this run asks for: {error.difference}; "

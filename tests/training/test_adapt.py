@@ -9,7 +9,7 @@ import pytest
 
 import glassbert
 from glassbert.errors import GlassBertError, TrainingError
-from glassbert.text.corpus import write_corpus
+from glassbert.text.corpus import build_corpus, write_corpus
 from glassbert.text.kinds import train_tokenizer
 from glassbert.text.loading import load_with_tokenizer
 from glassbert.text.new_pieces import MIN_FREQUENCY
@@ -192,6 +192,15 @@ def test_the_same_text_under_two_names_is_refused(trained, tmp_path):
     (tmp_path / "copy.txt").write_text((trained / "domain.txt").read_text())
     with pytest.raises(TrainingError, match="share a source"):
         adapted(trained, tmp_path / "run", general=str(tmp_path / "copy.txt"))
+
+
+def test_a_corpus_of_another_attempt_is_named(trained, tmp_path):
+    other = tmp_path / "other.txt"
+    other.write_text("\n\n".join(f"a thread of number {number} sees a socket" for number in range(60)))
+    _, tokenizer = load_with_tokenizer(trained / "run")
+    build_corpus([str(other)], tmp_path / "run" / "corpus", tokenizer, validation=0.1)
+    with pytest.raises(TrainingError, match=r"corpus was left by another attempt.*choose another folder with --run"):
+        adapted(trained, tmp_path / "run")
 
 
 def test_an_empty_text_is_refused(trained, tmp_path):

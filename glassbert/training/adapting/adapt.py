@@ -49,7 +49,7 @@ from glassbert.training.adapting.outcome import FILE
 from glassbert.training.adapting.paired import GENERAL, PairedRows, measured, part_of, text_counts
 from glassbert.training.budget import FINAL_SHARE
 from glassbert.training.checkpointing import remove_folder
-from glassbert.training.data import HELD_OUT_BATCH, open_data
+from glassbert.training.data import HELD_OUT_BATCH, in_folder_of_run, open_data
 from glassbert.training.objectives import Objectives
 from glassbert.training.run_folder import RunFolder, new_run_folder
 from glassbert.training.settings import CONFIG_FIELDS, TrainingSettings
@@ -216,7 +216,8 @@ def _part(texts: Sequence[str], folder: Path, start: Path, old: FastTokenizer) -
         else:
             corpus = resplit(given, new.description, folder)
     else:
-        corpus = build_corpus(list(texts), folder, new, validation=HELD_OUT)
+        with in_folder_of_run(folder):
+            corpus = build_corpus(list(texts), folder, new, validation=HELD_OUT)
     if not corpus.split(VALIDATION).tokens:
         raise TrainingError(
             f"{', '.join(texts)} has no held-out documents to measure the adaptation: after cleaning it has "
