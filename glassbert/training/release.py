@@ -24,7 +24,7 @@ from glassbert.training.model_card import model_card
 from glassbert.training.run_folder import RunFolder
 
 RECIPE, RECEIPT, CARD = "recipe.toml", "receipt.json", "README.md"
-NOT_IN_RECIPE = ("corpus", "start_from", "teacher", "tokenizer", "wandb", "tensorboard", "model")
+NOT_IN_RECIPE = ("corpus", "general", "start_from", "teacher", "tokenizer", "wandb", "tensorboard", "model")
 
 
 def release(run: str | Path, folder: str | Path, *, dtype: str = "float16", name: str = "", notes: str = "") -> Path:

@@ -9,7 +9,7 @@ import glassbert
 from glassbert.checkpoints.packaged import verify
 from glassbert.cli import main
 from glassbert.errors import TrainingError
-from glassbert.training.release import release
+from glassbert.training.release import as_toml, release
 from glassbert.training.settings import TrainingSettings
 from tests.training.toy import make_trainer
 
@@ -54,6 +54,11 @@ def test_recipe_gives_the_settings_again(finished, tmp_path, corpus):
     recipe = tomllib.loads((folder / "recipe.toml").read_text())
     saved = json.loads((finished / "settings.json").read_text())["settings"]
     assert TrainingSettings.from_dict({**recipe, "corpus": saved["corpus"]}) == TrainingSettings.from_dict(saved)
+
+
+def test_recipe_has_no_paths_of_one_machine():
+    settings = {"corpus": ["/texts"], "general": ["/more"], "teacher": "/teacher", "start_from": "/start", "steps": 3}
+    assert as_toml(settings) == "steps = 3\n"
 
 
 def test_command(finished, tmp_path, capsys):
