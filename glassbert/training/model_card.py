@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,7 @@ Held-out documents were not used for training. {targets}
 
 ## Training data
 
-{tokens:,} tokens ({steps:,} steps, {minutes:.1f} minutes on {machine}). {weights}
+{tokens:,} tokens ({steps:,} steps, {minutes:.1f} minutes on {machine}). {weights}{beside}
 
 | source | documents kept | read |
 |---|---|---|
@@ -66,7 +66,7 @@ experiments and for fine-tuning; do not use it as a source of facts.
 Settings, versions, machine and data manifest are in the run's `settings.json` and `report.html`.
 """
 
-FILES = ("corpus", "tokenizer", "teacher", "start_from")  # settings that name files or folders
+FILES = ("corpus", "general", "tokenizer", "teacher", "start_from")  # settings that name files or folders
 # What a card says, by the kind of model.
 MASKED = {
     "pipeline": "fill-mask",
@@ -113,8 +113,9 @@ def _number(value: float | None) -> float:
 def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str, notes: str = "") -> str:
     """The card of the model of a run, as Markdown; `folder` is what `glassbert.load` is given."""
     history = History.read(run)
-    config = history.info["model"]["config"]
-    sources = history.info["data"].get("sources") or [{"name": "not recorded"}]
+    config, data = history.info["model"]["config"], history.info["data"]
+    second = data.get("general", {}).get("sources", [])
+    sources = [*data.get("sources", []), *second] or [{"name": "not recorded"}]
     sentence = history.settings["sentence"] or "The [MASK] is blue."
     kind = CAUSAL if config.get("causal") else DISCRIMINATOR if (run.model / GENERATOR).is_dir() else MASKED
     beginning = sentence.partition("[MASK]")[0].strip()
@@ -123,7 +124,7 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
         folder=folder,
         origin=_origin(history.settings.get("start_from")),
         family=config.get("family", "bert"),
-        parameters=history.info["model"]["parameters"],
+        parameters=history.info["model"]["parameters"] - map_to_teacher(config),
         layers=config["num_hidden_layers"],
         hidden=config["hidden_size"],
         heads=config["num_attention_heads"],
@@ -135,6 +136,7 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
         minutes=result["seconds"] / 60,
         machine=machine_of(history.info),
         weights=weights_sentence(result),
+        beside=_beside(history.settings, second),
         sources="\n".join(map(_source_row, sources)),
         command=repeat_command(without_paths(history)),
     )
@@ -143,6 +145,22 @@ def model_card(run: RunFolder, result: Mapping[str, Any], name: str, folder: str
 
 def _origin(start_from: str | None) -> str:
     return f"from the weights of `{Path(start_from).name}`" if start_from else "from scratch"
+
+
+def map_to_teacher(config: Mapping[str, Any]) -> int:
+    """The parameters of the map to the width of a teacher, which the saved model does not have."""
+    return config["hidden_size"] * (config.get("teacher_size") or 0)
+
+
+def _beside(settings: Mapping[str, Any], second: Sequence[Mapping[str, Any]]) -> str:
+    """Sentences about the teacher and the second corpus, where a run has them."""
+    said = ""
+    if settings.get("teacher"):
+        said += f" The objective is `{settings['objective']}`, with the teacher `{Path(settings['teacher']).name}`."
+    if second:
+        names = ", ".join(Path(source["name"]).name for source in second)
+        said += f" {settings['general_share']:.0%} of the rows are of {names}."
+    return said
 
 
 def _source_row(source: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from glassbert.files import portable
 from glassbert.training.history import History, weights_sentence
-from glassbert.training.model_card import machine_of, without_paths
+from glassbert.training.model_card import machine_of, model_card, without_paths
 from glassbert.training.report import write_report
 from glassbert.training.run_folder import RunFolder
 from tests.training.toy import make_trainer
@@ -32,8 +32,6 @@ def test_card_has_no_absolute_paths(finished, tmp_path):
 
 
 def test_card_counts_the_documents_that_were_kept(finished, without_checksums):
-    from glassbert.training.model_card import model_card
-
     settings = json.loads((finished / "settings.json").read_text())
     settings["data"]["sources"] = [
         {"name": str(finished / "texts" / "a.txt"), "documents": 1200, "kept": 1100},
@@ -43,6 +41,21 @@ def test_card_counts_the_documents_that_were_kept(finished, without_checksums):
     result = json.loads((finished / "result.json").read_text())
     card = model_card(RunFolder(finished), result, "run", "run/model")
     assert "| a.txt | 1,100 | 1,200 |" in card and "| b | – | – |" in card
+
+
+def test_card_names_the_teacher_and_the_texts_of_a_second_corpus(finished, without_checksums):
+    path = finished / "settings.json"
+    settings = json.loads(path.read_text())
+    settings["data"]["general"] = {"sources": [{"name": "/texts/letters.txt", "documents": 30, "kept": 20}]}
+    given = {"objective": "mlm+hidden", "teacher": "/models/large", "general": ["/texts/more"], "general_share": 0.25}
+    settings["settings"] |= given
+    settings["model"]["config"]["teacher_size"] = 384
+    path.write_text(json.dumps(settings))
+    card = model_card(RunFolder(finished), json.loads((finished / "result.json").read_text()), "run", "run/model")
+    assert "The objective is `mlm+hidden`, with the teacher `large`. 25% of the rows are of letters.txt." in card
+    assert "| letters.txt | 20 | 30 |" in card and "/texts" not in card and "/models" not in card
+    width, own = settings["model"]["config"]["hidden_size"], settings["model"]["parameters"]
+    assert f"of {own - 384 * width:,} parameters" in card  # the map to the teacher's width is not saved
 
 
 def test_commands_name_no_folders_of_this_machine(finished):
