@@ -26,10 +26,11 @@ class Workload:
     length: int
     dropout: float = 0.0
     smoke: bool = False
+    model: tuple[tuple[str, int], ...] = ()  # fields of the config that differ from the preset
 
     @property
     def config(self) -> EncoderConfig:
-        config = PRESETS[self.preset]
+        config = PRESETS[self.preset].replace(**dict(self.model))
         classic = config.family != "modernbert"
         config = config.replace(
             embedding_dropout=self.dropout,
@@ -60,6 +61,15 @@ class Workload:
         return self.batch * self.length
 
 
+FOUR_MILLION = (
+    ("vocab_size", 8_192),
+    ("hidden_size", 256),
+    ("num_hidden_layers", 4),
+    ("num_attention_heads", 4),
+    ("intermediate_size", 384),
+    ("max_position_embeddings", 1_024),
+    ("pad_token_id", 0),
+)
 WORKLOADS = {
     workload.name: workload
     for workload in (
@@ -69,6 +79,7 @@ WORKLOADS = {
         Workload("bert-base-512", "bert-base", 64, 512),
         Workload("modernbert-base-1024", "modernbert-base", 32, 1024),
         Workload("modernbert-base-8192", "modernbert-base", 4, 8192),
+        Workload("modernbert-4m", "modernbert-base", 512, 128, model=FOUR_MILLION),
     )
 }
 
