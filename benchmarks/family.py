@@ -31,6 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--members", help="some of them, with commas (default: all)")
     parser.add_argument("--minutes", type=float, default=15.0, help="for each member (default: 15)")
     parser.add_argument("--engine", default="numpy", choices=("numpy", "mlx"))
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), help="of the training (default: float32)")
     parser.add_argument("--threads", type=count, help="threads of the NumPy engine (default: all cores)")
     parser.add_argument("--batch", type=count, help="rows of a step (default: 32; a GPU wants more)")
     parser.add_argument("--seed", type=int, default=0, help="of the initial weights")
@@ -74,7 +75,8 @@ def run(options: argparse.Namespace) -> None:
 def race(options: argparse.Namespace, names: list[str], machine: dict[str, Any]) -> None:
     from benchmarks.family_race import train
 
-    more = {"batch": options.batch} if options.batch else {}
+    given = {"batch": options.batch, "precision": options.precision}
+    more = {name: value for name, value in given.items() if value}
     for name in names:
         found = train(name, options.corpus, options.output, options.minutes, seed=options.seed, **machine, **more)
         print(f"{name}: {found['steps']:,} steps, {found['tokens'] / 1e6:.2f} M tokens, loss {found['loss']:.3f}")
