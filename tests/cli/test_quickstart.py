@@ -13,7 +13,7 @@ from tests.training.toy import TINY, make_corpus
 def small(tmp_path, monkeypatch):
     """The toy corpus in place of the built-in texts, and a tiny model in place of Mini-BERT."""
     corpus = Corpus.open(make_corpus(tmp_path / "toy"))
-    monkeypatch.setattr("glassbert.training.data.open_or_build", lambda settings, run: (corpus, 0.0))
+    monkeypatch.setattr("glassbert.training.data.open_or_build", lambda settings, run, **options: (corpus, 0.0))
     monkeypatch.setattr("glassbert.training.building.measure_matmul_rate", lambda *rest, **options: 100.0)
     prepare = Trainer.__init__
 
