@@ -20,7 +20,7 @@ from typing import Any
 import mlx.core as mx
 
 from glassbert import ops
-from glassbert.engines import mlx_cuda
+from glassbert.engines import mlx_cuda, mlx_cuda_rows
 from glassbert.engines.kernels import plain_state, register_in
 from glassbert.ops.activations import INVERSE_SQRT_2PI
 from glassbert.ops.attention import FORBIDDEN, scale_of
@@ -32,6 +32,8 @@ BLOCK = 128  # the fused backward wants a length that 128 divides
 
 def sum_rows(x: mx.array) -> mx.array:
     """[N, H] -> [H]"""
+    if mlx_cuda_rows.sums_fit(x):
+        return mlx_cuda_rows.column_sums(x)
     return (mx.ones((1, x.shape[0]), dtype=x.dtype) @ x).reshape(-1)  # [0] would be a gather
 
 
@@ -63,6 +65,8 @@ def linear_backward(dy, state):
 
 @kernel
 def layer_norm(x, gamma, beta, eps):
+    if mlx_cuda_rows.norm_fits(x):
+        return mlx_cuda_rows.layer_norm(x, gamma, beta, eps), (x, gamma, beta is not None, eps)
     if mlx_cuda.on_cuda() and x.shape[-1] % 64:  # MLX 0.32 reads beyond rows of other widths on CUDA
         y, values = ops.layer_norm(x, gamma, beta, eps)
         return y, plain_state("layer_norm", values)
@@ -73,8 +77,8 @@ def layer_norm(x, gamma, beta, eps):
 @uses_vjp
 def layer_norm_backward(dy, state):
     x, gamma, has_beta, eps = state
-    if mlx_cuda.norm_fits(x):
-        dx, dgamma, dbeta = mlx_cuda.layer_norm_backward(dy, x, gamma, eps)
+    if mlx_cuda_rows.norm_fits(x):
+        dx, dgamma, dbeta = mlx_cuda_rows.layer_norm_backward(dy, x, gamma, eps)
         return dx, dgamma, dbeta if has_beta else None
     width = x.shape[-1]
     # MLX would add gamma's gradient up in 16 bits; so the kernel is asked for dx alone.
@@ -82,6 +86,30 @@ def layer_norm_backward(dy, state):
     x_hat = mx.fast.layer_norm(x, None, None, eps)
     dgamma = sum_rows((dy * x_hat).reshape(-1, width))
     return dx, dgamma, sum_rows(dy.reshape(-1, width)) if has_beta else None
+
+
+@kernel
+def embedding(table, ids, padding_id=None):
+    return _table_rows(table, ids), (ids, padding_id)
+
+
+@kernel
+def embedding_backward(dy, state):
+    return ops.embedding_backward(dy, state)
+
+
+@kernel
+def take_rows(x, rows):
+    return _table_rows(x.reshape(-1, x.shape[-1]), rows), (rows, x.shape)
+
+
+@kernel
+def take_rows_backward(dy, state):
+    return ops.take_rows_backward(dy, state)
+
+
+def _table_rows(table, index):
+    return mlx_cuda_rows.table_rows(table, index) if mlx_cuda_rows.table_fits(table) else table[index]
 
 
 @kernel

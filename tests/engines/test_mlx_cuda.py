@@ -6,7 +6,7 @@ import pytest
 from glassbert import ops
 
 mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
-from glassbert.engines import mlx_cuda  # noqa: E402
+from glassbert.engines import mlx_cuda, mlx_cuda_rows  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not mlx_cuda.on_cuda(), reason="needs an NVIDIA GPU")
 # The largest error allowed, as a share of the largest value: rounding of the inputs is taken out beforehand.
@@ -27,14 +27,27 @@ def close(ours, reference, limit):
     assert error < limit, f"off by {error:.1e} of the largest value"
 
 
+ROWS_AND_WIDTHS = [(1, 64), (7, 192), (4096, 384), (5001, 768), (300, 1024)]
+
+
 @pytest.mark.parametrize("dtype", LIMITS)
-@pytest.mark.parametrize(("rows", "width"), [(1, 64), (7, 192), (4096, 384), (5001, 768), (300, 1024)])
+@pytest.mark.parametrize(("rows", "width"), ROWS_AND_WIDTHS)
+@pytest.mark.parametrize("with_beta", [True, False])
+def test_layer_norm(rows, width, with_beta, dtype):
+    x, x64 = given((rows, width), dtype, 0, shift=0.5)
+    gamma, gamma64 = given((width,), dtype, 2, scale=0.3, shift=1.0)
+    beta, beta64 = given((width,), dtype, 3) if with_beta else (None, None)
+    assert mlx_cuda_rows.norm_fits(x)
+    close(mlx_cuda_rows.layer_norm(x, gamma, beta, 1e-5), ops.layer_norm(x64, gamma64, beta64, 1e-5)[0], LIMITS[dtype])
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize(("rows", "width"), ROWS_AND_WIDTHS)
 def test_layer_norm_backward(rows, width, dtype):
     x, x64 = given((rows, width), dtype, 0, shift=0.5)
     dy, dy64 = given((rows, width), dtype, 1)
     gamma, gamma64 = given((width,), dtype, 2, scale=0.3, shift=1.0)
-    assert mlx_cuda.norm_fits(x)
-    dx, dgamma, dbeta = mlx_cuda.layer_norm_backward(dy, x, gamma, 1e-12)
+    dx, dgamma, dbeta = mlx_cuda_rows.layer_norm_backward(dy, x, gamma, 1e-12)
     _, state = ops.layer_norm(x64, gamma64, np.zeros(width), 1e-12)
     references = ops.layer_norm_backward(dy64, state)
     for ours, reference, limit in zip((dx, dgamma, dbeta), references, (LIMITS[dtype], 1e-5, 1e-5), strict=True):
@@ -42,7 +55,27 @@ def test_layer_norm_backward(rows, width, dtype):
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
-@pytest.mark.parametrize("shape", [(1, 8), (3, 5, 2304), (1000, 64)])
+@pytest.mark.parametrize("shape", [(1, 8), (63, 24), (1000, 64), (70_001, 1_152), (65_536, 192), (333, 4_104)])
+def test_column_sums(shape, dtype):
+    x, x64 = given(shape, dtype, 7)
+    assert mlx_cuda_rows.sums_fit(x)
+    close(mlx_cuda_rows.column_sums(x), x64.sum(0), 1e-5)
+    turned = mx.array(np.array(x.astype(mx.float32)).T.copy()).astype(x.dtype).T  # the same values, stored by columns
+    close(mlx_cuda_rows.column_sums(turned), x64.sum(0), 1e-5)
+    assert mx.array_equal(mlx_cuda_rows.column_sums(x), mlx_cuda_rows.column_sums(x))
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize(("shape", "index"), [((1, 8), (3,)), ((8_192, 192), (32, 64)), ((77, 768), (1_001,))])
+def test_rows_of_a_table(shape, index, dtype):
+    table, _ = given(shape, dtype, 8)
+    ids = mx.array(np.random.default_rng(9).integers(-shape[0], shape[0], index))
+    assert mlx_cuda_rows.table_fits(table)
+    assert mx.array_equal(mlx_cuda_rows.table_rows(table, ids), table[ids])
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("shape", [(1, 8), (3, 5, 2304), (1000, 64), (77, 24)])
 def test_geglu(shape, dtype):
     x, x64 = given(shape, dtype, 3, scale=2.0)
     dy, dy64 = given((*shape[:-1], shape[-1] // 2), dtype, 4)
@@ -54,8 +87,9 @@ def test_geglu(shape, dtype):
 
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("batched", [False, True], ids=["angles shared", "angles by row"])
-def test_rotary_reads_strided_heads(dtype, batched):
-    batch, length, heads, size = 3, 130, 5, 64
+@pytest.mark.parametrize("size", [64, 12])
+def test_rotary_reads_strided_heads(dtype, batched, size):
+    batch, length, heads = 3, 130, 5
     qkv, qkv64 = given((batch, length, 3, heads, size), dtype, 5)
     angle = np.random.default_rng(6).uniform(0, 100, (batch if batched else 1, length, 1, size // 2))
     cos, sin = (mx.array(f(angle).astype(np.float32)) for f in (np.cos, np.sin))
