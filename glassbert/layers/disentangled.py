@@ -155,7 +155,7 @@ class DisentangledAttention(SelfAttention):
         first, last, shape = scope.saved("rows")
         drows = self.position_vectors_backward(dkeys, dqueries, last - first, scope)
         dtable = namespace(drows).pad(drows, [(first, shape[0] - last), (0, 0)])
-        scope.cache.accumulate(context.bias_name, scope.dropout_backward(dtable, "position_dropout"))
+        scope.cache.accumulate(context.bias_name, scope.dropout_backward(dtable, "position_dropout"), ())
         return dq, dk
 
     def position_vectors_backward(self, dkeys: Array | None, dqueries: Array | None, rows: int, scope: Scope) -> Array:

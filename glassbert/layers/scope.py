@@ -82,9 +82,11 @@ class Cache(Mapping[str, Any]):
     def save_state(self, name: str, state: Any) -> None:
         self.states[name] = state
 
-    def accumulate(self, name: str, value: Array) -> None:
+    def accumulate(self, name: str, value: Array, token_axes: tuple[int, ...] = (1,)) -> None:
         """Add to a value, such as the gradient of an activation that several layers use."""
         self.stored[name] = self.stored[name] + value if name in self.stored else value
+        if token_axes != (1,):
+            self.token_axes[name] = token_axes
 
     def compute_later(self, name: str, compute: Callable[[], Any], token_axes: tuple[int, ...] = (1,)) -> None:
         """A value that is computed when it is first read."""

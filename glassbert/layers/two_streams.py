@@ -200,7 +200,9 @@ class TwoStreamAttention(SelfAttention):
 
     def distance_scores(self, q: Array, keys: int, scope: Scope, batch: Any) -> Array:
         """(q_i + w) W_r R_(i - j), [B, heads, Tq, Tk]"""
-        table = scope.linear(batch.position_terms[0], "position")  # [1, R, H]
+        terms = batch.position_terms[0]  # float32; products of it with 16-bit weights would be float32 from here on
+        terms = terms if terms.dtype == q.dtype else terms.astype(q.dtype)
+        table = scope.linear(terms, "position")  # [1, R, H]
         r = heads_first(table.reshape(1, -1, self.heads, self.config.head_size))  # [1, heads, R, d]
         asked = q + scope.parameter("position_query")[None, :, None]
         scope.save("distances", (asked, r))

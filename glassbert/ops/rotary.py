@@ -41,7 +41,8 @@ def rotary(x: Array, cos: Array, sin: Array) -> tuple[Array, Any]:
     xp = namespace(x)
     half = x.shape[-1] // 2
     x1, x2 = x[..., :half], x[..., half:]
-    return xp.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1), (cos, sin)
+    y = xp.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1)
+    return y if y.dtype == x.dtype else y.astype(x.dtype), (cos, sin)  # angles stay float32 where x has 16 bits
 
 
 @operation

@@ -179,3 +179,33 @@ def test_a_step_on_mlx(family):
         results[engine] = TrainingStep(model, AdamW(model, 1e-3))(IDS, [0, 2, 1, 2], MASK)
     assert float(results["mlx"].loss) == pytest.approx(float(results["numpy"].loss), abs=1e-4)
     assert float(results["mlx"].gradient_norm) == pytest.approx(float(results["numpy"].gradient_norm), rel=1e-3)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@EVERY
+def test_every_value_can_be_read_after_the_backward(family, threads):
+    """Of the last layer only the first tokens are computed here; tables of positions are no tokens."""
+    model = create_model(
+        f"{family}_with_head", head="multiclass", num_labels=3, config=toy(family), engine="numpy", threads=threads
+    )
+    _, cache = model.loss(IDS, [0, 2, 1, 2], MASK)
+    model.backward(cache)
+    for name in cache:
+        value = cache[name]
+        if getattr(value, "ndim", 0) == 3 and name.endswith(("output", "input")):
+            assert value.shape == (4, 9, 16), name
+
+
+@MLX
+@pytest.mark.parametrize("trace", [False, True])
+@EVERY
+def test_bfloat16_stays_bfloat16(family, trace):
+    """A float32 array among the inputs of a product would make everything behind it float32."""
+    import mlx.core as mx
+
+    name = f"{family}_with_head"
+    model = create_model(name, head="multiclass", num_labels=3, config=toy(family), engine="mlx", dtype="bfloat16")
+    _, cache = model.loss(IDS, [0, 2, 1, 2], MASK, trace=trace)
+    model.backward(cache)
+    wide = [name for name in cache if getattr(cache[name], "dtype", None) == mx.float32 and not name.endswith("loss")]
+    assert not wide, f"float32 in a bfloat16 pass: {', '.join(wide)}"
