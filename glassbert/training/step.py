@@ -183,9 +183,12 @@ class TrainingStep:
         return micro_batches
 
     def trace(self, inputs: Mapping[str, Any]) -> tuple[Any, Pass]:
-        """The loss of a whole batch, and the pass with every value. Nothing is trained."""
+        """The loss of a whole batch, and the pass with every value. Nothing is trained.
+
+        Rows that are trained in segments are read whole here, without a memory: one pass has all of their values.
+        """
         step = copy.copy(self)
-        step.physical_batch = None
+        step.physical_batch, step.segments = None, 1
         (one,) = step.prepare(**inputs).micro_batches
         model = self.model
         run = model.run(one.checked, dropout=model.draw_dropout(), trace=True)

@@ -79,6 +79,18 @@ def test_a_step_adds_up_the_segments_and_carries_the_memory(segments, physical):
     assert evaluate(model, [batch], segments=segments).loss == pytest.approx(loss, rel=1e-12)
 
 
+def test_a_trace_reads_whole_rows():
+    """Looking for the first value of a bad step that is not finite failed where rows are read in segments."""
+    ids, labels, order, documents = rows()
+    model = model_of()
+    step = TrainingStep(model, AdamW(model, 0.0), segments=2)
+    batch = {"input_ids": ids, "labels": labels, "segment_ids": documents, "prediction_order": order}
+    loss, cache = step.trace(batch)
+    assert float(loss) == pytest.approx(evaluate(model, [batch], segments=1).loss, rel=1e-12)
+    assert cache["layers.0.output"].shape[0] == len(ids) and set(step.backward(cache)) == set(model.parameters)
+    assert step.segments == 2
+
+
 def test_the_memory_matters_and_documents_keep_to_themselves():
     ids, labels, order, documents = rows()
     model = model_of()

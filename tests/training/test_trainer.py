@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -465,6 +466,29 @@ def test_mlx_resumes_identically(corpus, tmp_path, monkeypatch):
     one, two = weights(tmp_path / "whole" / "model"), weights(tmp_path / "killed" / "model")
     for name, array in one.items():
         np.testing.assert_array_equal(array, two[name])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="MLX is not installed")
+def test_compiling_is_not_measured_as_evaluating(corpus, tmp_path, monkeypatch):
+    """On a new GPU it takes a minute, which was multiplied by the rows of the end: short budgets were refused."""
+    trainer = make_trainer(corpus, tmp_path / "run", engine="mlx", threads=None, steps=1)
+    components, measured, calls = trainer.components, [], []
+    evaluate = components.evaluate
+
+    @contextmanager
+    def measuring(name, units=1):
+        measured.append(name)
+        yield
+        measured.pop()
+
+    def note_and_evaluate(batches):
+        calls.append(list(measured))
+        return evaluate(batches)
+
+    monkeypatch.setattr(components.costs, "measuring", measuring)
+    monkeypatch.setattr(components, "evaluate", note_and_evaluate)
+    trainer.train()
+    assert calls[:2] == [[], ["row"]]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mlx") is None, reason="MLX is not installed")
