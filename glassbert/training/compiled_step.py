@@ -8,6 +8,7 @@ Nothing here synchronises with the device. The device also decides whether a ste
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,32 @@ if TYPE_CHECKING:
     from glassbert.training.step import MicroBatch, TrainingStep
 
 Tree = dict[str, Any]
+LOST_ARRAY = ("_Map_base::at", "unordered_map::at")  # what MLX's compiler says of an array it has lost, by C++ library
+
+
+def compiled_if_possible(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The compiled function; with a warning the function itself, where MLX fails to compile it.
+
+    On CUDA, MLX 0.32 loses arrays of some graphs while it merges equal calls, among them ELECTRA's whole step.
+    """
+    chosen = mx.compile(function)
+
+    def run(*arguments: Any) -> Any:
+        nonlocal chosen
+        try:
+            return chosen(*arguments)
+        except IndexError as error:
+            if chosen is function or not any(text in str(error) for text in LOST_ARRAY):
+                raise
+            warnings.warn(
+                f"MLX could not compile the training step ({error}); it runs uncompiled, which is slower and takes "
+                f"more memory",
+                stacklevel=2,
+            )
+            chosen = function
+            return function(*arguments)
+
+    return run
 
 
 class CompiledStep:
@@ -85,7 +112,7 @@ class CompiledStep:
         settings = (model.training, model.checkpointing, step.detailed, *self.optimizer.compiled_with)
         key = (function.__name__, *fixed, *settings)
         if key not in self._compiled:
-            self._compiled[key] = mx.compile(partial(function, *fixed))
+            self._compiled[key] = compiled_if_possible(partial(function, *fixed))
         return self._compiled[key]
 
     def _replace_state(self, function: Callable[..., Any], *inputs: Any) -> Tree:

@@ -149,6 +149,30 @@ def test_a_compiled_step_follows_changed_settings():
     assert float(step(ids, ids).loss) == first
 
 
+def test_a_step_that_mlx_cannot_compile_runs_uncompiled(monkeypatch):
+    """On CUDA, ELECTRA's step ended with this error."""
+    mx = pytest.importorskip("mlx.core")
+    ids, mask, labels = batch()
+    steps = [TrainingStep(model := make(BERT, dtype="float32", engine="mlx"), AdamW(model, 1e-2)) for _ in range(2)]
+    losses = [float(steps[0](ids, labels, mask).loss) for _ in range(3)]
+
+    def lost(function):
+        def run(*arguments):
+            raise IndexError(message)
+
+        return run
+
+    monkeypatch.setattr(mx, "compile", lost)
+    message = "_Map_base::at"
+    with pytest.warns(UserWarning, match="could not compile the training step") as warned:
+        assert [float(steps[1](ids, labels, mask).loss) for _ in range(3)] == pytest.approx(losses, rel=1e-5)
+    assert len(warned) == 1
+    message = "list index out of range"  # of somebody's own part
+    step = TrainingStep(model := make(BERT, dtype="float32", engine="mlx"), AdamW(model, 1e-2))
+    with pytest.raises(IndexError, match="out of range"):
+        step(ids, labels, mask)
+
+
 def test_a_step_that_fails_changes_nothing(monkeypatch):
     pytest.importorskip("mlx.core")
     config = MINI_BERT_CONFIG.replace(
