@@ -248,6 +248,9 @@ def run_program(main: Callable[[], int | None]) -> None:
         code = main()
     except KeyboardInterrupt:
         code = 130
+    except BrokenPipeError:  # the reader, such as `head`, has closed its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or flushing it at the end fails again
+        code = 1
     except FileNotFoundError as error:
         code = f"there is no {error.filename}; --help says which options name files and folders"
     except (ContenderError, GlassBertError) as error:

@@ -4,7 +4,9 @@ import importlib
 import json
 import multiprocessing
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,6 +194,22 @@ def test_errors_that_the_user_can_mend_have_no_traceback(tmp_path):
     with pytest.raises(SystemExit) as ended:
         common.run_program(lambda: 3)
     assert ended.value.code == 3
+
+
+def test_a_program_whose_reader_stops_ends_quietly():
+    """`python -m benchmarks.family --table FOLDER | head -1` ended in a traceback."""
+    code = (
+        "from benchmarks.common import run_program as run; run(lambda: [print('row', flush=True) for _ in range(9999)])"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=Path(common.__file__).parents[1],
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait(60) == 1
 
 
 class Refusing:
