@@ -38,10 +38,11 @@ KINDS = (
     ("attention", r"sdpa|flash|fmha|attention|cudnn_generated"),
     ("products", r"gemm|gemv|cutlass|nvjet|xmma|splitK|cublas"),
     ("layer norm", r"layer_?norm|rms_?norm"),
+    ("bias gradients, ends of layer norms", r"glassbert_(column|finish)_sums"),
     ("cross-entropy", r"cross_entropy|logsumexp|softmax"),
     ("many parameters at once", r"glassbert_(each|sum_of_squares)"),
+    ("embedding and chosen rows", r"gather|scatter|slice_update|glassbert_table_rows"),
     ("GeGLU and rotary positions", r"glassbert_"),
-    ("embedding and chosen rows", r"gather|scatter|slice_update"),
     ("sums", r"reduce"),
     ("copies", r"copy|memcpy|memset|fill"),
 )

@@ -6,6 +6,7 @@ GeGLU and rotary positions read halves of a row; MLX's compiler would first copy
 from __future__ import annotations
 
 import functools
+import zlib
 from typing import Any
 
 import mlx.core as mx
@@ -81,8 +82,9 @@ ROTARY = (
 def kernel_of(
     name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], source: str, contiguous: bool = True
 ) -> Any:
+    own = f"glassbert_{name}_{zlib.crc32(source.encode()):08x}"  # MLX keeps compiled kernels by name, also on disk
     return mx.fast.cuda_kernel(
-        name=f"glassbert_{name}",
+        name=own,
         input_names=list(inputs),
         output_names=list(outputs),
         source=source,
