@@ -1,8 +1,8 @@
 """CUDA kernels over rows: layer norm and its backward, sums of columns, rows of a table.
 
-MLX needs several launches for each, and reads single numbers where pairs or groups of eight fit. A layer norm is
-computed by one warp a row, in registers. Its backward needs sums along rows (for dx) and along columns (for gamma and
-beta): x and dy are read once, and dx is written once.
+MLX's own kernels read single numbers here, where pairs or groups of 16 bytes fit, or need more launches. A layer norm
+is computed by one warp a row, in registers. Its backward needs sums along rows (for dx) and along columns (for gamma
+and beta): x and dy are read once, and dx is written once.
 
 Sums of columns go two ways: blocks add up some rows each in float32, and a second launch adds up what the blocks have.
 Both orders are fixed, so a repeated step gives the same bits.

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from glassbert.training.step import MicroBatch, TrainingStep
 
 Tree = dict[str, Any]
-LOST_ARRAY = ("_Map_base::at", "unordered_map::at")  # what MLX's compiler says of an array it has lost, by C++ library
+FAILED_TO_COMPILE = ("_Map_base::at", "unordered_map::at")  # messages of MLX's compiler, by C++ library
 
 
 def compiled_if_possible(function: Callable[..., Any]) -> Callable[..., Any]:
     """The compiled function; with a warning the function itself, where MLX fails to compile it.
 
-    On CUDA, MLX 0.32 loses arrays of some graphs while it merges equal calls, among them ELECTRA's whole step.
+    On CUDA, MLX 0.32 ended so with ELECTRA's whole step; the cause is not known.
     """
     chosen = mx.compile(function)
 
@@ -42,7 +42,7 @@ def compiled_if_possible(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return chosen(*arguments)
         except IndexError as error:
-            if chosen is function or not any(text in str(error) for text in LOST_ARRAY):
+            if chosen is function or not any(text in str(error) for text in FAILED_TO_COMPILE):
                 raise
             warnings.warn(
                 f"MLX could not compile the training step ({error}); it runs uncompiled, which is slower and takes "
