@@ -17,6 +17,19 @@ def quick_runs(monkeypatch):
 
 
 @pytest.fixture
+def mask_with_several_results(monkeypatch):
+    """Attention of MLX hands its mask to an operation with several results, as fused attention is one on CUDA."""
+    mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
+    attention = mx.fast.scaled_dot_product_attention
+
+    def halved(q, k, v, *, scale, mask):
+        mask = mx.broadcast_to(mask, (*q.shape[:3], k.shape[2]))
+        return attention(q, k, v, scale=scale, mask=mx.concatenate(mx.split(mask, 2, -1), -1))
+
+    monkeypatch.setattr(mx.fast, "scaled_dot_product_attention", halved)
+
+
+@pytest.fixture
 def without_checksums(monkeypatch):
     """For tests that edit the files of a saved folder, as another tool may leave it."""
     monkeypatch.setenv("GLASSBERT_VERIFY", "0")

@@ -220,12 +220,19 @@ def _can_fuse(q, k, pattern, bias, tile_mask):
 
 
 def _additive(allowed, dtype, pattern):
-    """0 where allowed, very negative elsewhere; and which queries have any key, [.., T, 1], or None where all have."""
+    """0 where allowed, very negative elsewhere; and which queries have any key, [.., T, 1], or None where all have.
+
+    The mask must not be an elementwise expression to MLX's compiler. On CUDA, fused attention is an operation with two
+    results, and it is in the step twice, forward and backward. The compiler makes one of the two, but forgets that the
+    first result reads the inputs. Where it then fuses an input with what comes before it, that result still reads an
+    array that is no longer computed (`IndexError: _Map_base::at`). `contiguous` is never fused, and at worst copies
+    the mask. With several heads, MLX's broadcast of the mask does the same.
+    """
     if allowed is None:
         return None, None
     mask = mx.where(allowed, mx.array(0.0, dtype=dtype), mx.array(FORBIDDEN, dtype=dtype))
     may_be_empty = pattern.keys is not None or pattern.segments is not None
-    return mask, allowed.any(-1, keepdims=True) if may_be_empty else None
+    return mx.contiguous(mask), allowed.any(-1, keepdims=True) if may_be_empty else None
 
 
 def _plan(q, pattern):

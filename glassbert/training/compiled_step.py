@@ -33,7 +33,8 @@ FAILED_TO_COMPILE = ("_Map_base::at", "unordered_map::at")  # messages of MLX's 
 def compiled_if_possible(function: Callable[..., Any]) -> Callable[..., Any]:
     """The compiled function; with a warning the function itself, where MLX fails to compile it.
 
-    On CUDA, MLX 0.32 ended so with ELECTRA's whole step; the cause is not known.
+    MLX 0.32 ends so where an operation with several results is in the step twice, with the same elementwise input;
+    `engines.mlx_kernels` keeps the mask of fused attention from being one.
     """
     chosen = mx.compile(function)
 

@@ -285,3 +285,29 @@ def test_mlx_gives_the_same_numbers(who, size):
     found = (context, *backward(dy, state)[:3])
     for one, two in zip(found, expected, strict=True):
         np.testing.assert_allclose(np.array(one), two, atol=2e-5)
+
+
+COMPILED = {
+    "short rows": (16, "bfloat16", {"keys": np.arange(16)[None] < np.arange(9, 17)[:, None]}),
+    "packed": (32, "float32", {"segments": 1 + (np.arange(32)[None] >= np.arange(9, 17)[:, None])}),
+    "local": (270, "float32", {"window": 20, "keys": np.arange(270)[None] < np.arange(200, 208)[:, None]}),
+}
+
+
+@pytest.mark.parametrize(("length", "dtype", "who"), COMPILED.values(), ids=COMPILED)
+@pytest.mark.parametrize("heads", [1, 2])
+def test_forward_and_backward_of_fused_attention_compile_together(mask_with_several_results, heads, length, dtype, who):
+    """With one head, no broadcast stands between the mask and the operation with several results."""
+    import mlx.core as mx
+
+    engine = get_engine("mlx")
+    given = [mx.array(x.astype(np.float32)).astype(getattr(mx, dtype)) for x in drawn((8, length), 4, heads, size=8)]
+    on_device = {name: engine.integers(x) if isinstance(x, np.ndarray) else x for name, x in who.items()}
+
+    def both(q, k, v, dy, who):
+        context, state = engine.ops.tiled_attention(q, k, v, AttentionPattern(**who))
+        return context, *backward(dy, state)[:3]
+
+    for one, two in zip(mx.compile(both)(*given, on_device), both(*given, on_device), strict=True):
+        limit = 0.05 if dtype == "bfloat16" else 2e-5
+        np.testing.assert_allclose(engine.to_numpy(one), engine.to_numpy(two), atol=limit)
