@@ -20,7 +20,7 @@ from typing import Any
 import mlx.core as mx
 
 from glassbert import ops
-from glassbert.engines import mlx_cuda, mlx_cuda_rows
+from glassbert.engines import mlx_cuda, mlx_cuda_heads, mlx_cuda_rows
 from glassbert.engines.kernels import plain_state, register_in
 from glassbert.ops.activations import INVERSE_SQRT_2PI
 from glassbert.ops.attention import FORBIDDEN, scale_of
@@ -28,6 +28,7 @@ from glassbert.ops.attention import FORBIDDEN, scale_of
 KERNELS: dict[str, Callable[..., Any]] = {}
 kernel = register_in(KERNELS)
 BLOCK = 128  # the fused backward wants a length that 128 divides
+MANY_COLUMNS = 4_096  # of a product, from which on those to a multiple of 8 cost less than slow loads
 
 
 def sum_rows(x: mx.array) -> mx.array:
@@ -48,19 +49,35 @@ def recompute(x: mx.array, after: mx.array) -> mx.array:
     return mx.depends([x], [after])[0]
 
 
+def _aligned(x, axis):
+    """x with zeros up to a multiple of 8 on this axis: products on CUDA read 16 bytes at once, or are slow."""
+    missing = -x.shape[axis] % 8
+    if not missing or x.shape[axis] < MANY_COLUMNS or not mlx_cuda.on_cuda():
+        return x
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (0, missing)
+    return mx.pad(x, widths)
+
+
 @kernel
 def linear(x, weight, bias=None):
-    rows = x.reshape(-1, x.shape[-1])
-    y = rows @ weight.T if bias is None else mx.addmm(bias, rows, weight.T)
-    return y.reshape(*x.shape[:-1], weight.shape[0]), (x, weight, bias is not None)
+    rows, columns = x.reshape(-1, x.shape[-1]), weight.shape[0]
+    wide = _aligned(weight, 0)
+    y = rows @ wide.T if bias is None else mx.addmm(_aligned(bias, 0), rows, wide.T)
+    y = y if wide is weight else mx.contiguous(y[:, :columns])
+    return y.reshape(*x.shape[:-1], columns), (x, weight, bias is not None)
 
 
 @kernel
 def linear_backward(dy, state):
     x, weight, has_bias = state
-    dy_rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape[-1])
-    dx = (dy_rows @ weight).reshape(x.shape)
-    return dx, dy_rows.T @ x_rows, sum_rows(dy_rows) if has_bias else None
+    dy_rows, x_rows = _aligned(dy.reshape(-1, dy.shape[-1]), 1), x.reshape(-1, x.shape[-1])
+    wide, columns = _aligned(weight, 0), weight.shape[0]
+    dx = (dy_rows @ wide).reshape(x.shape)
+    dweight, dbias = dy_rows.T @ x_rows, sum_rows(dy_rows) if has_bias else None
+    if wide is weight:
+        return dx, dweight, dbias
+    return dx, dweight[:columns], None if dbias is None else dbias[:columns]
 
 
 @kernel
@@ -195,6 +212,19 @@ def _rotated(x, cos, sin):
     return mx.concatenate([part.astype(x.dtype) for part in rotated], -1)
 
 
+@kernel
+def join_heads(q, k, v):
+    if not mlx_cuda_heads.heads_fit(q):
+        return ops.join_heads(q, k, v)
+    batch, length, heads, size = q.shape
+    return mlx_cuda_heads.join_heads(q, k, v).reshape(batch, length, 3 * heads * size), heads
+
+
+@kernel
+def join_heads_backward(dy, heads):
+    return ops.join_heads_backward(dy, heads)
+
+
 # ---- attention --------------------------------------------------------------------------------------------------
 
 
@@ -236,7 +266,15 @@ def _additive(allowed, dtype, pattern):
 
 
 def _plan(q, pattern):
-    """The layout for the fused kernel: whole rows, short rows side by side, or blocks of a local window."""
+    """The layout for the fused kernel, with its mask. Layers with the same pattern share it."""
+    key = q.shape, q.dtype
+    if key not in pattern.plans:
+        pattern.plans[key] = _layout_for(q, pattern)
+    return pattern.plans[key]
+
+
+def _layout_for(q, pattern):
+    """Whole rows, short rows side by side, or blocks of a local window."""
     length, window = q.shape[2], pattern.window
     if window is not None and 2 * window <= BLOCK and length > 2 * BLOCK and not pattern.causal:
         return _Blocks(q, pattern)
@@ -316,6 +354,8 @@ class _Blocks:
 
     def _pad(self, x, before):
         after = self.blocks * BLOCK - self.length + before
+        if not before and not after:  # MLX would copy
+            return x
         return mx.pad(x, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
 
     def _around(self, x):
@@ -328,7 +368,10 @@ class _Blocks:
         return rows.reshape(-1, BLOCK, self.heads, self.size).transpose(0, 2, 1, 3)
 
     def keys(self, x):
-        around = self._around(x.transpose(0, 2, 1, 3))
+        rows = x.transpose(0, 2, 1, 3)
+        if mlx_cuda_heads.heads_fit(rows):
+            return mlx_cuda_heads.around(rows, BLOCK).transpose(0, 2, 1, 3)
+        around = self._around(rows)
         return around.reshape(-1, 2 * BLOCK, self.heads, self.size).transpose(0, 2, 1, 3)
 
     def from_queries(self, x):
@@ -337,7 +380,10 @@ class _Blocks:
 
     def from_keys(self, dx):
         """A key is in two blocks: the two gradients are added."""
-        parts = dx.transpose(0, 2, 1, 3).reshape(self.batch, self.blocks, 2, BLOCK, self.heads, self.size)
+        rows = dx.transpose(0, 2, 1, 3)
+        if mlx_cuda_heads.heads_fit(rows):
+            return mlx_cuda_heads.around_backward(rows, BLOCK, self.length).transpose(0, 2, 1, 3)
+        parts = rows.reshape(self.batch, self.blocks, 2, BLOCK, self.heads, self.size)
         none = mx.zeros((self.batch, 1, BLOCK, self.heads, self.size), dtype=dx.dtype)
         blocks = mx.concatenate([parts[:, :, 0], none], 1) + mx.concatenate([none, parts[:, :, 1]], 1)
         rows = blocks.reshape(self.batch, -1, self.heads, self.size)

@@ -136,6 +136,20 @@ def layer_norm_backward(dy, state):
 
 
 @kernel
+def join_heads(q, k, v):
+    batch, length, heads, size = q.shape
+    shared = q.base  # the kernels of attention write the three gradients side by side
+    if shared is not None and shared is k.base and shared is v.base and shared.shape == (batch, length, 3, heads, size):
+        return shared.reshape(batch, length, 3 * heads * size), heads
+    return ops.join_heads(q, k, v)
+
+
+@kernel
+def join_heads_backward(dy, heads):
+    return ops.join_heads_backward(dy, heads)
+
+
+@kernel
 def relu(x, donate=False):
     loops = loops_for(x)
     y = x if donate and x.flags.writeable and x.flags.c_contiguous else np.empty(x.shape, x.dtype)

@@ -33,7 +33,6 @@ from glassbert.layers.attention import (
     heads_first,
     join_qkv,
     merge_heads,
-    split_heads,
 )
 from glassbert.layers.registry import ATTENTIONS
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
@@ -41,6 +40,7 @@ from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.ops import AttentionPattern
 from glassbert.ops.attention import attention_weights
+from glassbert.ops.heads import split_heads
 
 MASK = "global_attention_mask"
 INDEX, SLOT = "global_index", "global_slot"  # positions [B, G] of global tokens; their places [B, T] among them
@@ -171,7 +171,7 @@ class WindowAndGlobalAttention(SelfAttention):
             d[:, taken:] + scope.run_backward(f"{name}_taken", d[:, :taken])
             for name, d in (("k", heads_first(dk)), ("v", heads_first(dv)))
         )
-        dx = dx + scope.linear_backward(join_qkv(heads_first(dq), dk, dv), "qkv")
+        dx = dx + scope.linear_backward(join_qkv(scope, heads_first(dq), dk, dv), "qkv")
         return scope.record("d_input", dx)
 
     @classmethod

@@ -16,6 +16,7 @@ from glassbert.arrays import Array, is_numpy, namespace
 from glassbert.layers.registry import ATTENTIONS
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.ops.attention import AttentionPattern, attention_weights
+from glassbert.ops.heads import split_heads
 
 # In `Batch.more`, of an encoder with a query stream: the positions [B, P] that it predicts, -1 where there is none.
 QUERIES = "queries"
@@ -87,11 +88,11 @@ class SelfAttention:
 
     def project_backward(self, dq: Array, dk: Array, dv: Array, scope: Scope, context: AttentionContext) -> Array:
         if context.states is None:
-            return scope.linear_backward(join_qkv(dq, dk, dv), "qkv")
+            return scope.linear_backward(join_qkv(scope, dq, dk, dv), "qkv")
         nothing = namespace(dq).zeros_like(dq)
-        dstates = scope.linear_backward(join_qkv(nothing, dk, dv), "qkv_of_states", "qkv")
+        dstates = scope.linear_backward(join_qkv(scope, nothing, dk, dv), "qkv_of_states", "qkv")
         scope.cache.accumulate(context.states_name, dstates)
-        return scope.linear_backward(join_qkv(dq, nothing, nothing), "qkv")
+        return scope.linear_backward(join_qkv(scope, dq, nothing, nothing), "qkv")
 
     @classmethod
     def memory_shape(cls, config: Any, rows: int, length: Any) -> tuple[Any, ...]:
@@ -230,13 +231,6 @@ class SelfAttention:
         return scope.record("d_input", self.project_backward(dq, dk, dv, scope, context))
 
 
-def split_heads(qkv: Array, heads: int) -> tuple[Array, Array, Array]:
-    """[B, T, 3H] -> q, k, v, each [B, T, heads, d], without copying."""
-    batch, length, width = qkv.shape
-    parts = qkv.reshape(batch, length, 3, heads, width // (3 * heads))
-    return parts[:, :, 0:1].squeeze(2), parts[:, :, 1:2].squeeze(2), parts[:, :, 2:3].squeeze(2)  # MLX copies for [0]
-
-
 def heads_first(x: Array) -> Array:
     """[B, T, heads, d] -> [B, heads, T, d] and back, without copying."""
     return x.transpose(0, 2, 1, 3)
@@ -248,13 +242,10 @@ def merge_heads(x: Array) -> Array:
     return heads_first(x).reshape(batch, length, heads * size)
 
 
-def join_qkv(q: Array, k: Array, v: Array) -> Array:
+def join_qkv(scope: Scope, q: Array, k: Array, v: Array) -> Array:
     """Three times [B, T, heads, d] -> [B, T, 3H]: the inverse of `split_heads`."""
-    batch, length, heads, size = q.shape
-    shared = getattr(q, "base", None)  # a kernel may have written them side by side already
-    if shared is not None and shared is k.base and shared is v.base and shared.shape == (batch, length, 3, heads, size):
-        return shared.reshape(batch, length, 3 * heads * size)
-    return namespace(q).stack([q, k, v], 2).reshape(batch, length, 3 * heads * size)
+    joined: Array = scope.ops.join_heads(q, k, v)[0]
+    return joined
 
 
 def keeps_weights(q: Array, pattern: AttentionPattern, rate: float) -> bool:

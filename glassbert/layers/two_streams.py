@@ -27,7 +27,6 @@ from glassbert.layers.attention import (
     heads_first,
     join_qkv,
     merge_heads,
-    split_heads,
 )
 from glassbert.layers.block import PostNormBlock
 from glassbert.layers.embeddings import TokenEmbeddings
@@ -35,6 +34,7 @@ from glassbert.layers.positions import Positions
 from glassbert.layers.registry import ATTENTIONS, BLOCKS, EMBEDDINGS, POSITIONS
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.ops import AttentionPattern
+from glassbert.ops.heads import split_heads
 
 ORDER, MEMORY_SEGMENTS = "prediction_order", "memory_segment_ids"
 MULTIPLE = 8  # the number of predicted tokens of a row is padded to it, so that few shapes are compiled
@@ -263,7 +263,7 @@ class TwoStreamAttention(SelfAttention):
         past, predicted = dk.shape[2] - length, first + queries - length
         dq = padded(heads_first(dq), past + first, 0)  # [B, M + T + P, heads, d]
         dk, dv = padded(heads_first(dk), 0, predicted), padded(heads_first(dv), 0, predicted)
-        drows = scope.linear_backward(join_qkv(dq, dk, dv), "qkv")
+        drows = scope.linear_backward(join_qkv(scope, dq, dk, dv), "qkv")
         return scope.record("d_input", drows[:, past:])
 
     @classmethod

@@ -128,7 +128,8 @@ class Encoder:
     def forward(self, batch: Batch, scope: Scope, checkpointing: bool = False, rows: Array | None = None) -> Array:
         """ids [B, T] or windows [B, W] -> hidden states [B, T, H], or only those of `rows`, [M, H]"""
         bias = self.positions.begin(batch, scope.inside("positions"))
-        contexts = [self.context(i, batch, bias) for i in range(len(self.blocks))]
+        patterns: dict[Any, AttentionPattern] = {}  # layers with equal ones share them
+        contexts = [self.context(i, batch, bias, patterns) for i in range(len(self.blocks))]
         if rows is not None:
             contexts[-1] = contexts[-1]._replace(rows=rows)
         scope.save("contexts", contexts)
@@ -196,14 +197,18 @@ class Encoder:
         """Activations have the name of the layer, parameters that of the group that shares them."""
         return scope.inside(f"layers.{i}", parameters=f"layers.{self.groups[i]}")
 
-    def context(self, i: int, batch: Batch, bias: Array | None) -> AttentionContext:
+    def context(
+        self, i: int, batch: Batch, bias: Array | None, patterns: dict[Any, AttentionPattern]
+    ) -> AttentionContext:
         memory = None if batch.memory is None else batch.memory[i]
-        pattern = AttentionPattern(
-            batch.mask, batch.segments, self.windows[i], self.config.causal, batch.pairs,
-            0 if memory is None else memory[0].shape[self.blocks[i].attention.memory_axis],
-        )  # fmt: skip
+        offset = 0 if memory is None else memory[0].shape[self.blocks[i].attention.memory_axis]
+        key = self.windows[i], offset
+        if key not in patterns:
+            patterns[key] = AttentionPattern(
+                batch.mask, batch.segments, self.windows[i], self.config.causal, batch.pairs, offset
+            )
         return AttentionContext(
-            pattern, self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch=batch,
+            patterns[key], self.positions.rotary(batch, i), bias, f"{self.prefix}positions.d_bias", memory, batch=batch,
             last=i + 1 == len(self.blocks),
         )  # fmt: skip
 

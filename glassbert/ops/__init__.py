@@ -27,6 +27,7 @@ from glassbert.ops.distillation import (
 from glassbert.ops.dropout import dropout, dropout_backward
 from glassbert.ops.embedding import embedding, embedding_backward
 from glassbert.ops.focal import binary_focal_loss, binary_focal_loss_backward, focal_loss, focal_loss_backward
+from glassbert.ops.heads import join_heads, join_heads_backward
 from glassbert.ops.huber import huber_loss, huber_loss_backward
 from glassbert.ops.layer_norm import layer_norm, layer_norm_backward
 from glassbert.ops.linear import linear, linear_backward
@@ -120,6 +121,8 @@ __all__ = [
     "gelu_tanh_backward",
     "huber_loss",
     "huber_loss_backward",
+    "join_heads",
+    "join_heads_backward",
     "last_pool",
     "last_pool_backward",
     "layer_norm",

@@ -12,7 +12,7 @@ This file keeps all weights and suits short sequences; `tiled_attention` compute
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from glassbert.arrays import Array, namespace
@@ -55,6 +55,7 @@ class AttentionPattern:
     mask      [B, Tq, Tk], non-zero where a query attends to a key
     offset    the position of the first query among the keys, where the first keys come from a memory
     always    so many of the first keys are in the window of every query
+    plans     what a kernel has prepared for this pattern, for the other layers that have it
     """
 
     keys: Array | None = None
@@ -64,6 +65,7 @@ class AttentionPattern:
     mask: Array | None = None
     offset: int = 0
     always: int = 0
+    plans: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def allowed(self, xp: Any, rows: slice, queries: slice, keys: slice) -> Array | None:
         """A boolean array that broadcasts to [rows, 1, queries, keys], or None where everything is allowed.

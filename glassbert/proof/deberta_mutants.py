@@ -75,11 +75,11 @@ def _(self, dx, scope, context):
           "mask decoder")  # fmt: skip
 def _(self, dq, dk, dv, scope, context):
     if context.states is None:
-        return scope.linear_backward(join_qkv(dq, dk, dv), "qkv")
+        return scope.linear_backward(join_qkv(scope, dq, dk, dv), "qkv")
     nothing = namespace(dq).zeros_like(dq)
-    dstates = scope.linear_backward(join_qkv(nothing, dk, dv), "qkv_of_states", "qkv")
+    dstates = scope.linear_backward(join_qkv(scope, nothing, dk, dv), "qkv_of_states", "qkv")
     scope.cache.accumulate(context.states_name, 0.0 * dstates)
-    return scope.linear_backward(join_qkv(dq, nothing, nothing), "qkv")
+    return scope.linear_backward(join_qkv(scope, dq, nothing, nothing), "qkv")
 
 
 @wrong_in({MaskDecoder: "backward"}, "mask decoder: the states learn from keys and values alone",

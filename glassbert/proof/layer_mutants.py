@@ -125,8 +125,8 @@ def _(x):
 @wrong_in(
     {attention: "join_qkv"}, "attention layer: gradients of keys and values joined in the wrong order", "self_attention"
 )
-def _(q, k, v):
-    return right_join_qkv(q, v, k)
+def _(scope, q, k, v):
+    return right_join_qkv(scope, q, v, k)
 
 
 @wrong_in(

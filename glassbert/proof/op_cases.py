@@ -11,6 +11,7 @@ import numpy as np
 from glassbert import ops
 from glassbert.arrays import scatter_rows
 from glassbert.engines.kernels import backward
+from glassbert.ops.heads import split_heads
 from glassbert.proof.cases import Fixture, away_from_zero, booleans, case
 
 Rng = np.random.Generator
@@ -274,6 +275,30 @@ def _(rng):
 @case("op", "geglu", "gelu_tanh, one feature")
 def _(rng):
     return geglu_fixture(rng.standard_normal((1, 1, 2)), "gelu_tanh")
+
+
+# ---- heads ----------------------------------------------------------------------------------------------------------
+
+
+@case("op", "join_heads", "three heads")
+def _(rng):
+    inputs = {name: rng.standard_normal((2, 4, 3, 5)) for name in ("q", "k", "v")}
+
+    def function(engine, inputs):
+        y, state = engine.ops.join_heads(*(inputs[name] for name in ("q", "k", "v")))
+        return y, lambda dy: dict(zip(("q", "k", "v"), backward(dy, state), strict=True))
+
+    return Fixture(inputs, function)
+
+
+@case("op", "join_heads", "heads that are parts of one array")
+def _(rng):
+    def function(engine, inputs):
+        q, k, v = split_heads(inputs["qkv"], 2)
+        y, state = engine.ops.join_heads(q, k + 0.0, v)
+        return y, lambda dy: {"qkv": engine.ops.join_heads(*backward(dy, state))[0]}
+
+    return Fixture({"qkv": rng.standard_normal((3, 2, 24))}, function)
 
 
 # ---- dropout, rotary ------------------------------------------------------------------------------------------------

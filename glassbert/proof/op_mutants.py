@@ -163,6 +163,22 @@ def _(dy, state):
     return np.concatenate([ops.geglu_backward(dy, state)[..., :half], dy * value], -1)
 
 
+# ---- heads ----------------------------------------------------------------------------------------------------------
+
+
+@wrong("join_heads_backward", "joined heads: gradients of keys and values exchanged")
+def _(dy, heads):
+    dq, dk, dv = ops.join_heads_backward(dy, heads)
+    return dq, dv, dk
+
+
+@wrong("join_heads_backward", "joined heads: taken apart head by head instead of part by part")
+def _(dy, heads):
+    batch, length, width = dy.shape
+    parts = dy.reshape(batch, length, heads, 3, width // (3 * heads))
+    return tuple(parts[:, :, :, i] for i in range(3))
+
+
 # ---- dropout, rotary -----------------------------------------------------------------------------------------------
 
 

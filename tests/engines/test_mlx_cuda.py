@@ -6,7 +6,9 @@ import pytest
 from glassbert import ops
 
 mx = pytest.importorskip("mlx.core", reason="MLX is not installed")
-from glassbert.engines import mlx_cuda, mlx_cuda_rows  # noqa: E402
+from glassbert.engines import mlx_cuda, mlx_cuda_heads, mlx_cuda_rows  # noqa: E402
+from glassbert.engines.kernels import backward  # noqa: E402
+from glassbert.engines.mlx_engine import MlxEngine  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not mlx_cuda.on_cuda(), reason="needs an NVIDIA GPU")
 # The largest error allowed, as a share of the largest value: rounding of the inputs is taken out beforehand.
@@ -101,3 +103,68 @@ def test_rotary_reads_strided_heads(dtype, batched, size):
             ops.rotary(qkv64[:, :, part], np.cos(angle), np.sin(angle))[0],
             LIMITS[dtype],
         )
+
+
+def strided_heads(dtype, seed, batch=3, length=130, heads=5, size=64):
+    """q as a part of one array, k with heads first, v stored with features outside, all seen as [B, T, heads, d]."""
+    qkv, qkv64 = given((batch, length, 3, heads, size), dtype, seed)
+    q, q64 = qkv[:, :, 0], qkv64[:, :, 0]
+    k = mx.contiguous(qkv[:, :, 1].transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+    v = mx.contiguous(qkv[:, :, 2].transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    return (q, k, v), (q64, qkv64[:, :, 1], qkv64[:, :, 2])
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("size", [64, 48, 8])
+def test_heads_are_joined_from_any_strides(dtype, size):
+    arrays, references = strided_heads(dtype, 10, size=size)
+    assert mlx_cuda_heads.heads_fit(arrays[0])
+    joined = mlx_cuda_heads.join_heads(*arrays)
+    close(joined.reshape(3, 130, -1), ops.join_heads(*references)[0], 1e-9)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("length", [300, 384, 1000, 1024])
+def test_keys_around_blocks_and_their_gradients(dtype, length):
+    block, blocks = 128, -(-length // 128)
+    arrays, references = strided_heads(dtype, 11, length=length)
+    for x, x64 in zip(arrays, references, strict=True):
+        padded = np.pad(x64, [(0, 0), (block // 2, blocks * block - length + block // 2), (0, 0), (0, 0)])
+        parts = [padded[:, i * block : (i + 2) * block] for i in range(blocks)]
+        close(mlx_cuda_heads.around(x, block), np.stack(parts, 1).reshape(-1, 2 * block, *x64.shape[2:]), 1e-9)
+    dy, dy64 = given((3 * blocks, 2 * block, 5, 64), dtype, 12)
+    sums = np.zeros((3, (blocks + 1) * block, 5, 64))
+    for i in range(blocks):
+        sums[:, i * block : (i + 2) * block] += dy64.reshape(3, blocks, 2 * block, 5, 64)[:, i]
+    wanted = sums[:, block // 2 : block // 2 + length]
+    close(mlx_cuda_heads.around_backward(dy, block, length), wanted, LIMITS[dtype])
+    turned = mx.contiguous(dy.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
+    close(mlx_cuda_heads.around_backward(turned, block, length), wanted, LIMITS[dtype])
+
+
+@pytest.mark.parametrize("length", [300, 512])
+def test_attention_in_blocks_of_a_window(length):
+    """The blocks of a window against the plain operation, forward and backward."""
+    pattern, engine = ops.AttentionPattern(window=64), MlxEngine("bfloat16")
+    (q, k, v), references = strided_heads("bfloat16", 13, batch=2, length=length, heads=2)
+    d, d64 = given((2, 2, length, 64), "bfloat16", 14)
+    y, state = engine.ops.tiled_attention(*(x.transpose(0, 2, 1, 3) for x in (q, k, v)), pattern)
+    wanted, plain = ops.attention(*(x.transpose(0, 2, 1, 3) for x in references), pattern)
+    close(y, wanted, 2e-2)
+    for ours, reference in zip(backward(d, state)[:3], ops.attention_backward(d64, plain)[:3], strict=True):
+        close(ours, reference, 3e-2)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_products_with_a_number_of_columns_that_8_does_not_divide(dtype, with_bias):
+    engine = MlxEngine(dtype)
+    (x, x64), (weight, weight64) = given((40, 64), dtype, 15), given((30_522, 64), dtype, 16, scale=0.1)
+    (bias, bias64), (dy, dy64) = given((30_522,), dtype, 17), given((40, 30_522), dtype, 18)
+    y, state = engine.ops.linear(x, weight, bias if with_bias else None)
+    wanted, plain = ops.linear(x64, weight64, bias64 if with_bias else None)
+    close(y, wanted, max(LIMITS[dtype], 2e-3))  # float32 products are rounded to TF32
+    for ours, reference in zip(backward(dy, state), ops.linear_backward(dy64, plain), strict=True):
+        assert (ours is None) == (reference is None)
+        if reference is not None:
+            close(ours, reference, max(LIMITS[dtype], 2e-3))

@@ -6,20 +6,21 @@ import pytest
 from glassbert import ops
 from glassbert.arrays import Layout
 from glassbert.layers import attention
-from glassbert.layers.attention import AttentionContext, SelfAttention, join_qkv, merge_heads, split_heads
+from glassbert.layers.attention import AttentionContext, SelfAttention, merge_heads
 from glassbert.layers.block import PostNormBlock, PreNormBlock
 from glassbert.layers.embeddings import TokenEmbeddings
 from glassbert.layers.feed_forward import FeedForward, GatedFeedForward
 from glassbert.layers.positions import LearnedPositions, RotaryPositions
 from glassbert.layers.scope import Cache, Scope
 from glassbert.ops import AttentionPattern
+from glassbert.ops.heads import split_heads
 from tests.models.small import BERT, MODERN, make
 
 
 def test_heads_are_split_and_joined_without_loss():
     qkv = np.random.default_rng(0).standard_normal((2, 5, 3 * 12))
     q, k, v = split_heads(qkv, 3)
-    np.testing.assert_array_equal(join_qkv(q, k, v), qkv)
+    np.testing.assert_array_equal(ops.join_heads(q, k, v)[0], qkv)
     np.testing.assert_array_equal(q.reshape(2, 5, 12), qkv[..., :12])
     heads_first = np.swapaxes(v, 1, 2)
     np.testing.assert_array_equal(merge_heads(heads_first), qkv[..., 24:])

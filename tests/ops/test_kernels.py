@@ -126,6 +126,13 @@ def relative_shift():
     return Run("relative_shift", sizes(5, 70), sizes(3, 9), call)
 
 
+def join_heads():
+    def call(run, a, **hints):
+        return run(a["q"], a["k"], a["v"], **hints)
+
+    return Run("join_heads", dict.fromkeys("qkv", (5, 70, 3, 16)), dict.fromkeys("qkv", (2, 3, 3, 8)), call)
+
+
 def cross_entropy():
     def call(run, a, **hints):
         rows, classes = a["logits"].shape
@@ -163,6 +170,7 @@ RUNS = {
     "attention, bias by head": attention(bias=3, rate=0.3),
     "relative_scores": relative_scores(),
     "relative_shift": relative_shift(),
+    "join_heads": join_heads(),
     "dropout": dropout(),
     "quantized_linear, 8 bits": quantized_linear(8),
     "quantized_linear, 4 bits in groups": quantized_linear(4, 4, False),

@@ -15,10 +15,11 @@ def _():
 
     import glassbert
     from glassbert import ops
-    from glassbert.layers.attention import heads_first, merge_heads, split_heads
+    from glassbert.layers.attention import heads_first, merge_heads
     from glassbert.learn import check, show
     from glassbert.models.memory import activation_numbers
     from glassbert.ops.attention import AttentionPattern
+    from glassbert.ops.heads import split_heads
 
     return (
         AttentionPattern,

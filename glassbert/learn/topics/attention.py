@@ -6,11 +6,12 @@ import numpy as np
 
 from glassbert import ops
 from glassbert.insight import attention_entropy
-from glassbert.layers.attention import heads_first, split_heads
+from glassbert.layers.attention import heads_first
 from glassbert.learn.exercise import Exercise, mistake, register
 from glassbert.learn.solutions import blocks as solutions
 from glassbert.learn.topics.blocks import ORDINARY, random
 from glassbert.ops.attention import AttentionPattern
+from glassbert.ops.heads import split_heads
 
 
 def softmax_cases():
