@@ -13,6 +13,9 @@ declare them and are unknown to the plain operations:
     donate      the caller no longer needs the first array argument; its memory may be overwritten
     inference   no backward follows; no state is needed
     out         (backward) arrays that may receive the gradients of the parameters
+
+One more saves a pass: `residual` of a backward is added to the gradient of the first input, by the kernel or, where it
+does not take it, by the caller (`Scope.norm_backward`).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from typing import Any, NamedTuple
 from glassbert.errors import EngineError, InputError
 from glassbert.ops.registry import OPERATIONS, SUFFIX, backward_of, operation_names
 
-HINTS = ("donate", "inference", "out")
+HINTS = ("donate", "inference", "out", "residual")
 KERNEL_SETS = ("fast", "plain")
 Kernels = Mapping[str, Callable[..., Any]]
 
@@ -74,6 +77,7 @@ class Operations:
     def __init__(self, kernels: Kernels, replaced: Kernels | None = None):
         self._kernels = kernels
         self._replaced = dict(replaced or {})
+        self.own = {**kernels, **self._replaced}  # the functions that are not the plain ones
         for name in self._replaced:
             if name not in OPERATIONS:
                 raise EngineError(_unknown(name))

@@ -52,6 +52,39 @@ GEGLU_BACKWARD = (
 """
 )
 
+# Over flat arrays: a group of numbers a thread.
+GELU = (
+    GROUP
+    + """
+    const long i = N * ((long)blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= (long)x_shape[0]) return;
+    const Group a = *reinterpret_cast<const Group*>(x + i);
+    Group result;
+    for (int e = 0; e < N; ++e) {
+        const float v = static_cast<float>(a.v[e]);
+        result.v[e] = static_cast<T>(v * normcdff(v));
+    }
+    *reinterpret_cast<Group*>(y + i) = result;
+"""
+)
+
+GELU_BACKWARD = (
+    GROUP
+    + """
+    const long i = N * ((long)blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= (long)x_shape[0]) return;
+    const Group a = *reinterpret_cast<const Group*>(x + i);
+    const Group d = *reinterpret_cast<const Group*>(dy + i);
+    Group result;
+    for (int e = 0; e < N; ++e) {
+        const float v = static_cast<float>(a.v[e]);
+        const float slope = normcdff(v) + v * 0.3989422804f * __expf(-0.5f * v * v);
+        result.v[e] = static_cast<T>(static_cast<float>(d.v[e]) * slope);
+    }
+    *reinterpret_cast<Group*>(dx + i) = result;
+"""
+)
+
 ROTARY = (
     GROUP
     + """
@@ -99,6 +132,32 @@ def on_cuda() -> bool:
 
 def threads_for(count: int) -> dict[str, tuple[int, int, int]]:
     return {"grid": (-(-count // 256) * 256, 1, 1), "threadgroup": (256, 1, 1)}
+
+
+def gelu_fits(x: mx.array) -> bool:
+    return on_cuda() and x.size > 0 and x.size % 8 == 0
+
+
+def gelu(x: mx.array) -> mx.array:
+    (y,) = kernel_of("gelu", ("x",), ("y",), GELU)(
+        inputs=[x.reshape(-1)],
+        template=[("T", x.dtype), ("N", 8)],
+        output_shapes=[(x.size,)],
+        output_dtypes=[x.dtype],
+        **threads_for(x.size // 8),
+    )
+    return y.reshape(x.shape)
+
+
+def gelu_backward(dy: mx.array, x: mx.array) -> mx.array:
+    (dx,) = kernel_of("gelu_backward", ("x", "dy"), ("dx",), GELU_BACKWARD)(
+        inputs=[x.reshape(-1), dy.reshape(-1).astype(x.dtype)],  # the kernel reads both as T
+        template=[("T", x.dtype), ("N", 8)],
+        output_shapes=[(x.size,)],
+        output_dtypes=[x.dtype],
+        **threads_for(x.size // 8),
+    )
+    return dx.reshape(x.shape)
 
 
 def geglu_fits(x: mx.array) -> bool:

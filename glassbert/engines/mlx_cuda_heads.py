@@ -33,7 +33,7 @@ JOIN = (
     const long at = n / GROUPS, token = at / (3 * heads), row = token / length, place = token % length;
     const int part = at % (3 * heads) / heads, head = at % heads;
     const T* from = part == 0 ? q : part == 1 ? k : v;
-    const auto* step = part == 0 ? q_strides : part == 1 ? k_strides : v_strides;
+    const auto& step = part == 0 ? q_strides : part == 1 ? k_strides : v_strides;
     const Group group = read(from + row * step[0] + place * step[1] + head * step[2] + i * step[3], step[3]);
     *reinterpret_cast<Group*>(y + n * N) = group;
 """

@@ -117,7 +117,7 @@ LAYER_NORM_BACKWARD = (
             for (int e = 0; e < 2; ++e) {
                 const float x_hat = (static_cast<float>(xs[p].v[e]) - mean) * rstd;
                 const float g = static_cast<float>(ds[p].v[e]) * static_cast<float>(gamma[64 * p + 2 * lane + e]);
-                two.v[e] = static_cast<T>(rstd * (g - mean_g - x_hat * mean_gx));
+                two.v[e] = static_cast<T>(rstd * (g - mean_g - x_hat * mean_gx) + MORE);
             }
             to[32 * p] = two;
         }
@@ -216,19 +216,21 @@ def layer_norm(x: mx.array, gamma: mx.array, beta: mx.array | None, eps: float) 
     return y.reshape(x.shape)
 
 
-def layer_norm_backward(dy: mx.array, x: mx.array, gamma: mx.array, eps: float) -> tuple[mx.array, mx.array, mx.array]:
-    """dx, dgamma, dbeta; the latter two in float32."""
+def layer_norm_backward(
+    dy: mx.array, x: mx.array, gamma: mx.array, eps: float, residual: mx.array | None = None
+) -> tuple[mx.array, mx.array, mx.array]:
+    """dx, dgamma, dbeta; the latter two in float32. `residual` is added to dx."""
     width = x.shape[-1]
     rows = x.size // width
     blocks = min(BLOCKS, -(-rows // WARPS))
-    kernel = kernel_of("layer_norm_backward", ("x", "dy", "gamma", "eps"), ("dx", "sums"), LAYER_NORM_BACKWARD)
+    wide = {"x": x, "dy": dy} if residual is None else {"x": x, "dy": dy, "residual": residual}
+    inputs = {name: value.reshape(rows, width).astype(x.dtype) for name, value in wide.items()}  # all are read as T
+    inputs |= {"gamma": gamma, "eps": mx.array([eps], dtype=mx.float32)}
+    name = "layer_norm_backward" if residual is None else "layer_norm_backward_and_residual"
+    more = "0.0f" if residual is None else "static_cast<float>(residual[(long)row * H + 64 * p + 2 * lane + e])"
+    kernel = kernel_of(name, tuple(inputs), ("dx", "sums"), LAYER_NORM_BACKWARD.replace("MORE", more))
     dx, sums = kernel(
-        inputs=[
-            x.reshape(rows, width),
-            dy.reshape(rows, width).astype(x.dtype),  # the kernel reads both as T
-            gamma,
-            mx.array([eps], dtype=mx.float32),
-        ],
+        inputs=list(inputs.values()),
         template=[("T", x.dtype), ("PAIRS", width // 64)],
         output_shapes=[(rows, width), (blocks, 2 * width)],
         output_dtypes=[x.dtype, mx.float32],

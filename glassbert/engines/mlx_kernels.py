@@ -92,14 +92,15 @@ def layer_norm(x, gamma, beta, eps):
 
 @kernel
 @uses_vjp
-def layer_norm_backward(dy, state):
+def layer_norm_backward(dy, state, residual=None):
     x, gamma, has_beta, eps = state
     if mlx_cuda_rows.norm_fits(x):
-        dx, dgamma, dbeta = mlx_cuda_rows.layer_norm_backward(dy, x, gamma, eps)
+        dx, dgamma, dbeta = mlx_cuda_rows.layer_norm_backward(dy, x, gamma, eps, residual)
         return dx, dgamma, dbeta if has_beta else None
     width = x.shape[-1]
     # MLX would add gamma's gradient up in 16 bits; so the kernel is asked for dx alone.
     _, (dx,) = mx.vjp(lambda v: mx.fast.layer_norm(v, None, None, eps), [x], [dy * gamma])
+    dx = dx if residual is None else residual + dx
     x_hat = mx.fast.layer_norm(x, None, None, eps)
     dgamma = sum_rows((dy * x_hat).reshape(-1, width))
     return dx, dgamma, sum_rows(dy.reshape(-1, width)) if has_beta else None
@@ -131,12 +132,16 @@ def _table_rows(table, index):
 
 @kernel
 def gelu(x):
+    if mlx_cuda.gelu_fits(x):
+        return mlx_cuda.gelu(x), x
     wide = x.astype(mx.float32)
     return (wide * 0.5 * (1.0 + mx.erf(wide * 0.5**0.5))).astype(x.dtype), x
 
 
 @kernel
 def gelu_backward(dy, x):
+    if mlx_cuda.gelu_fits(x):
+        return mlx_cuda.gelu_backward(dy, x)
     wide = recompute(x, dy).astype(mx.float32)
     slope = 0.5 * (1.0 + mx.erf(wide * 0.5**0.5)) + wide * mx.exp(wide * wide * -0.5) * INVERSE_SQRT_2PI
     return (dy.astype(mx.float32) * slope).astype(x.dtype)

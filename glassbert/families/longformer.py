@@ -39,8 +39,7 @@ from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.models.config import EncoderConfig
 from glassbert.models.model import Model
 from glassbert.ops import AttentionPattern
-from glassbert.ops.attention import attention_weights
-from glassbert.ops.heads import split_heads
+from glassbert.ops.attention import attention_weights, split_heads
 
 MASK = "global_attention_mask"
 INDEX, SLOT = "global_index", "global_slot"  # positions [B, G] of global tokens; their places [B, T] among them

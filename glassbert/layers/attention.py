@@ -15,8 +15,7 @@ import numpy as np
 from glassbert.arrays import Array, is_numpy, namespace
 from glassbert.layers.registry import ATTENTIONS
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
-from glassbert.ops.attention import AttentionPattern, attention_weights
-from glassbert.ops.heads import split_heads
+from glassbert.ops.attention import AttentionPattern, attention_weights, join_heads, split_heads
 
 # In `Batch.more`, of an encoder with a query stream: the positions [B, P] that it predicts, -1 where there is none.
 QUERIES = "queries"
@@ -244,7 +243,7 @@ def merge_heads(x: Array) -> Array:
 
 def join_qkv(scope: Scope, q: Array, k: Array, v: Array) -> Array:
     """Three times [B, T, heads, d] -> [B, T, 3H]: the inverse of `split_heads`."""
-    joined: Array = scope.ops.join_heads(q, k, v)[0]
+    joined: Array = scope.ops.own.get("join_heads", join_heads)(q, k, v)[0]  # no backward follows
     return joined
 
 

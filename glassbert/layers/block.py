@@ -92,9 +92,9 @@ class PreNormBlock(Block):
         scope.record("d_output", dx)
         attention, ffn = scope.inside("attention"), scope.inside("ffn")
         dnormed = self.ffn.backward(ffn.dropout_backward(dx, "output_dropout"), ffn)
-        dx = dx + ffn.norm_backward(dnormed, "norm")
+        dx = ffn.norm_backward(dnormed, "norm", residual=dx)
         dbranch = attention.dropout_backward(dx, "output_dropout")
         dnormed = self.attention.backward(dbranch, attention, context)
         dx = self.attention.take_read_backward(dx, scope, context)
-        dx = dx + (attention.norm_backward(dnormed, "norm") if self.first_norm else dnormed)
+        dx = attention.norm_backward(dnormed, "norm", residual=dx) if self.first_norm else dx + dnormed
         return scope.record("d_input", dx)

@@ -330,8 +330,12 @@ class Scope:
         gamma, beta = self.parameter(f"{name}.weight"), self.optional(f"{name}.bias")
         return self.run("layer_norm", name, x, gamma, beta, eps, donate=donate)
 
-    def norm_backward(self, dy: Array, name: str) -> Array:
-        dx, dgamma, dbeta = self.run_backward(name, dy)
+    def norm_backward(self, dy: Array, name: str, residual: Array | None = None) -> Array:
+        """The gradient of the input, plus `residual`: the gradient of a branch around the norm."""
+        takes = residual is not None and "residual" in self.cache.states[self.prefix + name].hints
+        dx, dgamma, dbeta = self.run_backward(name, dy, **{"residual": residual} if takes else {})
+        if residual is not None and not takes:
+            dx = residual + dx
         self.add(f"{name}.weight", dgamma)
         self.add(f"{name}.bias", dbeta)
         return dx

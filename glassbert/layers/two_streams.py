@@ -34,7 +34,7 @@ from glassbert.layers.positions import Positions
 from glassbert.layers.registry import ATTENTIONS, BLOCKS, EMBEDDINGS, POSITIONS
 from glassbert.layers.scope import Parameter, Scope, linear_parameters
 from glassbert.ops import AttentionPattern
-from glassbert.ops.heads import split_heads
+from glassbert.ops.attention import split_heads
 
 ORDER, MEMORY_SEGMENTS = "prediction_order", "memory_segment_ids"
 MULTIPLE = 8  # the number of predicted tokens of a row is padded to it, so that few shapes are compiled

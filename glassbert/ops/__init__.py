@@ -12,7 +12,15 @@ from glassbert.ops.activations import (
     tanh,
     tanh_backward,
 )
-from glassbert.ops.attention import AttentionPattern, attention, attention_backward, softmax, softmax_backward
+from glassbert.ops.attention import (
+    AttentionPattern,
+    attention,
+    attention_backward,
+    join_heads,
+    join_heads_backward,
+    softmax,
+    softmax_backward,
+)
 from glassbert.ops.chosen_tokens import put_tokens, put_tokens_backward, take_tokens, take_tokens_backward
 from glassbert.ops.compare import compare, compare_backward
 from glassbert.ops.convolution import convolution, convolution_backward
@@ -27,7 +35,6 @@ from glassbert.ops.distillation import (
 from glassbert.ops.dropout import dropout, dropout_backward
 from glassbert.ops.embedding import embedding, embedding_backward
 from glassbert.ops.focal import binary_focal_loss, binary_focal_loss_backward, focal_loss, focal_loss_backward
-from glassbert.ops.heads import join_heads, join_heads_backward
 from glassbert.ops.huber import huber_loss, huber_loss_backward
 from glassbert.ops.layer_norm import layer_norm, layer_norm_backward
 from glassbert.ops.linear import linear, linear_backward

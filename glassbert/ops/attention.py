@@ -6,6 +6,8 @@
     weights = softmax(scores)            over the keys that a query attends to
     context = weights v                  [B, heads, Tq, d]
 
+    joined  = [q, k, v]                  side by side, q, k, v [B, T, heads, d]; joined [B, T, 3H] with H = heads · d
+
 `AttentionPattern` defines which keys a query attends to. A query without any key gets zeros, and gives zero gradients.
 This file keeps all weights and suits short sequences; `tiled_attention` computes the same in linear memory.
 """
@@ -173,3 +175,23 @@ def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
     """The gradient of an array of this shape that was broadcast to the shape of x."""
     axes = tuple(axis for axis, size in enumerate(shape) if size == 1 and x.shape[axis] != 1)
     return x.sum(axes, keepdims=True) if axes else x
+
+
+@operation
+def join_heads(q: Array, k: Array, v: Array) -> tuple[Array, Any]:
+    """Derivation: docs/derivations/05-attention.md (5.15)."""
+    batch, length, heads, size = q.shape
+    return namespace(q).stack([q, k, v], 2).reshape(batch, length, 3 * heads * size), heads
+
+
+@operation
+def join_heads_backward(dy: Array, heads: int) -> tuple[Array, Array, Array]:
+    """Numbers that were only moved are moved back. Derivation: docs/derivations/05-attention.md (5.15)."""
+    return split_heads(dy, heads)
+
+
+def split_heads(qkv: Array, heads: int) -> tuple[Array, Array, Array]:
+    """[B, T, 3H] -> q, k, v, each [B, T, heads, d], without copying."""
+    batch, length, width = qkv.shape
+    parts = qkv.reshape(batch, length, 3, heads, width // (3 * heads))
+    return parts[:, :, 0:1].squeeze(2), parts[:, :, 1:2].squeeze(2), parts[:, :, 2:3].squeeze(2)  # MLX copies for [0]

@@ -11,7 +11,7 @@ import numpy as np
 from glassbert import ops
 from glassbert.arrays import scatter_rows
 from glassbert.engines.kernels import backward
-from glassbert.ops.heads import split_heads
+from glassbert.ops.attention import split_heads
 from glassbert.proof.cases import Fixture, away_from_zero, booleans, case
 
 Rng = np.random.Generator

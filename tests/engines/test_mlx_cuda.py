@@ -57,6 +57,27 @@ def test_layer_norm_backward(rows, width, dtype):
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
+def test_layer_norm_backward_adds_the_gradient_of_a_branch(dtype):
+    (x, x64), (dy, dy64), (more, more64) = (given((3, 50, 192), dtype, seed) for seed in (0, 1, 19))
+    gamma, gamma64 = given((192,), dtype, 2, scale=0.3, shift=1.0)
+    dx, dgamma, _ = mlx_cuda_rows.layer_norm_backward(dy, x, gamma, 1e-12, more)
+    _, state = ops.layer_norm(x64, gamma64, np.zeros(192), 1e-12)
+    wanted, dgamma64, _ = ops.layer_norm_backward(dy64, state)
+    close(dx, wanted + more64, LIMITS[dtype])
+    close(dgamma, dgamma64, 1e-5)
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("shape", [(1, 8), (3, 5, 1536), (77, 24)])
+def test_gelu(shape, dtype):
+    (x, x64), (dy, dy64) = given(shape, dtype, 20, scale=2.0), given(shape, dtype, 21)
+    assert mlx_cuda.gelu_fits(x)
+    y, state = ops.gelu(x64)
+    close(mlx_cuda.gelu(x), y, LIMITS[dtype])
+    close(mlx_cuda.gelu_backward(dy, x), ops.gelu_backward(dy64, state), LIMITS[dtype])
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("shape", [(1, 8), (63, 24), (1000, 64), (70_001, 1_152), (65_536, 192), (333, 4_104)])
 def test_column_sums(shape, dtype):
     x, x64 = given(shape, dtype, 7)

@@ -13,7 +13,7 @@ from glassbert.layers.feed_forward import FeedForward, GatedFeedForward
 from glassbert.layers.positions import LearnedPositions, RotaryPositions
 from glassbert.layers.scope import Cache, Scope
 from glassbert.ops import AttentionPattern
-from glassbert.ops.heads import split_heads
+from glassbert.ops.attention import split_heads
 from tests.models.small import BERT, MODERN, make
 
 

@@ -268,7 +268,7 @@ HINTED = [(name, hints) for name in RUNS for hints in kinds_of_hints(name)]
 def test_the_kernels_that_save_memory_take_hints():
     taking = {RUNS[name].operation for name, _ in HINTED}
     assert taking == {"layer_norm", "relu", "gelu", "attention", "tiled_attention", "cross_entropy"}
-    assert set(HINTS) == {"donate", "inference", "out"}
+    assert set(HINTS) == {"donate", "inference", "out", "residual"}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

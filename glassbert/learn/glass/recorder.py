@@ -150,6 +150,8 @@ class RecordingBackward:
 class RecordingOperations:
     """The plain operations, with notes."""
 
+    own: Mapping[str, Any] = {}
+
     def __init__(self, recorder: Recorder):
         self._recorder = recorder
 

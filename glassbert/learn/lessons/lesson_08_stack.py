@@ -18,8 +18,7 @@ def _():
     from glassbert.layers.attention import heads_first, merge_heads
     from glassbert.learn import check, show
     from glassbert.models.memory import activation_numbers
-    from glassbert.ops.attention import AttentionPattern
-    from glassbert.ops.heads import split_heads
+    from glassbert.ops.attention import AttentionPattern, split_heads
 
     return (
         AttentionPattern,

@@ -10,8 +10,7 @@ from glassbert.layers.attention import heads_first
 from glassbert.learn.exercise import Exercise, mistake, register
 from glassbert.learn.solutions import blocks as solutions
 from glassbert.learn.topics.blocks import ORDINARY, random
-from glassbert.ops.attention import AttentionPattern
-from glassbert.ops.heads import split_heads
+from glassbert.ops.attention import AttentionPattern, split_heads
 
 
 def softmax_cases():
