@@ -90,19 +90,20 @@ def gelu(x, y, cdf):
 
 
 @loop(fastmath=FAST)
-def gelu_tanh(x, y, t):
-    """t = tanh(u) = 1 - 2 / (1 + exp(2u))"""
+def gelu_tanh(x, y, s):
+    """s = (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)): nothing is subtracted, so a small s keeps its digits"""
     for i in range(x.size):
-        inner = TANH_SCALE * x[i] * (ONE + TANH_CUBIC * x[i] * x[i])
-        t[i] = ONE - TWO / (ONE + exponential(TWO * inner))
-        y[i] = HALF * x[i] * (ONE + t[i])
+        u = TANH_SCALE * x[i] * (ONE + TANH_CUBIC * x[i] * x[i])
+        s[i] = ONE / (ONE + exponential(-TWO * u))
+        y[i] = x[i] * s[i]
 
 
 @loop(fastmath=FAST)
-def gelu_tanh_backward(dy, x, t, dx):
+def gelu_tanh_backward(dy, x, s, dx):
+    """ds/dx = 2 s (1 - s) du/dx"""
     for i in range(x.size):
-        slope = TANH_SCALE * (ONE + TANH_SLOPE * x[i] * x[i])
-        dx[i] = dy[i] * (HALF * (ONE + t[i]) + HALF * x[i] * (ONE - t[i] * t[i]) * slope)
+        slope = TWO * TANH_SCALE * (ONE + TANH_SLOPE * x[i] * x[i])
+        dx[i] = dy[i] * (s[i] + x[i] * s[i] * (ONE - s[i]) * slope)
 
 
 @loop(fastmath=FAST)

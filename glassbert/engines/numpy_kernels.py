@@ -210,35 +210,36 @@ def gelu_backward(dy, state):
 
 @kernel
 def gelu_tanh(x):
+    """y = x · s with s = (1 + tanh(u)) / 2, which is kept in the place of tanh(u)."""
     flat = x.reshape(-1)
-    y, t = np.empty_like(flat), np.empty_like(flat)
+    y, s = np.empty_like(flat), np.empty_like(flat)
     loops = loops_for(x)
     if loops is not None:
-        loops.gelu_tanh(flat, y, t)
+        loops.gelu_tanh(flat, y, s)
     else:
         with np.errstate(over="ignore"):
             for piece in pieces(len(flat), 1):
-                part, inner, out = flat[piece], t[piece], y[piece]
+                part, inner = flat[piece], s[piece]
                 np.multiply(part, part, out=inner)
                 inner *= CUBIC
                 inner += 1.0
                 inner *= part
                 inner *= SQRT_2_OVER_PI
                 np.tanh(inner, out=inner)
-                np.add(inner, 1.0, out=out)
-                out *= part
-                out *= 0.5
-    return y.reshape(x.shape), (x, t.reshape(x.shape))
+                inner += 1.0
+                inner *= 0.5
+                np.multiply(part, inner, out=y[piece])
+    return y.reshape(x.shape), (x, s.reshape(x.shape))
 
 
 @kernel
 def gelu_tanh_backward(dy, state):
-    x, t = state
-    loops = loops_for(dy, x, t)
+    x, s = state
+    loops = loops_for(dy, x, s)
     if loops is None:
-        return ops.gelu_tanh_backward(dy, state)
+        return ops.gelu_tanh_backward(dy, (x, 2.0 * s - 1.0))
     dx = np.empty_like(x)
-    loops.gelu_tanh_backward(dy.reshape(-1), x.reshape(-1), t.reshape(-1), dx.reshape(-1))
+    loops.gelu_tanh_backward(dy.reshape(-1), x.reshape(-1), s.reshape(-1), dx.reshape(-1))
     return dx
 
 

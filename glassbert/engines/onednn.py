@@ -44,6 +44,7 @@ KEPT = 256  # compiled products of a thread, up to 0.4 MB each
 ANY_LAYOUT, ROW_MAJOR = 1, 3  # dnnl_format_tag_t
 WEIGHTS_LAYOUT = 131  # dnnl_query_t
 LINE = 64  # bytes of a cache line, where packed numbers begin
+NUMBERS = LINE // 4  # float32 in it
 TYPICAL_ROWS = 64  # of the product whose choice of a layout is taken for any number of rows
 
 
@@ -349,14 +350,24 @@ def _order(x: np.ndarray) -> tuple[bytes, int] | None:
     return (b"T", right // 4) if down == 4 and right >= 4 * rows else None
 
 
-def product_f32(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """out [m, n] = a [m, k] b [k, n] in this thread, where `takes_f32`. Nothing is compiled for a new shape."""
+def product_f32(a: np.ndarray, b: np.ndarray, out: np.ndarray, terms: int | None = None) -> np.ndarray:
+    """out [m, n] = a [m, k] b [k, n] in this thread, where `takes_f32`. Nothing is compiled for a new shape.
+
+    terms   about how many terms are added one after another: out = Σ a[:, run] b[run], in even runs. oneDNN itself
+            adds 384, and rounding grows with the square root of their number
+    """
     (left, lda), (right, ldb) = _order(a), _order(b)  # type: ignore[misc]
     (m, k), n = a.shape, b.shape[1]
+    first, second, target = a.ctypes.data, b.ctypes.data, out.ctypes.data
+    runs = 1 if terms is None else max(1, round(k / terms))
+    size = -(-k // (runs * NUMBERS)) * NUMBERS
+    status = 0
     with _one_thread():
-        status = _sgemm()(
-            left, right, m, n, k, 1.0, a.ctypes.data, lda, b.ctypes.data, ldb, 0.0, out.ctypes.data, out.strides[0] // 4
-        )
+        for start in range(0, k, size):
+            status |= _sgemm()(
+                left, right, m, n, min(size, k - start), 1.0, first + start * a.strides[1], lda,
+                second + start * b.strides[0], ldb, 0.0 if start == 0 else 1.0, target, out.strides[0] // 4,
+            )  # fmt: skip
     if status:
         raise EngineError(f"oneDNN could not finish a product: it returned {status}")
     return out

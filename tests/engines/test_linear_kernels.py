@@ -83,6 +83,32 @@ def test_forward_and_backward_agree_with_the_plain_operation(threads):
         np.testing.assert_allclose(one, other, atol=2e-4)
 
 
+@needs_onednn
+@pytest.mark.parametrize("terms", [None, 1, 16, 30, 48])
+@pytest.mark.parametrize("k", [1, 15, 16, 40, 72, 100])
+def test_a_sum_in_runs_is_the_same_sum(k, terms):
+    rng = np.random.default_rng(5)
+    for a in (rng.standard_normal((9, k), np.float32), rng.standard_normal((k, 9), np.float32).T):
+        for b in (rng.standard_normal((k, 7), np.float32), rng.standard_normal((7, k), np.float32).T):
+            wide = np.full((9, 11), np.nan, np.float32)
+            onednn.product_f32(a, b, wide[:, 2:9], terms)
+            np.testing.assert_allclose(wide[:, 2:9], a.astype(float) @ b.astype(float), atol=1e-5)
+            assert np.isnan(wide[:, :2]).all() and np.isnan(wide[:, 9:]).all()
+
+
+@pytest.mark.parametrize("inputs", [384, 768, 3072])
+def test_a_forward_rounds_no_more_than_the_plain_operation(inputs):
+    """oneDNN adds 384 terms one after another, which rounds a fifth more than BLAS does."""
+    rng = np.random.default_rng(7)
+    x, weight = (
+        rng.standard_normal((linear_kernels.MANY_ROWS, inputs), np.float32),
+        rng.standard_normal((96, inputs), np.float32),
+    )
+    exact = x.astype(float) @ weight.T.astype(float)
+    fast, plain = (np.linalg.norm(run(x, weight)[0] - exact) for run in (linear, plain_linear))
+    assert fast < 1.1 * plain
+
+
 @needs_packing
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("bfloat16", [False, True])

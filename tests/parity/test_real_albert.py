@@ -17,6 +17,7 @@ import torch
 import transformers
 
 import glassbert
+from glassbert.engines import NumpyEngine
 from glassbert.errors import CheckpointError
 from glassbert.text import load_tokenizer
 
@@ -66,21 +67,28 @@ def inputs(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, torch.Tensor]
 
 
 def test_scores_of_100_sentences(pickled: Path, converted: Path) -> None:
-    """In float64 the scores are the same. In float32 both are as far from them: twelve times the same layer repeats
-    what rounding it does, and transformers itself is up to 5e-4 away from its own float64."""
+    """In float64 the scores are the same. In float32 both round, and ours about as much as transformers.
+
+    The scores reach 41, where float32 has steps of 4e-6. Twelve times the same layer repeats what rounding it does:
+    the median error is 2e-6, and the largest of 36 million is some hundred times that, in a few sentences. The largest
+    depends on the order of sums: for transformers it is between 2e-4 and 1.4e-3 when only its hidden units change
+    places. So errors are compared by their medians, and the largest is limited.
+    """
     theirs = transformers.AlbertForMaskedLM.from_pretrained(pickled).eval()
     batch, tensors = inputs(pickled)
     real = batch["attention_mask"] == 1
     assert len(real) == 100
     with torch.no_grad():
-        rounded = theirs(**tensors).logits.numpy()[real]
-        exact = theirs.double()(**tensors).logits.numpy()[real]
+        rounded = theirs(**tensors).logits.numpy()
+        exact = theirs.double()(**tensors).logits.numpy()
     ours = glassbert.load(converted, engine="numpy", dtype="float64")
     assert ours.config.family == "albert" and ours.head is not None and ours.head.kind == "mlm"
-    assert np.abs(ours.predict(**batch)[real] - exact).max() < 1e-9
-    found = glassbert.load(converted, engine="numpy").predict(**batch)[real]
-    assert np.median(np.abs(found - exact)) < 1e-5
-    assert np.median(np.abs(found - exact)) < 4 * np.median(np.abs(rounded - exact))
+    assert np.abs(ours.predict(**batch) - exact)[real].max() < 1e-10
+    found = glassbert.load(converted, engine=NumpyEngine(threads=1)).predict(**batch)
+    errors, of_theirs = (np.abs(scores - exact) * real[:, :, None] for scores in (found, rounded))
+    assert np.median(errors[real]) < 1.3 * np.median(of_theirs[real])  # of all scores
+    assert np.median(errors.max((1, 2))) < 1.3 * np.median(of_theirs.max((1, 2)))  # of the worst of each sentence
+    assert errors.max() < 1e-4 * np.abs(exact[real]).max()
 
 
 def test_sentence_order_of_100_sentences(pickled: Path, tmp_path: Path) -> None:
@@ -93,7 +101,7 @@ def test_sentence_order_of_100_sentences(pickled: Path, tmp_path: Path) -> None:
     batch, tensors = inputs(pickled)
     with torch.no_grad():
         expected = theirs.double()(**tensors).sop_logits.numpy()
-    assert np.abs(ours.predict(**batch)["pair"] - expected).max() < 1e-9
+    assert np.abs(ours.predict(**batch)["pair"] - expected).max() < 1e-10
 
 
 def test_it_answers_a_mask(converted: Path, pickled: Path) -> None:
