@@ -138,6 +138,7 @@ def draw(found: Sequence[Entry], path: Path) -> None:
         for number, one in enumerate(some):
             minutes, losses = one.curve(relative)
             curves[title_of(one.name)] = figures.Series(minutes, losses, dashed=number >= COLOURS)
+        title = f"{title}: {next(iter(curves))}" if len(curves) == 1 else title  # a single line has no label
         axes = figure.add_subplot(1, len(panels), place + 1)
         figures.lines(curves, xlabel="minutes", ylabel=label, title=title, axes=axes)
     path.parent.mkdir(parents=True, exist_ok=True)
