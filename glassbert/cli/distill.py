@@ -61,7 +61,9 @@ def _run(
     scratch = bool(given.get("from_scratch"))
     if scratch and student != DEFAULT_MODEL:
         raise TrainingError(f"--from-scratch starts from random weights, so --student {student} does not go with it")
-    named_model(given["teacher"])
+    further = given.get("further_teachers") or ()
+    for name in (given["teacher"], *((further,) if isinstance(further, str) else further)):
+        named_model(name)
     if not scratch:
         named_model(student)
         check_student(student, given)

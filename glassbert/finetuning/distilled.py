@@ -31,13 +31,17 @@ def compare_with_teacher(
     truth, resamples = prepared.dev_examples.truth, prepared.settings.resamples
     theirs = teacher.outcome(data, truth, prepared.scores_folder, resamples)
     student = Predictor(model, prepared.tokenizer, outcome.card)
-    speeds = [texts_per_second(one, data, SECONDS) for one in (teacher.predictor, student)]
-    models = [_facts("teacher", theirs.main, teacher.parameters, speeds[0])]
-    models.append(_facts("student", outcome.main, model.get_parameter_count(), speeds[1]))
+    *of_teachers, ours = [
+        texts_per_second(one, data, SECONDS) for one in (*(one.predictor for one in teacher.models), student)
+    ]
+    together = 1.0 / sum(1.0 / speed for speed in of_teachers) if all(of_teachers) else 0.0  # each reads every text
+    name = "teacher" if len(of_teachers) == 1 else f"{len(of_teachers)} teachers"
+    models = [_facts(name, theirs.main, teacher.parameters, together)]
+    models.append(_facts("student", outcome.main, model.get_parameter_count(), ours))
     if without is not None:
-        models.append(_facts("student without teacher", without.main, model.get_parameter_count(), speeds[1]))
+        models.append(_facts("student without teacher", without.main, model.get_parameter_count(), ours))
     return {
-        "teacher": teacher.name,
+        "teacher": teacher.title,
         "metric": outcome.card.metric,
         "examples": {"labelled": len(prepared.train), "all": len(prepared.train_examples)},
         "models": models,

@@ -71,8 +71,8 @@ TABLE_DROPOUT = 0.1  # in the encoder
 COMPARING_LOSSES = ("contrastive", "ranking")  # a batch that is cut into parts has fewer comparisons
 # Changes for the run that a student is compared with.
 WITHOUT_TEACHER: dict[str, Any] = {
-    "teacher": "", "hidden": 0.0, "relations": 0.0, "texts": (), "augment": 0, "teacher_scores": "", "compare": False,
-    "baseline": False, "column_teacher": 0.0, "mixed_rows": 0,
+    "teacher": "", "further_teachers": (), "hidden": 0.0, "relations": 0.0, "texts": (), "augment": 0,
+    "teacher_scores": "", "compare": False, "baseline": False, "column_teacher": 0.0, "mixed_rows": 0,
 }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ from glassbert.training.settings_base import (
     one_of,
 )
 
-TAUGHT_ONLY = ("hidden", "relations", "texts", "augment", "teacher_scores", "compare")
+TAUGHT_ONLY = ("further_teachers", "hidden", "relations", "texts", "augment", "teacher_scores", "compare")
 FREEZABLE = ("none", "embeddings", "encoder")
 
 
@@ -117,6 +117,9 @@ class FineTuningSettings(FileSettings):
 
     teacher: str = about(
         "", "A model that was fine-tuned for the same task, whose answers are learned besides the labels.", "Teacher"
+    )
+    further_teachers: tuple[str, ...] = about(
+        (), "Further teachers for the same task (repeat the flag): the mean of all answers is learned.", "Teacher"
     )
     soft: float = about(0.9, "The weight of the teacher's answers; the labels have the rest. 1: no labels.", "Teacher")
     temperature: float = about(2.0, "Softens the answers of teacher and student.", "Teacher")
@@ -213,6 +216,8 @@ class FineTuningSettings(FileSettings):
         super().__post_init__()
         names: Any = self.low_rank_targets or ()
         object.__setattr__(self, "low_rank_targets", (names,) if isinstance(names, str) else tuple(names))
+        teachers: Any = self.further_teachers or ()
+        object.__setattr__(self, "further_teachers", (teachers,) if isinstance(teachers, str) else tuple(teachers))
         files: Any = self.texts or ()
         object.__setattr__(self, "texts", (files,) if isinstance(files, str) else tuple(files))
         object.__setattr__(self, "freeze", str(self.freeze))
@@ -272,6 +277,8 @@ class FineTuningSettings(FileSettings):
         for name in TAUGHT_ONLY:
             if not self.teacher and getattr(self, name) != self.fields()[name].default:
                 raise TrainingError(f"--{name.replace('_', '-')} needs a --teacher, whose answers the model learns")
+        if (self.hidden or self.relations) and self.further_teachers:
+            raise TrainingError("--hidden and --relations compare with one teacher; remove --further-teachers, or both")
         if (self.hidden or self.relations) and self.low_rank is not None:
             raise TrainingError("--hidden and --relations train the whole encoder; remove --low-rank, or both of them")
         if self.teacher and self.column_teacher:
@@ -346,6 +353,7 @@ CHECKS: dict[str, Check] = {
     "precision": one_of(*PRECISIONS),
     "soft": (lambda value: is_number(value) and 0 < value <= 1, "in (0, 1], such as 0.9"),
     "temperature": (is_between(0, math.inf), "a number above 0"),
+    "further_teachers": (lambda value: all(isinstance(name, str) for name in value), "a list of models"),
     "texts": (lambda value: all(isinstance(name, str) for name in value), "a list of files"),
     "low_rank_targets": (lambda value: all(isinstance(name, str) for name in value), "a list of names"),
 }  # fmt: skip

@@ -1,11 +1,12 @@
-"""The teacher of a fine-tuning: what a larger model answers for the training examples and for further texts.
+"""The teacher of a fine-tuning: what other models answer for the training examples and for further texts.
 
     teacher = TaskTeacher.open("runs/minilm", card)
     answers = teacher.answers(data, folder)        in the form of the student's own outputs
 
 Teacher and student each encode the texts with their own tokenizer, so these may differ. The answers are computed once
 and stored under a name made from the teacher's weights and the examples: a resumed run, another seed, or another run
-with the same `--teacher-scores` folder reads them again.
+with the same `--teacher-scores` folder reads them again. Several teachers answer with the mean of their outputs, which
+are logits where the student learns a distribution.
 """
 
 from __future__ import annotations
@@ -46,22 +47,33 @@ SOFT = ("binary", "multiclass", "ordinal", "multilabel", "token")  # heads with 
 
 @dataclass(frozen=True)
 class TaskTeacher:
-    """A fine-tuned model whose answers a student learns. `card` is that of the student."""
+    """A fine-tuned model whose answers a student learns. `card` is that of the student.
+
+    With `others` it answers as the mean of all of them; its texts are read as the first one reads them.
+    """
 
     name: str
     predictor: Predictor
     card: TaskCard
     notes: tuple[str, ...] = ()
+    others: tuple[TaskTeacher, ...] = ()
 
     @classmethod
     def open(cls, settings: FineTuningSettings, card: TaskCard) -> TaskTeacher:
-        """Open `settings.teacher` on the engine of the run; raise if its answers do not fit the student's task."""
+        """Open the teachers on the engine of the run; raise if their answers do not fit the student's task."""
         if card.head not in TAUGHT:
             raise ConfigError(
                 f"a {card.head} head cannot learn from a teacher; the heads that can are {', '.join(TAUGHT)}"
             )
+        first, *others = (cls._open(name, settings, card) for name in (settings.teacher, *settings.further_teachers))
+        notes = tuple(dict.fromkeys(note for one in (first, *others) for note in one.notes))
+        return replace(first, notes=notes, others=tuple(others))
+
+    @classmethod
+    def _open(cls, name: str, settings: FineTuningSettings, card: TaskCard) -> TaskTeacher:
+        """One teacher."""
         options: dict[str, Any] = {"engine": settings.engine, "threads": settings.threads}
-        predictor = Predictor.load(settings.teacher, precision=settings.precision, **options)
+        predictor = Predictor.load(name, precision=settings.precision, **options)
         convert(None, predictor.card, card)
         notes = []
         if predictor.card.labels and set(predictor.card.labels) != set(card.labels):
@@ -69,15 +81,26 @@ class TaskTeacher:
                 f"The labels of the teacher, {', '.join(predictor.card.label_names)}, are taken in the order of "
                 f"{', '.join(card.label_names)}."
             )
-        return cls(settings.teacher, predictor, card, tuple(notes))
+        return cls(name, predictor, card, tuple(notes))
+
+    @property
+    def models(self) -> tuple[TaskTeacher, ...]:
+        """This teacher and the others."""
+        return (self, *self.others)
+
+    @property
+    def title(self) -> str:
+        return ", ".join(one.name for one in self.models)
 
     @property
     def parameters(self) -> int:
-        return self.predictor.model.get_parameter_count()
+        return sum(one.predictor.model.get_parameter_count() for one in self.models)
 
     def answers(self, data: TaskData, folder: Path, progress: Progress | None = None) -> Any:
-        """The teacher's outputs for these examples, as the student's head has them; stored in `folder`."""
-        return convert(self._outputs(data, folder, progress), self.predictor.card, self.card)
+        """The outputs for these examples, as the student's head has them; those of each teacher are in `folder`."""
+        models = self.models
+        found = [convert(one._outputs(data, folder, progress), one.predictor.card, self.card) for one in models]
+        return found[0] if len(found) == 1 else mean_answers(found)
 
     def _outputs(self, data: TaskData, folder: Path, progress: Progress | None = None) -> Any:
         path = folder / f"{self._key(data)}.safetensors"
@@ -92,16 +115,13 @@ class TaskTeacher:
 
     def outcome(self, data: TaskData, truth: Any, folder: Path, resamples: int) -> Outcome:
         """The answers for examples with known targets, with scores and intervals."""
-        outputs = self._outputs(data, folder)
-        if self.predictor.card.head != "embedding":
-            outputs = convert(outputs, self.predictor.card, self.card)
+        if self.predictor.card.head == "embedding" and not self.others:
+            outputs = self._outputs(data, folder)
+        else:
+            outputs = self.answers(data, folder)
             outputs = _as_pairs(outputs) if self.card.head == "embedding" else outputs
         card = self.card.uncalibrated
         return Outcome(card, data, truth, outputs, compute_scores(outputs, truth, card, resamples=resamples))
-
-    def speed(self, data: TaskData, seconds: float = 2.0) -> float:
-        """Texts per second, measured on these examples."""
-        return texts_per_second(self.predictor, data, seconds)
 
     def _key(self, data: TaskData) -> str:
         card = self.predictor.card
@@ -131,6 +151,13 @@ def texts_per_second(predictor: Predictor, data: TaskData, seconds: float = 2.0)
             break
         count = min(2 * count, len(data))
     return rate
+
+
+def mean_answers(answers: Sequence[Any]) -> Any:
+    """The mean of the answers of several teachers; those of a token task are lists of sentences."""
+    if isinstance(answers[0], list):
+        return [np.mean(one, 0) for one in zip(*answers, strict=True)]
+    return np.mean(answers, 0)
 
 
 # ---- answers in the form of the student ------------------------------------------------------------------------------

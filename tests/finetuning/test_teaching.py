@@ -14,10 +14,12 @@ from glassbert.checkpoints import load
 from glassbert.errors import ConfigError, TrainingError
 from glassbert.finetuning.augmenting import replace_words
 from glassbert.finetuning.card import TaskCard
+from glassbert.finetuning.display import progress_bar
 from glassbert.finetuning.examples import encode_examples
 from glassbert.finetuning.predictor import Predictor
+from glassbert.finetuning.preparing import prepare
 from glassbert.finetuning.run import finetune, reopen, resume_finetuning
-from glassbert.finetuning.teaching import TaskTeacher, convert, further_texts, joined, taught
+from glassbert.finetuning.teaching import TaskTeacher, convert, further_texts, joined, mean_answers, taught
 from glassbert.finetuning.tuner import FineTuner
 from glassbert.text import FastTokenizer, load_tokenizer
 from glassbert.training.display import NoDisplay
@@ -168,6 +170,31 @@ def test_a_student_learns_from_answers_alone(tmp_path, encoder, reviews, teacher
     models = tuned.distillation["models"]
     assert [one["name"] for one in models] == ["teacher", "student"]
     assert models[0]["score"] > 0.9 and models[0]["parameters"] > models[1]["parameters"]
+
+
+def test_several_teachers_answer_with_their_mean(tmp_path, encoder, reviews, teacher):
+    """Logits are averaged in the student's order of the labels, for training and in the report."""
+    second = tmp_path / "second"
+    tune(second, encoder, *reviews, epochs=1, seed=5)
+    scores = tmp_path / "scores"
+    both = {"further_teachers": (str(second),), "teacher_scores": str(scores), "epochs": 1}
+    tuned = student(tmp_path / "run", encoder, reviews, teacher, **both)
+    assert len(list(scores.iterdir())) == 4  # two teachers, training and held-out examples
+    prepared = prepare(settings(encoder, *reviews, teacher=str(teacher), **both), progress_bar)
+    texts = [text for text, _ in sentences(96, 1)]
+    assert list(prepared.train.texts) == texts
+    wanted = np.mean([Predictor.load(run).predict(texts).outputs for run in (teacher, second)], 0)
+    np.testing.assert_allclose(prepared.train_examples.scores[:, 0], wanted, atol=1e-5)
+    models = tuned.distillation["models"]
+    assert [one["name"] for one in models] == ["2 teachers", "student"]
+    sizes = [load(run / "model").get_parameter_count() for run in (teacher, second)]
+    assert models[0]["parameters"] == sum(sizes) and tuned.distillation["teacher"] == f"{teacher}, {second}"
+    assert reopen(tmp_path / "run").distillation == tuned.distillation
+
+
+def test_the_mean_of_answers_about_words():
+    found = mean_answers([[np.zeros((2, 3)), np.ones((1, 3))], [np.ones((2, 3)), np.ones((1, 3))]])
+    assert [one.shape for one in found] == [(2, 3), (1, 3)] and found[0][0, 0] == 0.5 and found[1][0, 0] == 1.0
 
 
 def test_teacher_and_student_may_have_other_tokenizers(tmp_path, reviews, teacher):
@@ -383,6 +410,8 @@ def test_words_need_a_masked_language_model(teacher):
     ("changes", "message"),
     [({"texts": ("a.txt",)}, "--texts needs a --teacher"), ({"hidden": 1.0}, "--hidden needs a --teacher"),
      ({"teacher": "T", "hidden": 1.0, "low_rank": 2}, "remove --low-rank"),
+     ({"further_teachers": ("T",)}, "--further-teachers needs a --teacher"),
+     ({"teacher": "T", "further_teachers": "U", "relations": 1.0}, "compare with one teacher"),
      ({"augment": 3}, "--augment needs a --teacher"),
      ({"compare": True}, "--compare needs a --teacher"),
      ({"teacher": "T", "folds": 3}, "has seen the examples of every fold"),
