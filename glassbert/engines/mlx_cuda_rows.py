@@ -117,7 +117,7 @@ LAYER_NORM_BACKWARD = (
             for (int e = 0; e < 2; ++e) {
                 const float x_hat = (static_cast<float>(xs[p].v[e]) - mean) * rstd;
                 const float g = static_cast<float>(ds[p].v[e]) * static_cast<float>(gamma[64 * p + 2 * lane + e]);
-                two.v[e] = static_cast<T>(rstd * (g - mean_g - x_hat * mean_gx) + MORE);
+                two.v[e] = static_cast<T>(rstd * (g - mean_g - x_hat * mean_gx) + RESIDUAL);
             }
             to[32 * p] = two;
         }
@@ -227,8 +227,8 @@ def layer_norm_backward(
     inputs = {name: value.reshape(rows, width).astype(x.dtype) for name, value in wide.items()}  # all are read as T
     inputs |= {"gamma": gamma, "eps": mx.array([eps], dtype=mx.float32)}
     name = "layer_norm_backward" if residual is None else "layer_norm_backward_and_residual"
-    more = "0.0f" if residual is None else "static_cast<float>(residual[(long)row * H + 64 * p + 2 * lane + e])"
-    kernel = kernel_of(name, tuple(inputs), ("dx", "sums"), LAYER_NORM_BACKWARD.replace("MORE", more))
+    added = "0.0f" if residual is None else "static_cast<float>(residual[(long)row * H + 64 * p + 2 * lane + e])"
+    kernel = kernel_of(name, tuple(inputs), ("dx", "sums"), LAYER_NORM_BACKWARD.replace("RESIDUAL", added))
     dx, sums = kernel(
         inputs=list(inputs.values()),
         template=[("T", x.dtype), ("PAIRS", width // 64)],
