@@ -30,7 +30,7 @@ from benchmarks.common import (
     show_json,
 )
 from benchmarks.gpu_contenders import WORKLOADS, Mlx, Workload
-from glassbert.engines import mlx_cuda
+from glassbert.engines.mlx_cuda.launch import on_cuda
 from glassbert.models.flops import training_flops
 
 # What a kernel does, by its name: the first pattern that is found counts.
@@ -182,7 +182,7 @@ def main(arguments: list[str] | None = None) -> None:
     if unknown := [name for name in chosen if name not in WORKLOADS]:
         parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(WORKLOADS)}")
     require("mlx", "torch")
-    if not mlx_cuda.on_cuda():
+    if not on_cuda():
         parser.exit(1, "this program needs an NVIDIA GPU, and MLX for CUDA (pip install 'glassbert[cuda]')\n")
     machine, described = describe_machine("mlx", "torch")
     reports = []

@@ -123,8 +123,13 @@ class FlatArrays(Mapping[str, np.ndarray]):
         return len(self._views)
 
 
-def scatter_rows(table: Array, index: Array, rows: Array) -> Array:
-    """The table with `rows` added at `index`: in place on NumPy, where an index occurs at most once."""
+def scatter_rows(table: Array, index: Array | None, rows: Array) -> Array:
+    """The table with `rows` added at `index`: in place on NumPy, where an index occurs at most once.
+
+    Without an index the rows are those of the whole table, as a kernel returns them that has added them up itself.
+    """
+    if index is None:
+        return table + rows
     if is_numpy(table):
         table[index] += rows
         return table
@@ -171,9 +176,11 @@ class Gradients(Mapping[str, Array]):
         if value is not None and self.needs(name):
             self._arrays[name] = self._arrays[name] + value if name in self._arrays else value
 
-    def add_rows(self, name: str, index: Array, rows: Array) -> None:
+    def add_rows(self, name: str, index: Any, rows: Array) -> None:
         """Add `rows` at `index` of a table. An index may occur more than once only on MLX."""
-        if not self.needs(name):
+        if index is None:
+            self.add(name, rows)
+        if index is None or not self.needs(name):
             return
         table = self._arrays.get(name)
         if table is None:

@@ -17,11 +17,11 @@ import numpy as np
 
 from glassbert.arrays import Gradients, Layout
 from glassbert.engines import (
-    mlx_cuda,
     mlx_many,
     mlx_quantized,  # noqa: F401 (enters its kernels)
 )
 from glassbert.engines.kernels import KERNEL_SETS, Kernels, Operations
+from glassbert.engines.mlx_cuda.launch import on_cuda
 from glassbert.engines.mlx_kernels import KERNELS
 from glassbert.errors import EngineError
 
@@ -66,7 +66,7 @@ class MlxEngine:
             raise EngineError(f"unknown kernels {kernels!r}; choose one of {', '.join(KERNEL_SETS)}")
         self.kernels = kernels
         self.ops = Operations(KERNELS if kernels == "fast" else {})
-        self.many = mlx_many if kernels == "fast" and mlx_cuda.on_cuda() else None
+        self.many = mlx_many if kernels == "fast" and on_cuda() else None
         self.xp = mx
         self.dtype_name = dtype
         self.dtype = mx.float32

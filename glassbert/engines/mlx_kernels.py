@@ -14,14 +14,16 @@ whole step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 
 from glassbert import ops
-from glassbert.engines import mlx_cuda, mlx_cuda_heads, mlx_cuda_rows
 from glassbert.engines.kernels import plain_state, register_in
+from glassbert.engines.mlx_cuda import activations, losses, multi_head, norms, tables
+from glassbert.engines.mlx_cuda.launch import on_cuda
 from glassbert.ops.activations import INVERSE_SQRT_2PI
 from glassbert.ops.attention import FORBIDDEN, scale_of
 
@@ -33,8 +35,8 @@ MANY_COLUMNS = 4_096  # from so many columns on, a product on CUDA is filled up 
 
 def sum_rows(x: mx.array) -> mx.array:
     """[N, H] -> [H]"""
-    if mlx_cuda_rows.sums_fit(x):
-        return mlx_cuda_rows.column_sums(x)
+    if tables.sums_fit(x):
+        return tables.column_sums(x)
     return (mx.ones((1, x.shape[0]), dtype=x.dtype) @ x).reshape(-1)  # [0] would be a gather
 
 
@@ -52,7 +54,7 @@ def recompute(x: mx.array, after: mx.array) -> mx.array:
 def _aligned(x, axis):
     """x with zeros up to a multiple of 8 on this axis: products on CUDA read 16 bytes at once, or are slow."""
     missing = -x.shape[axis] % 8
-    if not missing or x.shape[axis] < MANY_COLUMNS or not mlx_cuda.on_cuda():
+    if not missing or x.shape[axis] < MANY_COLUMNS or not on_cuda():
         return x
     widths = [(0, 0)] * x.ndim
     widths[axis] = (0, missing)
@@ -82,9 +84,9 @@ def linear_backward(dy, state):
 
 @kernel
 def layer_norm(x, gamma, beta, eps):
-    if mlx_cuda_rows.norm_fits(x):
-        return mlx_cuda_rows.layer_norm(x, gamma, beta, eps), (x, gamma, beta is not None, eps)
-    if mlx_cuda.on_cuda() and x.shape[-1] % 64:  # MLX 0.32 reads beyond rows of other widths on CUDA
+    if norms.norm_fits(x):
+        return norms.layer_norm(x, gamma, beta, eps), (x, gamma, beta is not None, eps)
+    if on_cuda() and x.shape[-1] % 64:  # MLX 0.32 reads beyond rows of other widths on CUDA
         y, values = ops.layer_norm(x, gamma, beta, eps)
         return y, plain_state("layer_norm", values)
     return mx.fast.layer_norm(x, gamma, beta, eps), (x, gamma, beta is not None, eps)
@@ -94,9 +96,8 @@ def layer_norm(x, gamma, beta, eps):
 @uses_vjp
 def layer_norm_backward(dy, state, residual=None):
     x, gamma, has_beta, eps = state
-    if mlx_cuda_rows.norm_fits(x):
-        dx, dgamma, dbeta = mlx_cuda_rows.layer_norm_backward(dy, x, gamma, eps, residual)
-        return dx, dgamma, dbeta if has_beta else None
+    if norms.norm_fits(x):
+        return norms.layer_norm_backward(dy, x, gamma, eps, residual, has_beta)
     width = x.shape[-1]
     # MLX would add gamma's gradient up in 16 bits; so the kernel is asked for dx alone.
     _, (dx,) = mx.vjp(lambda v: mx.fast.layer_norm(v, None, None, eps), [x], [dy * gamma])
@@ -108,12 +109,19 @@ def layer_norm_backward(dy, state, residual=None):
 
 @kernel
 def embedding(table, ids, padding_id=None):
-    return _table_rows(table, ids), (ids, padding_id)
+    return _table_rows(table, ids), (ids, padding_id, table.shape[0])
 
 
 @kernel
 def embedding_backward(dy, state):
-    return ops.embedding_backward(dy, state)
+    ids, padding_id, count = state
+    rows = dy.reshape(-1, dy.shape[-1])
+    if not tables.added_rows_fit(rows):
+        return ops.embedding_backward(dy, (ids, padding_id))
+    ids = ids.reshape(-1)
+    if padding_id is not None:
+        rows = rows * (ids != padding_id)[:, None].astype(rows.dtype)
+    return None, tables.added_rows(ids, rows, count, mx.float32)
 
 
 @kernel
@@ -123,25 +131,28 @@ def take_rows(x, rows):
 
 @kernel
 def take_rows_backward(dy, state):
-    return ops.take_rows_backward(dy, state)
+    rows, shape = state
+    if not tables.added_rows_fit(dy):
+        return ops.take_rows_backward(dy, state)
+    return tables.added_rows(rows, dy, math.prod(shape[:-1]), dy.dtype).reshape(shape)
 
 
 def _table_rows(table, index):
-    return mlx_cuda_rows.table_rows(table, index) if mlx_cuda_rows.table_fits(table) else table[index]
+    return tables.table_rows(table, index) if tables.table_fits(table) else table[index]
 
 
 @kernel
 def gelu(x):
-    if mlx_cuda.gelu_fits(x):
-        return mlx_cuda.gelu(x), x
+    if activations.gelu_fits(x):
+        return activations.gelu(x), x
     wide = x.astype(mx.float32)
     return (wide * 0.5 * (1.0 + mx.erf(wide * 0.5**0.5))).astype(x.dtype), x
 
 
 @kernel
 def gelu_backward(dy, x):
-    if mlx_cuda.gelu_fits(x):
-        return mlx_cuda.gelu_backward(dy, x)
+    if activations.gelu_fits(x):
+        return activations.gelu_backward(dy, x)
     wide = recompute(x, dy).astype(mx.float32)
     slope = 0.5 * (1.0 + mx.erf(wide * 0.5**0.5)) + wide * mx.exp(wide * wide * -0.5) * INVERSE_SQRT_2PI
     return (dy.astype(mx.float32) * slope).astype(x.dtype)
@@ -152,8 +163,8 @@ def geglu(x, activation="gelu"):
     if activation != "gelu":
         y, values = ops.geglu(x, activation)
         return y, plain_state("geglu", values)
-    if mlx_cuda.geglu_fits(x):
-        return mlx_cuda.geglu(x), x
+    if activations.geglu_fits(x):
+        return activations.geglu(x), x
     half = x.shape[-1] // 2
     a, gate = x[..., :half].astype(mx.float32), x[..., half:].astype(mx.float32)
     return (a * 0.5 * (1.0 + mx.erf(a * 0.5**0.5)) * gate).astype(x.dtype), x
@@ -161,8 +172,8 @@ def geglu(x, activation="gelu"):
 
 @kernel
 def geglu_backward(dy, x):
-    if mlx_cuda.geglu_fits(x):
-        return mlx_cuda.geglu_backward(dy, x)
+    if activations.geglu_fits(x):
+        return activations.geglu_backward(dy, x)
     x = recompute(x, dy)
     half = x.shape[-1] // 2
     a, gate, d = x[..., :half].astype(mx.float32), x[..., half:].astype(mx.float32), dy.astype(mx.float32)
@@ -179,15 +190,20 @@ def cross_entropy(logits, targets, weights=None, smoothing=0.0):
     valid = targets != -100
     picked = mx.where(valid, targets, 0)
     count = mx.maximum(valid.sum(), 1)
-    each = _each(logits, picked)
-    return mx.where(valid, each, 0).sum() / count, (logits, picked, valid, count)
+    if losses.cross_entropy_fits(logits):
+        each, logs = losses.cross_entropy(logits, picked)
+    else:
+        each, logs = _each(logits, picked), None
+    return mx.where(valid, each, 0).sum() / count, (logits, picked, logs, valid, count)
 
 
 @kernel
 @uses_vjp
 def cross_entropy_backward(dloss, state):
-    logits, picked, valid, count = state
+    logits, picked, logs, valid, count = state
     weight = mx.where(valid, dloss / count, 0.0)
+    if logs is not None:
+        return losses.cross_entropy_backward(weight, logits, picked, logs)
     return mx.vjp(lambda z: _each(z, picked), [logits], [weight])[1][0]
 
 
@@ -209,8 +225,8 @@ def rotary_backward(dy, state):
 
 
 def _rotated(x, cos, sin):
-    if mlx_cuda.rotary_fits(x):
-        return mlx_cuda.rotary(x, cos, sin)
+    if multi_head.rotary_fits(x):
+        return multi_head.rotary(x, cos, sin)
     half = x.shape[-1] // 2
     x1, x2 = x[..., :half].astype(mx.float32), x[..., half:].astype(mx.float32)
     rotated = [x1 * cos - x2 * sin, x2 * cos + x1 * sin]
@@ -219,10 +235,10 @@ def _rotated(x, cos, sin):
 
 @kernel
 def join_heads(q, k, v):
-    if not mlx_cuda_heads.heads_fit(q):
+    if not multi_head.heads_fit(q):
         return ops.join_heads(q, k, v)
     batch, length, heads, size = q.shape
-    return mlx_cuda_heads.join_heads(q, k, v).reshape(batch, length, 3 * heads * size), heads
+    return multi_head.join_heads(q, k, v).reshape(batch, length, 3 * heads * size), heads
 
 
 @kernel
@@ -374,8 +390,8 @@ class _Blocks:
 
     def keys(self, x):
         rows = x.transpose(0, 2, 1, 3)
-        if mlx_cuda_heads.heads_fit(rows):
-            return mlx_cuda_heads.around(rows, BLOCK).transpose(0, 2, 1, 3)
+        if multi_head.heads_fit(rows):
+            return multi_head.around(rows, BLOCK).transpose(0, 2, 1, 3)
         around = self._around(rows)
         return around.reshape(-1, 2 * BLOCK, self.heads, self.size).transpose(0, 2, 1, 3)
 
@@ -386,8 +402,8 @@ class _Blocks:
     def from_keys(self, dx):
         """A key is in two blocks: the two gradients are added."""
         rows = dx.transpose(0, 2, 1, 3)
-        if mlx_cuda_heads.heads_fit(rows):
-            return mlx_cuda_heads.around_backward(rows, BLOCK, self.length).transpose(0, 2, 1, 3)
+        if multi_head.heads_fit(rows):
+            return multi_head.around_backward(rows, BLOCK, self.length).transpose(0, 2, 1, 3)
         parts = rows.reshape(self.batch, self.blocks, 2, BLOCK, self.heads, self.size)
         none = mx.zeros((self.batch, 1, BLOCK, self.heads, self.size), dtype=dx.dtype)
         blocks = mx.concatenate([parts[:, :, 0], none], 1) + mx.concatenate([none, parts[:, :, 1]], 1)

@@ -63,7 +63,7 @@ def test_the_table_names_what_waits_and_what_the_arithmetic_needs():
 
 def test_without_a_gpu_it_says_what_is_needed(monkeypatch, capsys):
     monkeypatch.setattr(gpu_profile, "require", lambda *names: None)
-    monkeypatch.setattr(gpu_profile.mlx_cuda, "on_cuda", lambda: False)
+    monkeypatch.setattr(gpu_profile, "on_cuda", lambda: False)
     with pytest.raises(SystemExit) as error:
         gpu_profile.main([])
     assert error.value.code == 1

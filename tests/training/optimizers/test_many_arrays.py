@@ -11,7 +11,8 @@ import pytest
 
 mx = pytest.importorskip("mlx.core")
 
-from glassbert.engines import mlx_cuda, mlx_many  # noqa: E402
+from glassbert.engines import mlx_many  # noqa: E402
+from glassbert.engines.mlx_cuda.launch import on_cuda  # noqa: E402
 from glassbert.models.model import Model  # noqa: E402
 from glassbert.training.optimizers import AdamW  # noqa: E402
 from glassbert.training.optimizers.muon import Muon  # noqa: E402
@@ -94,7 +95,7 @@ def test_large_arrays_are_left_to_mlx():
     assert mlx_many.small(mx.zeros(mlx_many.LARGEST)) and not mlx_many.small(mx.zeros(mlx_many.LARGEST + 1))
 
 
-@pytest.mark.skipif(not mlx_cuda.on_cuda(), reason="the kernels need an NVIDIA GPU")
+@pytest.mark.skipif(not on_cuda(), reason="the kernels need an NVIDIA GPU")
 @pytest.mark.parametrize("optimizer", [AdamW, Muon])
 def test_the_kernels(optimizer):
     together, alone = steps(optimizer, mlx_many), steps(optimizer, None)
