@@ -395,6 +395,13 @@ def test_no_evaluation_has_more_rows_than_are_asked_for(corpus, tmp_path):
     assert rows == [3, 3, 2, 2, 2]  # before the first step, after the last one, each source, the chosen weights
 
 
+def test_the_inside_is_not_logged_twice_in_a_row(corpus, tmp_path):
+    """Whether it may be was asked again before its cost was counted."""
+    make_trainer(corpus, tmp_path / "run").train()
+    steps = [line["step"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "inside"]
+    assert steps[0] == 1 and 2 not in steps
+
+
 def test_an_evaluation_uses_the_row_length_of_the_last_step(corpus, tmp_path):
     changes = {"short_length": 8, "short_share": 0.5, "evaluate_every": 6}  # of 12 steps
     make_trainer(corpus, tmp_path / "run", **changes).train()
