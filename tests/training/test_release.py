@@ -61,6 +61,12 @@ def test_recipe_has_no_paths_of_one_machine():
     assert as_toml(settings) == "steps = 3\n"
 
 
+def test_recipe_is_toml_for_every_text_and_table():
+    settings = {"sentence": 'a 🐦 of "the" [MASK]', "model": {"hidden_size": 16, "pooler": None}, "steps": 3}
+    kept = {**settings, "model": {"hidden_size": 16}}
+    assert tomllib.loads(as_toml(settings)) == kept and "model" not in as_toml({**settings, "model": {}})
+
+
 def test_command(finished, tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         main(["export", str(finished), "-o", str(tmp_path / "mine"), "--dtype", "float32"])
