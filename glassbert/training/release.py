@@ -2,6 +2,7 @@
 
 DIR/model.safetensors, config.json   in the layout of transformers where it has one
 DIR/tokenizer.json, ...              the tokenizer
+DIR/generator/                       of a discriminator: the model that replaced tokens
 DIR/README.md                        the model card
 DIR/recipe.toml                      the settings: glassbert pretrain --settings recipe.toml
 DIR/receipt.json                     what happened: result, machine, versions, data; also before, for released weights
@@ -19,6 +20,7 @@ from typing import Any
 from glassbert.checkpoints.packaged import packaged_folder, write_manifest
 from glassbert.errors import TrainingError
 from glassbert.files import new_folder, read_json, write_json
+from glassbert.models.heads.rtd import GENERATOR
 from glassbert.text.loading import load_with_tokenizer
 from glassbert.training.history import History
 from glassbert.training.model_card import model_card
@@ -61,8 +63,10 @@ def finished_run(run: str | Path, kind: str) -> History:
 def new_release(history: History, target: Path, dtype: str) -> Iterator[Path]:
     """Context manager: a new folder with model and tokenizer of a run. At its end the manifest lists all files."""
     with new_folder(target, TrainingError) as new:
-        model, tokenizer = load_with_tokenizer(history.run.model, engine="numpy")
-        model.save(new, tokenizer=tokenizer, dtype=dtype)
+        for part in (".", GENERATOR):
+            if (history.run.model / part).is_dir():
+                model, tokenizer = load_with_tokenizer(history.run.model / part, engine="numpy")
+                model.save(new / part, tokenizer=tokenizer, dtype=dtype)
         yield new
         write_manifest(new)
 
