@@ -50,8 +50,10 @@ def did_you_mean(name: str) -> str:
 def write_manifest(folder: str | Path) -> None:
     """Write `manifest.json`: size and checksum of every other file of the folder."""
     folder = Path(folder)
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
-    entries = {path.name: {"bytes": path.stat().st_size, "blake2b": checksum(path)} for path in files}
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    entries = {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "blake2b": checksum(path)} for path in files
+    }
     write_json(folder / MANIFEST, {"files": entries})
 
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from glassbert.cli.options import AsJson, chosen, counted
 from glassbert.cli.output import print_json
 from glassbert.errors import InputError
+from glassbert.training.run_folder import FINETUNING, kind_of_run
 
 FORMATS = ("huggingface", "onnx")
 
@@ -40,7 +41,9 @@ def run(
     opset: Annotated[
         int | None, counted("ONNX: the version of its operators, from 20 on. Without it: the newest.")
     ] = None,
-    name: Annotated[str, typer.Option(help="The name in the model card. Without it: that of the folder.")] = "",
+    name: Annotated[
+        str, typer.Option(help="The name in the model card. Default: that of the folder; fine-tuned: of the task.")
+    ] = "",
     notes: Annotated[
         Path | None, typer.Option(metavar="FILE.md", help="Markdown to add to the model card, such as licences.")
     ] = None,
@@ -49,9 +52,11 @@ def run(
     """Write the model of a run with tokenizer, model card, recipe, receipt and checksums, or as ONNX.
 
     glassbert export runs/mine -o mine
+    glassbert export runs/reviews -o reviews --dtype float32
     glassbert export runs/reviews --format onnx -o reviews-onnx
 
     `glassbert.load("mine")` opens the folder, and so does transformers where it has a class for the model.
+    `glassbert predict reviews` answers with a fine-tuned one.
     """
     if format not in FORMATS:
         raise InputError(f"there is no format {format!r}; choose one of {', '.join(FORMATS)}")
@@ -68,14 +73,17 @@ def run(
             raise InputError(f"{option} belongs to --format onnx; add that, or leave {option} out")
     if output is None:
         raise InputError("name the new folder: -o DIR")
-    from glassbert.training.release import release
+    if kind_of_run(run) == FINETUNING:
+        from glassbert.finetuning.release import release
+    else:
+        from glassbert.training.release import release
 
     try:
         added = notes.read_text(encoding="utf-8") if notes is not None else ""
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{notes} cannot be read: {error}") from error
     folder = release(run, output, dtype=dtype or "float16", name=name, notes=added)
-    _show({"folder": folder}, sorted(folder.iterdir()), as_json)
+    _show({"folder": folder}, sorted(path for path in folder.rglob("*") if path.is_file()), as_json)
 
 
 def _export_onnx(run: str, output: Path | None, as_json: bool, *, dtype: str, **options: Any) -> None:

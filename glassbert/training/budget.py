@@ -169,10 +169,11 @@ class Costs:
     def rows_per_source(self, settings: TrainingSettings) -> int:
         """Rows of the last evaluation for each source, in whole batches; together as many as that may have.
 
-        The held-out rows may be those of the domain alone, while general text has more.
+        One batch at least, or as many rows as the last evaluation where it is asked for fewer. The held-out rows may be
+        those of the domain alone, while general text has more.
         """
         batches = self._affordable_rows(settings) // (HELD_OUT_BATCH * max(1, len(self.by_source)))
-        return HELD_OUT_BATCH * max(1, batches)
+        return HELD_OUT_BATCH * batches if batches else min(HELD_OUT_BATCH, settings.final_evaluation_rows)
 
     def _affordable_rows(self, settings: TrainingSettings) -> int:
         wanted = settings.final_evaluation_rows

@@ -76,8 +76,12 @@ class TrainingData:
     def held_out(self, rows: int, source: str | None = None, length: int | None = None) -> Iterator[Any]:
         """The first `rows` held-out rows of all sources or of one, in batches; the masks are always the same."""
         validation = self._held_out_source(source, length)
-        for index in range(min(-(-rows // self.validation_rows), len(validation))):
+        whole, rest = divmod(rows, self.validation_rows)
+        for index in range(min(whole, len(validation))):
             yield validation.batch(0, index)
+        if rest and whole < len(validation):
+            longest = max(self.validation)
+            yield validation.batch(0, whole, rows=slice(rest * longest // (length or longest)))
 
     def held_out_rows(self, source: str | None = None) -> int:
         """The number of held-out rows, in whole batches."""

@@ -63,8 +63,9 @@ def evaluate_before_first_step(trainer: Trainer) -> None:
     if not trainer.leads:
         return
     if trainer.model.engine.compiles:  # once and outside the measurement: no later evaluation takes as long
-        length = trainer.data.length_at(0.0)
-        trainer.components.evaluate(trainer.data.held_out(trainer.data.validation_rows, length=length))
+        rows = trainer.components.costs.evaluation_rows(trainer.settings)
+        batches = trainer.data.held_out(rows, length=trainer.data.length_at(0.0))
+        trainer.components.evaluate({len(batch): batch for batch in batches}.values())  # one of each shape
     trainer.evaluate()
     trainer.monitor.fill_sentence()
     trainer.save()
@@ -109,7 +110,9 @@ def finish(trainer: Trainer) -> Result:
     by_source = _evaluate_by_source(trainer)
     # The last evaluation absorbs errors of the time estimate, but has at least as many rows as the earlier ones.
     held_out = trainer.data.held_out(settings.final_evaluation_rows)
-    least = min(costs.evaluation_rows(settings), settings.final_evaluation_rows) // trainer.data.validation_rows
+    least = math.ceil(
+        min(costs.evaluation_rows(settings), settings.final_evaluation_rows) / trainer.data.validation_rows
+    )
     batches = until_deadline(held_out, trainer.clock, costs.evaluation_deadline(settings), least)
     found = trainer.components.evaluate(batches)
     trainer.monitor.final(found, weights, weights_step, by_source)

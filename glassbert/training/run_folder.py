@@ -71,7 +71,10 @@ class RunFolder:
         if not folder.path.is_dir():
             raise TrainingError(f"there is no run {folder.path}; `glassbert runs` lists the runs in a folder")
         if not folder.settings_file.exists():
-            raise TrainingError(f"{folder.path} is not a run: it has no settings.json")
+            parent = folder.path.parent
+            own = folder.path.name == folder.model.name and cls(parent).settings_file.exists()
+            hint = f"its run is {parent}" if own else "`glassbert runs` lists the runs in a folder"
+            raise TrainingError(f"{folder.path} is not a run: it has no settings.json; {hint}")
         return folder
 
     def read_settings(self) -> dict[str, Any]:

@@ -142,6 +142,7 @@ class Trainer:
         self.reporting = Allowance(0.01)
         self.progress = 0.0
         self._stride = 0.0
+        self._inspect_next = False
         self._evaluated: tuple[int, float] | None = None  # step and loss of the last evaluation
         self.stopped = ""
         self._resuming = False
@@ -321,7 +322,8 @@ class Trainer:
         """Give all workers the same progress, the same decision to inspect the next step, and any stop request."""
         self.budget.reserve = self.components.costs.of_ending(self.settings)
         progress = self.budget.progress(self.state.step, self.state.tokens, self.clock.elapsed)
-        values = [progress, self.monitor.inspection_due()]
+        due = not self._inspect_next and self.monitor.inspection_due()  # the cost of one counts when it is done
+        values = [progress, due]
         (self.progress, inspect), (interrupted,) = self.workers.decide(values, [self.interrupts.requested])
         self._inspect_next = bool(inspect)
         if interrupted:

@@ -328,8 +328,9 @@ def test_a_teacher_of_words_on_mlx_equals_numpy(tokenizers):
     assert float(found.gradient_norm) == pytest.approx(expected.gradient_norm, rel=1e-4)
 
 
-def test_a_run_learns_the_states_of_a_teacher_with_other_tokens(corpus, tmp_path):
+def test_a_run_learns_the_states_of_a_teacher_with_other_tokens(corpus, tmp_path, monkeypatch):
     """A sentence encoder has no head for masked words, and needs none."""
+    monkeypatch.setattr("glassbert.training.monitor.Monitor.inspection_due", lambda monitor: True)
     other = FastTokenizer.train([WORDS * 3], vocab_size=60, min_frequency=1)
     make(BERT.replace(vocab_size=other.vocab_size, max_position_embeddings=24), None).save(
         tmp_path / "teacher", tokenizer=other

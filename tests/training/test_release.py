@@ -56,9 +56,24 @@ def test_recipe_gives_the_settings_again(finished, tmp_path, corpus):
     assert TrainingSettings.from_dict({**recipe, "corpus": saved["corpus"]}) == TrainingSettings.from_dict(saved)
 
 
+def test_a_discriminator_has_its_generator(tmp_path, corpus):
+    make_trainer(corpus, tmp_path / "run", preset="electra-small", objective="rtd").train()
+    folder = release(tmp_path / "run", tmp_path / "mine")
+    verify(folder)
+    assert "generator/model.safetensors" in json.loads((folder / "manifest.json").read_text())["files"]
+    assert "glassbert fill-mask mine/generator" in (folder / "README.md").read_text()
+    assert glassbert.load(folder / "generator", engine="numpy").head.kind == "mlm"
+
+
 def test_recipe_has_no_paths_of_one_machine():
     settings = {"corpus": ["/texts"], "general": ["/more"], "teacher": "/teacher", "start_from": "/start", "steps": 3}
     assert as_toml(settings) == "steps = 3\n"
+
+
+def test_recipe_is_toml_for_every_text_and_table():
+    settings = {"sentence": 'a 🐦 of "the" [MASK]', "model": {"hidden_size": 16, "pooler": None}, "steps": 3}
+    kept = {**settings, "model": {"hidden_size": 16}}
+    assert tomllib.loads(as_toml(settings)) == kept and "model" not in as_toml({**settings, "model": {}})
 
 
 def test_command(finished, tmp_path, capsys):

@@ -21,12 +21,13 @@ from glassbert.training.evaluate import Evaluation
 from glassbert.training.finishing import finish
 from glassbert.training.history import find_runs
 from glassbert.training.log import read_log
+from glassbert.training.planning.timing import random_data
 from glassbert.training.report import write_report
 from glassbert.training.settings import TrainingSettings
 from glassbert.training.step_results import explain_bad_step
 from glassbert.training.trainer import LargerBERTTrainer, Trainer
 from glassbert.training.verification import accept_changes
-from tests.training.toy import make_trainer
+from tests.training.toy import SETTINGS, make_trainer
 
 
 @pytest.fixture(autouse=True)
@@ -358,11 +359,47 @@ def test_held_out_rows_follow_the_curriculum_and_the_best_loss_is_reset(corpus, 
 
     trainer.components.evaluate = evaluate
     assert trainer.train().weights == "last"
-    short, long = seen[0][0], seen[-1][0]
-    assert [shapes[0][1] for shapes in seen] == [8, 8, 16, 16, 16]
-    assert short[0] > long[0]  # as many tokens
+    assert seen == [[(32, 8)], [(32, 8)], [(16, 16)], [(16, 16)], [(32, 16)]]  # as many tokens
     events = [line["text"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "event"]
     assert events == ["Rows of 16 tokens from here on, held-out rows too."]
+
+
+def test_held_out_rows_are_as_many_as_are_asked_for():
+    settings = TrainingSettings.from_dict({**SETTINGS, "short_length": 8, "final_evaluation_rows": 150})
+    data = random_data(settings)  # three batches of 64 rows
+    sizes = {rows: [len(batch) for batch in data.held_out(rows)] for rows in (3, 64, 100, 10**6)}
+    assert sizes == {3: [3], 64: [64], 100: [64, 36], 10**6: [64, 64, 64]}
+    assert [batch.input_ids.shape for batch in data.held_out(70, length=8)] == [(128, 8), (12, 8)]  # as many tokens
+
+
+def test_few_held_out_rows_are_the_first_of_many(corpus, tmp_path):
+    data = make_trainer(corpus, tmp_path / "run").data
+    (few,), (many,) = data.held_out(3), data.held_out(64)
+    assert len(few) == 3 < len(many)
+    for name, rows in few.as_inputs().items():
+        np.testing.assert_array_equal(rows, many.as_inputs()[name][:3])
+
+
+def test_no_evaluation_has_more_rows_than_are_asked_for(corpus, tmp_path):
+    trainer = make_trainer(corpus, tmp_path / "run", evaluation_rows=3, final_evaluation_rows=2)
+    trainer.data.validation_by_source = {"one": trainer.data.validation[16], "two": trainer.data.validation[16]}
+    evaluate, rows = trainer.components.evaluate, []
+
+    def count_and_evaluate(batches):
+        given = list(batches)
+        rows.append(sum(map(len, given)))
+        return evaluate(given)
+
+    trainer.components.evaluate = count_and_evaluate
+    trainer.train()
+    assert rows == [3, 3, 2, 2, 2]  # before the first step, after the last one, each source, the chosen weights
+
+
+def test_the_inside_is_not_logged_twice_in_a_row(corpus, tmp_path):
+    """Whether it may be was asked again before its cost was counted."""
+    make_trainer(corpus, tmp_path / "run").train()
+    steps = [line["step"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "inside"]
+    assert steps[0] == 1 and 2 not in steps
 
 
 def test_an_evaluation_uses_the_row_length_of_the_last_step(corpus, tmp_path):

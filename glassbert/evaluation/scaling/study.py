@@ -193,7 +193,7 @@ class Study:
         components.model.load_checkpoint(self.folder / cheapest.run / "model")
         losses = [components.evaluate([batch]).loss for batch in self.data.held_out(ERROR_ROWS)]
         rows = min(self.data.held_out_rows(), settings.final_evaluation_rows)
-        batches = -(-rows // self.data.validation_rows)
+        batches = rows / self.data.validation_rows
         return statistics.stdev(losses) / batches**0.5 if len(losses) > 1 else None
 
     def _write(self, outcome: Outcome) -> None:

@@ -6,6 +6,8 @@ Its header is the YAML metadata of the Hugging Face hub: the task and the scores
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,22 @@ it, above all if they differ from the training data.
 
 `task.json` in this folder describes the input columns, the window length and the labels.
 """
+
+# What a card says of its place and its name.
+TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
+IN_SHELL = re.compile(r"""^glassbert predict ('(?:[^']|'"'"')*'|\S+)""", re.MULTILINE)
+IN_PYTHON = re.compile(r'Predictor\.load\("[^"]*"\)')
+
+
+def card_of_copy(card: str, folder: str, name: str = "") -> str:
+    """The card of a model for a copy of it in another folder, under another name where one is given."""
+    card = IN_SHELL.sub(lambda _: f"glassbert predict {shlex.quote(folder)}", card)
+    card = IN_PYTHON.sub(lambda _: f'Predictor.load("{folder}")', card)
+    title = TITLE.search(card)
+    if not name or title is None:
+        return card
+    index, new = (f'"name": {json.dumps(one, ensure_ascii=False)}' for one in (title[1], name))
+    return TITLE.sub(lambda _: f"# {name}", card.replace(index, new, 1), count=1)
 
 
 def write_model_card(

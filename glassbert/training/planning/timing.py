@@ -93,7 +93,7 @@ def measure(
     costs = components.costs
     costs.seconds["step"] = step = mean_step(components, data)
     on_message("Timing evaluation and saving")
-    batch = next(iter(data.held_out(1)))
+    batch = next(iter(data.held_out(costs.evaluation_rows(settings))))
     components.evaluate([batch])
     with costs.measuring("row", len(batch)):
         components.evaluate([batch])
