@@ -41,8 +41,8 @@ KINDS = (
     ("bias gradients, ends of layer norms", r"glassbert_(column|finish)_sums"),
     ("cross-entropy", r"cross_entropy|logsumexp|softmax"),
     ("many parameters at once", r"glassbert_(each|sum_of_squares)"),
-    ("embedding and chosen rows", r"gather|scatter|slice_update|glassbert_table_rows"),
-    ("GeGLU and rotary positions", r"glassbert_"),
+    ("embedding and chosen rows", r"gather|scatter|slice_update|glassbert_(table|add)_rows"),
+    ("activations, rotary positions, heads", r"glassbert_"),
     ("sums", r"reduce"),
     ("copies", r"copy|memcpy|memset|fill"),
 )
