@@ -6,6 +6,7 @@
     python -m benchmarks.long_context    ModernBERT at 8,192 tokens on the CPU
     python -m benchmarks.gpu             a training step in bfloat16 on a GPU
     python -m benchmarks.gpu_profile     the kernels of such a step, in a table that adds up
+    python -m benchmarks.gpu_registers   our CUDA kernels compiled without a GPU: errors, registers, local memory
     python -m benchmarks.memory          memory of a training step, compared with `model.describe()`
     python -m benchmarks.tokenizer       encoding compared with `tokenizers`, in speed and results
     python -m benchmarks.vocabulary      vocabularies trained by GlassBERT and by `tokenizers`

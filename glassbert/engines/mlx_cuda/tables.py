@@ -173,8 +173,10 @@ def added_rows_fit(rows: mx.array) -> bool:
 def added_rows(index: mx.array, rows: mx.array, count: int, dtype: mx.Dtype) -> mx.array:
     """A table [count, H] of zeros, with `rows` [M, H] added at `index` [M]; in float32, or in the dtype of the rows."""
     width = rows.shape[1]
-    adding = ADD_PAIRS.replace("PAIR", PAIRS[dtype]) if dtype in PAIRS else ADD_FLOATS
-    (table,) = kernel_of("add_rows", ("index", "rows"), ("table",), ADD_ROWS + adding)(
+    name, adding = "add_rows", ADD_FLOATS
+    if dtype in PAIRS:
+        name, adding = "add_rows_in_pairs", ADD_PAIRS.replace("PAIR", PAIRS[dtype])
+    (table,) = kernel_of(name, ("index", "rows"), ("table",), ADD_ROWS + adding)(
         inputs=[index, rows],
         template=[("T", rows.dtype), ("WIDTH", width), ("COUNT", count)],
         output_shapes=[(count, width)],
