@@ -12,6 +12,7 @@ from glassbert.checkpoints import load
 from glassbert.checkpoints.locate import MODULES, open_checkpoint
 from glassbert.errors import GlassBertError, InputError
 from glassbert.finetuning.card import TASK, TaskCard
+from glassbert.finetuning.cross_validation import FINAL
 from glassbert.finetuning.predictor import Predictor, card_of_model
 from glassbert.finetuning.reading import read_examples, require_files
 from glassbert.finetuning.settings import FineTuningSettings
@@ -70,6 +71,8 @@ def own_task(source: Source, data: Path | None = None) -> OwnTask:
     run = Path(source.name).expanduser()
     if kind_of_run(run) == FINETUNING:
         settings = RunFolder.existing(run).settings_of(FineTuningSettings)
+        if settings.folds is not None and settings.fold is None:  # its model has learned what the folds held out
+            settings = RunFolder.existing(run / FINAL).settings_of(FineTuningSettings)
         require_files(settings, run, "; or name a file like it with --data")
         name = "the held-out examples of the run"
         examples = read_examples(settings).dev
