@@ -285,6 +285,13 @@ def test_weights_that_float16_would_fit_are_named_as_the_remedy(monkeypatch):
     assert "fewer or shorter texts" in str(too_large(1e9, glass))
 
 
+def test_a_model_of_two_texts_is_refused(tmp_path):
+    loaded = specimen("mini", head="aligned", num_labels=1)
+    loaded.model.save(tmp_path / "two", tokenizer=loaded.tokenizer)
+    with pytest.raises(InputError, match="two compares two texts word by word, and the glass shows a pass over one"):
+        open_glass([str(tmp_path / "two")])
+
+
 def test_a_file_that_cannot_be_written_is_named(glass, tmp_path):
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(GlassBertError, match="cannot write"):
