@@ -59,6 +59,8 @@ def open_checkpoint(path_or_hub_id: str | Path, revision: str | None = None) -> 
     if not config_path.exists():
         interrupted = [] if weights else sorted(path.glob(SAVING + "*"))
         hint = f"; a save was interrupted here, and its files are in {interrupted[0]}" if interrupted else ""
+        if (path / "settings.json").exists() and not any((path / name).exists() for name in ("model", "result.json")):
+            raise CheckpointError(f"the run {path} has no model yet; it goes on with: glassbert resume {path}")
         raise CheckpointError(f"there is no {CONFIG} in {path}{hint}")
     fields = read_json(config_path)
     weights = weights or _find_weights(path)

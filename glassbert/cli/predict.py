@@ -26,6 +26,7 @@ from glassbert.cli.run_options import options_of, with_settings
 from glassbert.cli.with_option import Extensions
 from glassbert.engines import ENGINES
 from glassbert.errors import InputError
+from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.predictions import WRITERS, Predictions
 from glassbert.finetuning.predictor import Predictor
 from glassbert.finetuning.ranks import mean_ranks
@@ -112,6 +113,7 @@ def _run(
     kernels = kernels_for(text, pair, *(column or ())) if file is None else "fast"
     predictor = Predictor.load(model, engine=engine, threads=threads, kernels=kernels)
     screen = Console(stderr=True)
+    _check_texts(given, pair, predictor.card)
     with progress_bar(screen) as progress:
         predict = predictor.judge if score else predictor.predict
         found = predict(given, batch_tokens=batch_tokens, progress=progress, **options)
@@ -161,6 +163,21 @@ def _input(
     if text is not None and not text.strip():
         raise InputError("the text is empty")
     return text if pair is None else (text, pair), {}
+
+
+def _check_texts(given: Any, pair: str | None, card: TaskCard) -> None:
+    """Raise if texts of the command line or of standard input are not what the model reads."""
+    if isinstance(given, (Path, dict)):
+        return
+    if card.reads_numbers and card.template is not None:
+        names = ", ".join(card.template.columns)
+        raise InputError(f"this model reads rows of a table: give --column NAME=VALUE, or a --file; it reads {names}")
+    if pair is not None and card.pair is None:
+        raise InputError("this model reads one text; leave out --pair")
+    if pair is None and card.pair is not None and card.head != "embedding":
+        ways = f"a --file with the columns {card.text!r} and {card.pair!r}"
+        ways = ways if isinstance(given, list) else f"--pair, or {ways}"
+        raise InputError(f"this model reads two texts; give {ways}")
 
 
 def lines_of_stdin(encoding: str | None = None) -> list[str]:

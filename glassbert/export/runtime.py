@@ -102,7 +102,10 @@ class OnnxModel(Model):
 
 
 def open_onnx(folder: str | Path, dtype: str = "float32", threads: int | None = None) -> OnnxModel:
-    """Open the graph of an exported folder; one that does not belong to its config.json raises `CheckpointError`."""
+    """Open the graph of an exported folder: that in float16 where there is no other.
+
+    A graph that does not belong to its config.json raises `CheckpointError`.
+    """
     require("onnxruntime")
     import onnxruntime
 
@@ -110,6 +113,9 @@ def open_onnx(folder: str | Path, dtype: str = "float32", threads: int | None = 
     if dtype not in GRAPHS:
         raise ConfigError(f"exported graphs are {' or '.join(GRAPHS)}, not {dtype!r}")
     path = folder / FOLDER / GRAPHS[dtype]
+    half = path.with_name(GRAPHS["float16"])
+    if not path.exists() and half.exists():  # exported with --dtype float16 alone; inputs and outputs are the same
+        path = half
     if not path.exists():
         option = "" if dtype == "float32" else f" --dtype {dtype}"
         raise CheckpointError(f"there is no {path}; write it with: glassbert export {folder} --format onnx{option}")

@@ -100,7 +100,7 @@ def build_model(
     kept = quantized_parameters(found) if settings.low_rank is not None else {}
     if isinstance(found, QuantizedModel) and not kept:
         found = found.in_floats()  # all weights are trained, from what the codes stand for
-    notes = [f"{str(warning.message)[0].upper()}{str(warning.message)[1:]}." for warning in caught]
+    notes = [f"{warning.message}." for warning in caught]  # each begins with the name of the model, as it was given
     bad = [name for name, a in found.parameters.items() if not np.isfinite(found.engine.to_numpy(a)).all()]
     if bad:
         raise TrainingError(f"{settings.model} has weights that are not finite, in {bad[0]}; use another model")

@@ -291,6 +291,10 @@ def _labels_of_config(model: Model) -> tuple[str, ...]:
 
 
 def _check_fit(model: Model, card: TaskCard, folder: Path) -> None:
+    if card.head == "forecast":
+        raise InputError(
+            f"{folder} forecasts a series and reads no text; use: glassbert forecast --model {folder} --series FILE"
+        )
     if model.head is None:
         raise CheckpointError(f"{folder}: {TASK} names a {card.head} head, and the model has none")
     if POSITIONS[model.config.positions].limited and card.max_length > model.config.max_length:

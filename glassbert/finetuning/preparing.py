@@ -35,7 +35,7 @@ from glassbert.finetuning.initial_model import (
     has_token_types,
     open_tokenizer,
 )
-from glassbert.finetuning.reading import TaskExamples, read_examples
+from glassbert.finetuning.reading import TaskExamples, read_examples, require_files
 from glassbert.finetuning.rows import Progress
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.finetuning.tags import WHOLE_SPANS, makes_whole_spans
@@ -167,6 +167,8 @@ def prepare(
 
     `run` is the folder of the run, which stores a teacher's answers; a `resumed` run has its tokenizer in it.
     """
+    if run is not None and resumed:
+        require_files(settings, run)
     asked, task_examples = settings, read_examples(settings)
     card = task_examples.card
     texts = [*task_examples.train.texts, *(task_examples.train.pairs or ())]

@@ -52,6 +52,19 @@ class TaskExamples:
     notes: list[str]
 
 
+def require_files(settings: FineTuningSettings, run: Path, remedy: str = "") -> None:
+    """Raise if a file that the examples of this run are read from is gone: settings keep names as they were given."""
+    task = ready_task(settings.task) if settings.task else None
+    given = [Path(settings.data) / name for name in (task.train, task.dev) if name] if task else []
+    files = [*given, *(Path(name) for name in (settings.train, settings.dev, settings.test) if name)]
+    missing = next((path for path in files if not path.expanduser().exists()), None)
+    if missing is not None:
+        raise InputError(
+            f"the examples of {run} are read from {missing}, and there is no such file here; "
+            f"go to the folder in which the run was started, or put the file there{remedy}"
+        )
+
+
 def read_examples(settings: FineTuningSettings) -> TaskExamples:
     """Read the files, recognise the kind of target, split off held-out examples, and check everything."""
     task = ready_task(settings.task) if settings.task else None

@@ -189,9 +189,10 @@ def _order(theirs: TaskCard, ours: TaskCard) -> list[int]:
     unnamed = all(label == f"LABEL_{number}" for number, label in enumerate(theirs.labels))
     if len(theirs.labels) == len(ours.labels) and (unnamed or theirs.target is None):
         return list(range(len(ours.labels)))
+    what = ", ".join(theirs.labels[:8]) or f"no labels (its head is {theirs.head})"
     raise ConfigError(
-        f"the teacher {theirs.title} predicts {', '.join(theirs.labels[:8])}, and the labels here are "
-        f"{', '.join(ours.labels[:8])}; a student learns the same labels"
+        f"the teacher {theirs.title} predicts {what}, and the labels here are "
+        f"{', '.join(ours.labels[:8]) or f'none (the head is {ours.head})'}; a student learns the same labels"
     )
 
 

@@ -93,7 +93,7 @@ def explained_head(model: Model) -> HeadPart:
     for kind in ("mlm", "causal", "sequence"):
         if kind in parts:
             return parts[kind]
-    found = "no head" if model.head is None else f"a {model.head.kind} head"
+    found = "no head" if model.head is None else f"a head of type {model.head.kind}"
     raise InputError(
         f"this model has {found}, so there is no masked word and no class to explain; for its attention, geometry and "
         f"gradients use: glassbert inspect RUN --pictures DIR"

@@ -12,8 +12,9 @@ from glassbert.checkpoints import load
 from glassbert.checkpoints.locate import MODULES, open_checkpoint
 from glassbert.errors import GlassBertError, InputError
 from glassbert.finetuning.card import TASK, TaskCard
+from glassbert.finetuning.cross_validation import FINAL
 from glassbert.finetuning.predictor import Predictor, card_of_model
-from glassbert.finetuning.reading import read_examples
+from glassbert.finetuning.reading import read_examples, require_files
 from glassbert.finetuning.settings import FineTuningSettings
 from glassbert.models.model import Model
 from glassbert.quantization.settings import check_quantizable
@@ -69,8 +70,12 @@ def own_task(source: Source, data: Path | None = None) -> OwnTask:
         return _of_file(predictor, data, plain=source.card is None or data.suffix.lower() in PLAIN)
     run = Path(source.name).expanduser()
     if kind_of_run(run) == FINETUNING:
+        settings = RunFolder.existing(run).settings_of(FineTuningSettings)
+        if settings.folds is not None and settings.fold is None:  # its model has learned what the folds held out
+            settings = RunFolder.existing(run / FINAL).settings_of(FineTuningSettings)
+        require_files(settings, run, "; or name a file like it with --data")
         name = "the held-out examples of the run"
-        examples = read_examples(RunFolder.existing(run).settings_of(FineTuningSettings)).dev
+        examples = read_examples(settings).dev
         return _without_answers(predictor, examples, name) if card.target is None else Judged(predictor, examples, name)
     if _reads_rows(card):
         raise InputError(f"{source.name} reads {_columns(card)}; name a file of them with --data")

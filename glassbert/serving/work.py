@@ -85,6 +85,8 @@ class Merged:
         batch: dict[str, np.ndarray] = {}
         for examples, own_units, places in rows.values():
             for name, values in examples.inputs(np.array(own_units)).items():
+                if name == "labels":  # pairs of texts have some for their loss
+                    continue
                 if name not in batch:
                     filling = self.pad_id if name == "input_ids" else 0
                     batch[name] = np.full((len(units) * self.group, length), filling, values.dtype)

@@ -176,6 +176,8 @@ def test_missing_files(saved: Path) -> None:
     refused(saved, "there is no model.safetensors in")
     (saved / "config.json").unlink()
     refused(saved, "there is no config.json in")
+    (saved / "settings.json").write_text("{}")  # as a run that was interrupted
+    refused(saved, "has no model yet; it goes on with: glassbert resume")
     with pytest.raises(CheckpointError, match="there is no file or folder /nowhere/at/all"):
         glassbert.load("/nowhere/at/all")
     with pytest.raises(CheckpointError, match=r"neither a folder nor a \.safetensors file"):

@@ -75,6 +75,20 @@ def test_a_sequence_classifier_is_no_token_classifier(tmp_path: Path) -> None:
     assert not np.array_equal(other.parameters["head.classifier.weight"], model.parameters["head.classifier.weight"])
 
 
+@pytest.mark.parametrize("labels", [1, 2, 3])
+@pytest.mark.parametrize("head", ["sequence", "token", "aligned"])
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_classifier_is_no_span_head(family: str, head: str, labels: int, tmp_path: Path) -> None:
+    model = tiny(CONFIGS[family], head, labels)
+    model.save(tmp_path)
+    with pytest.warns(UserWarning, match=r"no weights for .*head\.classifier\.weight"):
+        spans = load(tmp_path, head="span")
+    if labels == 2:
+        assert not np.array_equal(
+            spans.parameters["head.classifier.weight"], model.parameters["head.classifier.weight"]
+        )
+
+
 def test_the_same_head_and_labels_given_by_name_change_nothing(tmp_path: Path) -> None:
     model = tiny(BERT, "sequence", 3)
     model.save(tmp_path)

@@ -71,6 +71,22 @@ def test_stdin(predict, monkeypatch):
     assert not status and [json.loads(line)["text"] for line in out.splitlines()] == ["a bird", "a king"]
 
 
+@pytest.mark.parametrize(
+    ("head", "card", "arguments", "message"),
+    [
+        ("binary", {"pair": "other"}, ["a bird"], "reads two texts; give --pair, or a --file with the columns 'text'"),
+        ("binary", {"pair": "other"}, ["--file", "-"], "reads two texts; give a --file with the columns 'text' and"),
+        ("binary", {}, ["a bird", "--pair", "a king"], "this model reads one text; leave out --pair"),
+        ("token", {"words": "words"}, ["a bird", "--pair", "a king"], "this model reads one text; leave out --pair"),
+    ],
+)
+def test_texts_that_the_model_does_not_read(predict, monkeypatch, head, card, arguments, message):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a bird\n")))
+    options = BINARY if head == "binary" else {"labels": ("B-x", "O"), "text": None, "kind": "token"}
+    status, out, err = predict(head, len(options["labels"]) - (head == "binary"), *arguments, **options, **card)
+    assert status == 2 and not out and message in " ".join(err.split())
+
+
 def test_scores(predict, tmp_path):
     (tmp_path / "in.csv").write_text("text,y\na bird,no\na king,yes\na stone,yes\n")
     status, out, _ = predict("binary", 1, "--file", tmp_path / "in.csv", "--score", target="y", **BINARY)

@@ -197,6 +197,13 @@ def test_the_predictor_finds_the_graph_of_a_run(tmp_path):
     assert found == Predictor.load(run, engine="numpy").predict(PLAIN).answers()
 
 
+def test_a_folder_with_a_graph_in_float16_alone_is_opened(classes, tmp_path):
+    written = export_onnx(classes, tmp_path / "half", dtype="float16")
+    ids = np.array([[2, 9, 11, 3]])
+    expected = glassbert.load(classes, engine="numpy").predict(ids)
+    np.testing.assert_allclose(open_onnx(written.folder).predict(ids), expected, rtol=0.01, atol=0.01)
+
+
 def test_two_sessions_at_once(classes):
     """Sessions share nothing: threads may predict with two models of one folder."""
     export_onnx(classes)

@@ -291,6 +291,15 @@ def test_error_for_a_card_that_does_not_fit(tmp_path):
         Predictor.load(tmp_path, engine="numpy")
 
 
+def test_a_forecast_is_sent_to_its_command(tmp_path):
+    folder = save(tmp_path, "regression")
+    card = json.loads((folder / TASK).read_text())
+    (folder / TASK).write_text(json.dumps({**card, "head": "forecast", "text": None}))
+    (folder / "checksums.json").unlink()
+    with pytest.raises(InputError, match=r"reads no text; use: glassbert forecast --model .* --series FILE"):
+        Predictor.load(folder, engine="numpy")
+
+
 # ---- bad input --------------------------------------------------------------------------------------------------
 
 

@@ -30,6 +30,12 @@ def test_pretrained_encoder_and_new_head(encoder, reviews):
     assert one.carried_fields["id2label"] == {"0": "good"}
 
 
+def test_notes_name_the_model_as_it_was_given(encoder, reviews, monkeypatch):
+    monkeypatch.chdir(encoder.parent)
+    notes = prepared(encoder.name, reviews).notes
+    assert any(note.startswith(f"{encoder.name} has no weights for") for note in notes)
+
+
 def test_head_of_the_same_type_is_kept(encoder, reviews, tmp_path):
     first = prepared(encoder, reviews, pooling="max").model(5)
     first.save(tmp_path / "tuned")

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 import glassbert
 from glassbert.cli.finetune import show
-from glassbert.errors import TrainingError
+from glassbert.errors import InputError, TrainingError
 from glassbert.finetuning.card import TaskCard
 from glassbert.finetuning.cross_validation import cross_validate
 from glassbert.finetuning.display import progress_bar
@@ -195,6 +195,9 @@ def test_error_for_resuming_a_finished_run_or_changed_examples(tmp_path, encoder
             tune(tmp_path / "killed", encoder, train, reviews[1])
     write_csv(tmp_path / "train.csv", ["review", "verdict"], sentences(40, 9))
     with pytest.raises(TrainingError, match="have changed since the run started"):
+        resume(tmp_path / "killed", display=NoDisplay())
+    train.unlink()
+    with pytest.raises(InputError, match=r"killed are read from .*train\.csv, and there is no such file here"):
         resume(tmp_path / "killed", display=NoDisplay())
 
 

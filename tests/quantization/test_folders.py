@@ -124,6 +124,18 @@ def test_finetuning_goes_on_from_it_with_adapters_and_its_run_can_be_quantised(f
     assert agreed.compared[0].name == "same answers" and agreed.compared[0].after > 0.9
 
 
+def test_a_cross_validation_is_measured_on_what_its_model_has_not_learned(folders, tmp_path, monkeypatch):
+    examples = write_csv(tmp_path / "train.csv", ["text", "label"], sentences(40))
+    options = {**QUICK, "model": str(folders[8].folder), "train": "train.csv", "target": "label", "epochs": 1}
+    monkeypatch.chdir(tmp_path)
+    glassbert.finetune(run="run", **options, low_rank=2, seeds=1, folds=2)
+    found = quantize("run", None, sensitivity=False, threads=1)
+    assert found.compared[0].examples == len((tmp_path / "run/final/predictions.jsonl").read_text().splitlines()) < 20
+    examples.rename(tmp_path / "moved.csv")
+    with pytest.raises(InputError, match=r"are read from train\.csv, and there is no such file here; .* with --data"):
+        quantize("run", None, sensitivity=False, threads=1)
+
+
 def write_lines(path):
     path.write_text("".join(f"{text}\n" for text, _ in sentences(20, seed=5)), encoding="utf-8")
     return path

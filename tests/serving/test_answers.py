@@ -53,6 +53,16 @@ def test_predictions_are_those_of_the_predictor(server, folders, head):
         assert context[one["start"] : one["end"]] == one["prediction"]
 
 
+def test_pairs_of_an_embedding_model_have_the_cosines_of_the_predictor(tmp_path):
+    folder = save(tmp_path / "vectors", "embedding", pair="pair")
+    expected = Predictor.load(folder, engine="numpy", threads=1).predict([tuple(one) for one in PAIRS]).answers()
+    with serving(folder) as running:
+        found = running.post("/v1/predict", input=PAIRS)["predictions"]
+        assert [one["prediction"] for one in found] == pytest.approx(expected, abs=1e-6)
+        alone = running.post("/v1/predict", input=PAIRS[1:])["predictions"]
+        assert alone[0]["prediction"] == pytest.approx(expected[1], abs=1e-6)
+
+
 def test_a_single_text_and_a_single_pair_need_no_array(server):
     assert len(server.post("/v1/predict", model="binary", input="a bird")["predictions"]) == 1
     assert len(server.post("/v1/predict", model="span", input=PAIRS[0])["predictions"]) == 1

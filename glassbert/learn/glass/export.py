@@ -30,7 +30,7 @@ LIMIT = 20 * 10**6  # bytes of the file
 DERIVED = 4_096  # gradients of parameters with more numbers than this are computed by the page
 SHOWN_DIGITS = (3, 5)  # in tables, and in an opened sum
 STEP = {"optimizer": "adamw", "learning_rate": 0.0001, "count": 1}
-BYTES_OF_A_WEIGHT = 2.1  # at least, in the file: float16, compressed, in base64
+BYTES_OF_A_WEIGHT = {True: 2.1, False: 3.8}  # at least, in the file, compressed and in base64; True: float16 is exact
 NUDGES = 4  # recorded weights of each parameter
 
 
@@ -51,9 +51,7 @@ class Store:
             return self._known[key]
         self._kept.append(array)  # its address stays its own
         single = np.ascontiguousarray(array, np.float32)
-        half = single.astype(np.float16)
-        exact = bool((half.astype(np.float32) == single).all())
-        chosen = half if exact else single
+        chosen = single.astype(np.float16) if fits_half(single) else single
         data = chosen.reshape(-1).view(np.uint8).reshape(-1, chosen.itemsize).T.tobytes()
         self.entries.append([chosen.itemsize, self._size, list(array.shape)])
         self._parts.append(data)
@@ -65,9 +63,21 @@ class Store:
         return base64.b64encode(gzip.compress(b"".join(self._parts), 9)).decode("ascii")
 
 
+def fits_half(array: Any) -> bool:
+    """Whether float16 holds these numbers without a change."""
+    single = np.asarray(array, np.float32)
+    return bool((single.astype(np.float16).astype(np.float32) == single).all())
+
+
+def least_size(glass: Glass) -> float:
+    """Bytes of the weights in the file, at least."""
+    arrays = glass.models[0].model.parameters.values()
+    return sum(BYTES_OF_A_WEIGHT[fits_half(array)] * array.size for array in arrays)
+
+
 def export(glass: Glass, file: Path) -> int:
     """Write the page; returns its size in bytes."""
-    least = BYTES_OF_A_WEIGHT * glass.models[0].model.num_parameters
+    least = least_size(glass)
     if least > LIMIT:
         raise too_large(least, glass)
     store = Store()
@@ -87,11 +97,16 @@ def export(glass: Glass, file: Path) -> int:
 
 
 def too_large(size: float, glass: Glass) -> InputError:
-    weights = BYTES_OF_A_WEIGHT * glass.models[0].model.num_parameters / 1e6
-    advice = "give fewer or shorter texts" if weights < 14 else "this model is too large for a page; take a smaller one"
+    weights, in_half = least_size(glass), BYTES_OF_A_WEIGHT[True] * glass.models[0].model.num_parameters
+    roomy = 0.7 * LIMIT
+    advice = "this model is too large for a page; take a smaller one"
+    if weights < roomy:
+        advice = "give fewer or shorter texts"
+    elif in_half < roomy:
+        advice = "weights in float16 take half of that: glassbert export RUN -o FOLDER, and glassbert glass FOLDER"
     return InputError(
         f"the page would have {size / 1e6:.0f} MB and the limit is {LIMIT // 10**6} MB, and the weights take about "
-        f"{weights:.0f} MB of it; {advice}"
+        f"{weights / 1e6:.0f} MB of it; {advice}"
     )
 
 

@@ -21,6 +21,9 @@ MASKED_WORD = "door"  # of the first text
 def open_glass(models: Sequence[str], texts: Sequence[str] = ()) -> Glass:
     """The glass of some runs or model folders; without any, of the model that the package ships."""
     loaded = [in_floats(open_model(name, "numpy")) for name in models] if models else [_default()]
+    for one in loaded:
+        if one.model.head is not None and one.model.head.kind == "aligned":
+            raise InputError(f"{one.name} compares two texts word by word, and the glass shows a pass over one text")
     views = [first_view(loaded[0], text) for text in (texts or [TEXT])]
     return Glass(loaded, views)
 

@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from glassbert.errors import GlassBertError, InputError
 from glassbert.learn.glass import server
 from glassbert.learn.glass.bundle import PAGE, bundle, modules, widget
-from glassbert.learn.glass.export import Store, evaluated, export, rounded
+from glassbert.learn.glass.export import Store, evaluated, export, least_size, rounded, too_large
 from glassbert.learn.glass.opening import as_loaded, first_view, open_glass
 from glassbert.learn.glass.session import Glass
 from tests.insight.specimen import sentences, specimen
@@ -271,6 +271,25 @@ def test_a_file_that_would_be_too_large_is_refused_with_its_size(glass, monkeypa
     with pytest.raises(InputError, match=r"the page would have .* MB and the limit is"):
         export(glass, tmp_path / "page.html")
     assert not (tmp_path / "page.html").exists()
+
+
+def test_weights_that_float16_would_fit_are_named_as_the_remedy(monkeypatch):
+    loaded = specimen("mini", dtype="float32")
+    glass, count = Glass([loaded], [VIEW]), loaded.model.num_parameters
+    monkeypatch.setattr("glassbert.learn.glass.export.LIMIT", 4 * count)
+    assert least_size(glass) > 3.5 * count
+    assert "float16 take half of that: glassbert export RUN" in str(too_large(1e9, glass))
+    for array in loaded.model.parameters.values():
+        array[...] = array.astype(np.float16)
+    assert least_size(glass) < 2.2 * count
+    assert "fewer or shorter texts" in str(too_large(1e9, glass))
+
+
+def test_a_model_of_two_texts_is_refused(tmp_path):
+    loaded = specimen("mini", head="aligned", num_labels=1)
+    loaded.model.save(tmp_path / "two", tokenizer=loaded.tokenizer)
+    with pytest.raises(InputError, match="two compares two texts word by word, and the glass shows a pass over one"):
+        open_glass([str(tmp_path / "two")])
 
 
 def test_a_file_that_cannot_be_written_is_named(glass, tmp_path):
