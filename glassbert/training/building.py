@@ -13,6 +13,7 @@ from glassbert.checkpoints.family import FAMILIES
 from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_rate
 from glassbert.errors import TrainingError
 from glassbert.families.bert import BertWithHead
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import forward_flops, training_flops
 from glassbert.models.heads import HEADS
@@ -221,11 +222,31 @@ def config_of(settings: TrainingSettings, data: TrainingData) -> EncoderConfig:
     return config_for(settings, tokenizer.vocab_size, tokenizer.pad_id, tokenizer.sep_id)
 
 
+def check_parts(config: EncoderConfig, settings: TrainingSettings, objectives: Objectives) -> None:
+    """Raise if a model with this config has not the parts that the objectives or the segments of a run need."""
+    for objective, _ in objectives.terms:
+        need = ""
+        if objective.rows in ("next_sentence", "sentence_order") and config.type_vocab_size < 2:
+            need = "2 token types: add --type-vocab-size 2"
+        elif objective.rows == "permuted" and config.embeddings != "two_streams":
+            need = "a model of two streams: choose --family xlnet"
+        elif objective.rows == "next_token" and not config.causal:
+            need = "a causal model: add --causal, or choose --family gpt2"
+        if need:
+            raise TrainingError(f"the objective {objective.name!r} needs {need}; or choose another --objective")
+    if settings.segments > 1 and not ATTENTIONS[config.attention].masks_with_memory:
+        raise TrainingError(
+            f"the attention {config.attention!r} takes no padding beside a memory, so rows cannot be read in "
+            f"{settings.segments} segments; choose --family xlnet, or leave --segments out"
+        )
+
+
 def build_model(
     settings: TrainingSettings, data: TrainingData, objectives: Objectives, threads: int | None = None
 ) -> Model:
     """The model of a run, with random weights or those of `start_from`; `threads` is used if the settings have none."""
     config = config_of(settings, data)
+    check_parts(config, settings, objectives)
     options: dict[str, Any] = {
         "engine": settings.engine,
         "dtype": settings.precision,

@@ -732,3 +732,21 @@ def test_one_damaged_run_does_not_hide_the_others(corpus, tmp_path, name, damage
     assert "good" in names
     with pytest.raises(GlassBertError):
         Trainer.resume(tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": "mlm+sop"}, "'sop' needs 2 token types: add --type-vocab-size 2"),
+        ({"objective": "nsp", "type_vocab_size": 1}, "'nsp' needs 2 token types"),
+        ({"objective": "plm"}, "'plm' needs a model of two streams: choose --family xlnet"),
+        ({"objective": "clm"}, "'clm' needs a causal model: add --causal, or choose --family gpt2"),
+        ({"objective": "mlm+span"}, "'span' learns from labelled examples, and a corpus has none.*glassbert finetune"),
+        ({"objective": "forecast"}, "'forecast' learns from labelled examples"),
+        ({"segments": 2}, "'self' takes no padding beside a memory.*2 segments; choose --family xlnet"),
+    ],
+)
+def test_a_model_without_the_parts_that_a_run_needs(corpus, tmp_path, changes, message):
+    with pytest.raises(TrainingError, match=message):
+        make_trainer(corpus, tmp_path / "run", **{"length": 64, "max_position_embeddings": 64, **changes})
+    assert not (tmp_path / "run" / "settings.json").exists()
