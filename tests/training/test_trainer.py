@@ -750,3 +750,20 @@ def test_a_model_without_the_parts_that_a_run_needs(corpus, tmp_path, changes, m
     with pytest.raises(TrainingError, match=message):
         make_trainer(corpus, tmp_path / "run", **{"length": 64, "max_position_embeddings": 64, **changes})
     assert not (tmp_path / "run" / "settings.json").exists()
+
+
+@pytest.mark.parametrize("also", [{}, {"general": "corpus", "general_share": 0.5}])
+def test_resuming_where_the_corpus_is_not(corpus, tmp_path, monkeypatch, also):
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "begun")
+    shutil.copytree(corpus, "corpus")
+    trainer = make_trainer("corpus", tmp_path / "run", **also)
+    with trainer.prepared():
+        trainer.one_step()
+        trainer.save()
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(TrainingError, match=r"the corpus corpus, which is not there.*or resume from the folder"):
+        Trainer.resume(tmp_path / "run", display=NoDisplay())
+    monkeypatch.chdir(tmp_path / "begun")
+    assert Trainer.resume(tmp_path / "run", display=NoDisplay()).settings.steps == 12
