@@ -23,7 +23,7 @@ from glassbert.evaluation.scaling.outcome import Outcome, TrainedRun
 from glassbert.evaluation.scaling.plan import Point, StudyPlan, points_of, shapes_of
 from glassbert.evaluation.scaling.report import study_page
 from glassbert.files import write_json
-from glassbert.training.building import TrainingComponents
+from glassbert.training.building import TrainingComponents, load_finished
 from glassbert.training.data import TrainingData, open_data
 from glassbert.training.display import Display
 from glassbert.training.history import History, read_result
@@ -190,7 +190,7 @@ class Study:
         cheapest = trained[0]
         settings = self.plan.settings_of(cheapest.point).replace(ema=None)  # the saved model is already the average
         components = TrainingComponents(settings, self.data)
-        components.model.load_checkpoint(self.folder / cheapest.run / "model")
+        load_finished(components.model, self.folder / cheapest.run / "model")
         losses = [components.evaluate([batch]).loss for batch in self.data.held_out(ERROR_ROWS)]
         rows = min(self.data.held_out_rows(), settings.final_evaluation_rows)
         batches = rows / self.data.validation_rows
