@@ -97,8 +97,8 @@ class RunFolder:
         """Write settings.json of a new run; raises if the folder already contains a run."""
         if self.settings_file.exists():
             raise TrainingError(
-                f"{self.path} already contains a run. Continue it with: glassbert resume {self.path}; "
-                f"or choose another folder with --run"
+                f"{self.path} already contains a run. Continue it with: "
+                f"glassbert resume {shlex.quote(str(self.path))}; or choose another folder with --run"
             )
         with explain_write_errors(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)

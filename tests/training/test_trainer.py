@@ -767,3 +767,11 @@ def test_resuming_where_the_corpus_is_not(corpus, tmp_path, monkeypatch, also):
         Trainer.resume(tmp_path / "run", display=NoDisplay())
     monkeypatch.chdir(tmp_path / "begun")
     assert Trainer.resume(tmp_path / "run", display=NoDisplay()).settings.steps == 12
+
+
+def test_commands_in_errors_can_be_pasted(corpus, tmp_path):
+    run = tmp_path / "my run"
+    make_trainer(corpus, run, steps=1).train()
+    for call, option in ((make_trainer, "glassbert resume"), (None, "--start-from")):
+        with pytest.raises(TrainingError, match=f"{option} '.*/my run'"):
+            call(corpus, run, steps=1).train() if call else Trainer.resume(run)

@@ -11,6 +11,7 @@ Finished runs are not trained again and an unfinished run is resumed, so an inte
 from __future__ import annotations
 
 import json
+import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -110,7 +111,7 @@ class Study:
         if other := before.differences(plan):
             raise TrainingError(
                 f"{self.folder} is another study, with other {' and '.join(other)}; choose a new folder with -o, "
-                f"or resume that study with `glassbert scale -o {self.folder}`"
+                f"or resume that study with `glassbert scale -o {shlex.quote(str(self.folder))}`"
             )
         return plan
 
