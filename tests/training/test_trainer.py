@@ -12,8 +12,9 @@ import pytest
 from safetensors.numpy import load_file
 
 import glassbert
-from glassbert.errors import GlassBertError, TrainingError
-from glassbert.text import load_tokenizer
+from glassbert.errors import GlassBertError, TextError, TrainingError
+from glassbert.text import FastTokenizer, load_tokenizer
+from glassbert.text.corpus import write_corpus
 from glassbert.training import trainer as trainer_module
 from glassbert.training.checkpointing import write_snapshot
 from glassbert.training.display import NoDisplay
@@ -775,3 +776,10 @@ def test_commands_in_errors_can_be_pasted(corpus, tmp_path):
     for call, option in ((make_trainer, "glassbert resume"), (None, "--start-from")):
         with pytest.raises(TrainingError, match=f"{option} '.*/my run'"):
             call(corpus, run, steps=1).train() if call else Trainer.resume(run)
+
+
+def test_a_corpus_that_holds_nothing_out(tmp_path):
+    documents = ["the red house stands in the night."] * 30
+    write_corpus(tmp_path / "corpus", FastTokenizer.train(documents, 64, 1), documents, validation=0)
+    with pytest.raises(TextError, match="the validation split has no tokens; build the corpus with a larger --valid"):
+        make_trainer(tmp_path / "corpus", tmp_path / "run")
