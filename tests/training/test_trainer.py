@@ -783,3 +783,8 @@ def test_a_corpus_that_holds_nothing_out(tmp_path):
     write_corpus(tmp_path / "corpus", FastTokenizer.train(documents, 64, 1), documents, validation=0)
     with pytest.raises(TextError, match="the validation split has no tokens; build the corpus with a larger --valid"):
         make_trainer(tmp_path / "corpus", tmp_path / "run")
+
+
+def test_a_batch_larger_than_the_corpus_names_the_flags(corpus, tmp_path):
+    with pytest.raises(TextError, match=r"fewer than a batch.*smaller --batch or a smaller --length"):
+        make_trainer(corpus, tmp_path / "run", batch=100_000)
