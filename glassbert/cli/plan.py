@@ -78,7 +78,7 @@ def show_plan(found: Plan, console: Console) -> None:
     if found.epoch_tokens and found.epoch_seconds:
         passes = found.tokens / found.epoch_tokens
         facts.append(("Epoch", f"{duration(found.epoch_seconds)} ({short(found.epoch_tokens)} tokens); the run reads "
-                      f"{passes:.2g} of them"))  # fmt: skip
+                      f"{short(float(f'{passes:.2g}'))} of them"))  # fmt: skip
     facts.append(("Besides", f"{duration(found.before)} before the first step, {duration(found.ending)} at the end"))
     machine = f" of {mebibytes(found.machine_memory)}" if found.machine_memory else ""
     facts.append(("Memory", f"{mebibytes(found.bytes)}{machine}"))

@@ -102,7 +102,7 @@ def nearest_words(subject: Subject) -> Table:
         for token, id in subject.tokenizer.vocabulary.items()
         if id < len(table) and not continues[id] and len(token) > 2 and token.isalpha()
     }
-    ids = np.array(sorted(known))
+    ids = np.array(sorted(known), np.int64)
     directions = table[ids] / np.maximum(np.linalg.norm(table[ids], axis=1, keepdims=True), 1e-30)
     rows = []
     index = {known[id]: i for i, id in enumerate(ids.tolist())}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -242,7 +243,7 @@ def _load_parts(
         _check_fit(exported, card, folder)
         return exported, find_tokenizer(folder), card
     if Path(path).is_dir() and (Path(path) / "settings.json").exists() and not (Path(path) / "model").is_dir():
-        raise InputError(f"the fine-tuning in {path} is not finished; run: glassbert resume {path}")
+        raise InputError(f"the fine-tuning in {path} is not finished; run: glassbert resume {shlex.quote(str(path))}")
     folder = open_checkpoint(path).config_path.parent
     has_card = (folder / TASK).exists()
     sentences = not has_card and (folder / MODULES).exists()  # a sentence-transformers folder

@@ -112,7 +112,7 @@ def finetune(
     folder = RunFolder(run) if run is not None else new_run_folder("runs", _name(settings, changes))
     if folder.settings_file.exists():
         raise TrainingError(
-            f"{folder.path} already holds a run. Resume it with: glassbert resume {folder.path}; "
+            f"{folder.path} already holds a run. Resume it with: glassbert resume {shlex.quote(str(folder.path))}; "
             "or choose another folder with --run"
         )
     display = display or tuning_display()
@@ -136,7 +136,7 @@ def resume(run: str | Path, *, display: Display | None = None) -> FineTuned | Re
     A forecast is resumed by `glassbert.forecasting.resume_forecast`.
     """
     if kind_of_run(run) == FORECASTING:
-        raise TrainingError(f"{run} is a forecast; resume it with: glassbert resume {run}")
+        raise TrainingError(f"{run} is a forecast; resume it with: glassbert resume {shlex.quote(str(run))}")
     if kind_of_run(run) != FINETUNING:
         return Trainer.resume(run, display=display).train()
     return resume_finetuning(run, display=display)
@@ -147,7 +147,9 @@ def resume_finetuning(run: str | Path, *, display: Display | None = None) -> Fin
     folder = RunFolder.existing(run)
     content = folder.read_settings()
     if kind_of_run(folder.path) != FINETUNING:
-        raise TrainingError(f"{folder.path} is not a fine-tuning run; resume it with: glassbert resume {folder.path}")
+        raise TrainingError(
+            f"{folder.path} is not a fine-tuning run; resume it with: glassbert resume {shlex.quote(str(folder.path))}"
+        )
     if (folder.path / RESULT).exists():
         raise TrainingError(f"the run {folder.path} is finished; its model is in {folder.model}")
     display = display or tuning_display()
@@ -181,7 +183,9 @@ def reopen(run: str | Path, *, baseline: bool = False) -> FineTuned:
 
         return cross_validate(settings, folder.path)
     if not (folder.path / RESULT).exists():
-        raise TrainingError(f"{folder.path} is not finished; resume it with: glassbert resume {folder.path}")
+        raise TrainingError(
+            f"{folder.path} is not finished; resume it with: glassbert resume {shlex.quote(str(folder.path))}"
+        )
     result = read_json(folder.path / RESULT, TrainingError)
     prepared = prepare(settings.replace(**WITHOUT_TEACHER), progress_bar, folder.path)
     seeds = [SeedResult.from_json(one) for one in result["seeds"]]

@@ -51,7 +51,7 @@ def forecast_run(
     folder = RunFolder(run) if run is not None else new_run_folder("runs", Path(settings.series).stem)
     if folder.settings_file.exists():
         raise TrainingError(
-            f"{folder.path} already holds a run. Resume it with: glassbert resume {folder.path}; "
+            f"{folder.path} already holds a run. Resume it with: glassbert resume {shlex.quote(str(folder.path))}; "
             "or choose another folder with --run"
         )
     series = _read(settings)
@@ -74,7 +74,9 @@ def resume_forecast(run: str | Path, progress: Progress = no_progress) -> tuple[
     folder = RunFolder.existing(run)
     content = folder.read_settings()
     if content.get("kind") != FORECASTING:
-        raise TrainingError(f"{folder.path} is not a forecast; resume it with: glassbert resume {folder.path}")
+        raise TrainingError(
+            f"{folder.path} is not a forecast; resume it with: glassbert resume {shlex.quote(str(folder.path))}"
+        )
     if (folder.path / RESULT).exists():
         raise TrainingError(f"the run {folder.path} is finished; its model is in {folder.model}")
     settings = ForecastSettings.from_dict(content["settings"])

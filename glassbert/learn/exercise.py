@@ -151,6 +151,6 @@ def get_exercise(name: str) -> Exercise:
         from difflib import get_close_matches
 
         close = get_close_matches(name, known, 1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
+        meant = f"; did you mean {close[0]!r}?" if close else "."
         raise InputError(f"there is no exercise {name!r}{meant} The exercises: {', '.join(known)}")
     return known[name]

@@ -77,7 +77,7 @@ class BatchStream(ABC):
         if len(self) == 0:
             raise TextError(
                 f"the {split} text gives {self.rows} rows of {max_seq_length} tokens, fewer than a batch of "
-                f"{batch_size}: use a larger corpus, a smaller batch or a smaller length"
+                f"{batch_size}: use a larger corpus, a smaller --batch or a smaller --length"
             )
 
     @abstractmethod

@@ -90,7 +90,8 @@ def plan_rows(
     if not segments:
         raise TextError(
             f"there is no text to pack: the {split.name} split has no tokens"
-            + " from these sources" * (sources is not None)
+            + (" from these sources" if sources is not None else "")
+            + ("; build the corpus with a larger --validation, such as 0.05" if split.name == "validation" else "")
         )
     return PackingPlan(
         length,

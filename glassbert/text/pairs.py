@@ -137,7 +137,10 @@ def find_runs(
         tokens += len(shard.tokens)
         sentences += len(runs.starts)
     if not sum(len(runs) for runs in first):
-        raise TextError(f"the {split.name} text has no two adjacent sentences that fit into {longest} tokens")
+        raise TextError(
+            f"the {split.name} text has no two adjacent sentences that fit into {longest} tokens; give longer rows, or "
+            f"text in which more sentences follow each other"
+        )
     document_end = np.concatenate(document_ends)
     _, before, number, same = np.unique(document_end, return_index=True, return_inverse=True, return_counts=True)
     return PairRuns(

@@ -131,13 +131,14 @@ def _template(text: str) -> list[dict[str, Any]]:
 
 
 def find(path: str | Path) -> Path:
-    """The tokenizer.json or vocab.txt at `path`, which may be the file or its folder."""
+    """The tokenizer.json or vocab.txt at `path`, which may be the file, its folder, or a run."""
     path = Path(path)
     if os.path.isfile(path):  # False for a name that no file can have
         return path
-    for name in (JSON_FILE, VOCABULARY_FILE):
-        if os.path.isfile(path / name):
-            return path / name
+    for folder in (path, path / "model", path / "tokenizer"):
+        for name in (JSON_FILE, VOCABULARY_FILE):
+            if os.path.isfile(folder / name):
+                return folder / name
     if os.path.isdir(path):
         raise TextError(f"{path} is not a tokenizer: it contains neither {JSON_FILE} nor {VOCABULARY_FILE}")
     raise TextError(f"no tokenizer at {path}: no such file or folder")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassbert.checkpoints import load
 from glassbert.checkpoints.family import FAMILIES
+from glassbert.checkpoints.locate import open_checkpoint
 from glassbert.engines.machine import measure_matmul_rate, measure_mlx_matmul_rate
 from glassbert.errors import TrainingError
 from glassbert.families.bert import BertWithHead
+from glassbert.layers.registry import ATTENTIONS
 from glassbert.models.config import EncoderConfig
 from glassbert.models.flops import forward_flops, training_flops
 from glassbert.models.heads import HEADS
+from glassbert.models.heads.rtd import GENERATOR, ReplacedTokenHead
 from glassbert.models.model import Model
 from glassbert.text.loading import same_vocabulary
 from glassbert.training.budget import Costs
@@ -193,6 +197,18 @@ def teacher_of(settings: TrainingSettings, data: TrainingData, student: Model, o
     return teacher
 
 
+def load_finished(model: Model, folder: str | Path) -> None:
+    """Load the weights of a finished run into a model of the same config, with the head that was trained."""
+    saved = open_checkpoint(folder).config_path.parent
+    if not isinstance(model.head, ReplacedTokenHead) or not (saved / GENERATOR).is_dir():
+        model.load_checkpoint(folder)
+        return
+    parts = model.head.finished(model)  # models of the right shapes
+    for name, part in parts.items():
+        part.load_checkpoint(saved / name)
+    model.head.take(model, parts)
+
+
 def start_from(model: Model, folder: str, tokenizer: Any) -> None:
     """Load the first weights: of a model of the same config, or of one of another family that this one can use."""
     start = FAMILIES[model.config.family].start if model.config.family in FAMILIES else None
@@ -200,7 +216,7 @@ def start_from(model: Model, folder: str, tokenizer: Any) -> None:
     same_tokens = same_vocabulary(folder, tokenizer)
     if start is None or other is None or type(other.config) is type(model.config):
         if same_tokens:
-            model.load_checkpoint(folder)
+            load_finished(model, folder)
     else:
         start(model, other)
         if other.config.vocab_size != model.config.vocab_size:
@@ -221,11 +237,31 @@ def config_of(settings: TrainingSettings, data: TrainingData) -> EncoderConfig:
     return config_for(settings, tokenizer.vocab_size, tokenizer.pad_id, tokenizer.sep_id)
 
 
+def check_parts(config: EncoderConfig, settings: TrainingSettings, objectives: Objectives) -> None:
+    """Raise if a model with this config has not the parts that the objectives or the segments of a run need."""
+    for objective, _ in objectives.terms:
+        need = ""
+        if objective.rows in ("next_sentence", "sentence_order") and config.type_vocab_size < 2:
+            need = "2 token types: add --type-vocab-size 2"
+        elif objective.rows == "permuted" and config.embeddings != "two_streams":
+            need = "a model of two streams: choose --family xlnet"
+        elif objective.rows == "next_token" and not config.causal:
+            need = "a causal model: add --causal, or choose --family gpt2"
+        if need:
+            raise TrainingError(f"the objective {objective.name!r} needs {need}; or choose another --objective")
+    if settings.segments > 1 and not ATTENTIONS[config.attention].masks_with_memory:
+        raise TrainingError(
+            f"the attention {config.attention!r} takes no padding beside a memory, so rows cannot be read in "
+            f"{settings.segments} segments; choose --family xlnet, or leave --segments out"
+        )
+
+
 def build_model(
     settings: TrainingSettings, data: TrainingData, objectives: Objectives, threads: int | None = None
 ) -> Model:
     """The model of a run, with random weights or those of `start_from`; `threads` is used if the settings have none."""
     config = config_of(settings, data)
+    check_parts(config, settings, objectives)
     options: dict[str, Any] = {
         "engine": settings.engine,
         "dtype": settings.precision,

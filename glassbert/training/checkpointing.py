@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -119,7 +120,7 @@ def write_checkpoint(
         earlier = f"the checkpoint of step {run.steps()[-1]} is complete" if run.steps() else "there is no earlier one"
         raise TrainingError(
             f"the checkpoint of step {step} could not be saved: {error}; {earlier}. Free disk space or allow writing, "
-            f"then continue with: glassbert resume {run.path}"
+            f"then continue with: glassbert resume {shlex.quote(str(run.path))}"
         ) from error
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -206,6 +206,12 @@ def generator_for(settings: TrainingSettings) -> Callable[..., Source]:
     for given, make in ROWS.items():
         if all(objective.rows in given for objective in objectives):
             return make(settings)
+    for objective in objectives:
+        if objective.rows == "labelled":
+            raise TrainingError(
+                f"the objective {objective.name!r} learns from labelled examples, and a corpus has none; choose "
+                f"another --objective, such as mlm, or train on a data file with glassbert finetune"
+            )
     names = " and ".join(objective.name for objective in objectives)
     raise TrainingError(
         f"the objective {settings.objective!r} contains {names}, which need different rows; choose one of them"

@@ -12,6 +12,7 @@ DIR/manifest.json                    checksums of these files
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,7 +54,9 @@ def finished_run(run: str | Path, kind: str) -> History:
         )
     history = History.read(source)
     if history.result is None:
-        raise TrainingError(f"the run {source.path} is not finished; continue it with: glassbert resume {source.path}")
+        raise TrainingError(
+            f"the run {source.path} is not finished; continue it with: glassbert resume {shlex.quote(str(source.path))}"
+        )
     if not source.model.is_dir():
         raise TrainingError(f"the model of the run {source.path} is gone; restore the folder {source.model}")
     return history

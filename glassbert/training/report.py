@@ -74,7 +74,11 @@ def _facts(page: Page, history: History) -> None:
     if history.held_out is not None:
         page.text(held_out_sentence(history))
     if not history.result:
-        page.message("note", "This run is not finished.", f"Continue with: `glassbert resume {history.run.path}`")
+        page.message(
+            "note",
+            "This run is not finished.",
+            f"Continue with: `glassbert resume {shlex.quote(str(history.run.path))}`",
+        )
 
 
 def held_out_sentence(history: History) -> str:

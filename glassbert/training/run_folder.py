@@ -97,8 +97,8 @@ class RunFolder:
         """Write settings.json of a new run; raises if the folder already contains a run."""
         if self.settings_file.exists():
             raise TrainingError(
-                f"{self.path} already contains a run. Continue it with: glassbert resume {self.path}; "
-                f"or choose another folder with --run"
+                f"{self.path} already contains a run. Continue it with: "
+                f"glassbert resume {shlex.quote(str(self.path))}; or choose another folder with --run"
             )
         with explain_write_errors(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -269,6 +269,14 @@ def check_begun(content: dict[str, Any], run: RunFolder, settings: TrainingSetti
     kinds = {str(one.get("kind")) for one in sources if isinstance(one, dict)} if isinstance(sources, list) else set()
     if not settings.corpus and kinds != {BUILT_IN}:  # building the built-in corpus takes a while
         raise TrainingError(f"{run.settings_file} is damaged: it names no corpus, but the run began with one")
+    general = content["data"].get("general")
+    for given, data in ((settings.corpus, content["data"]), (settings.general, general)):
+        folder = data.get("folder") if isinstance(data, dict) else None
+        if len(given) == 1 and folder == str(Path(given[0])) and not os.path.exists(Path(folder) / "manifest.json"):
+            raise TrainingError(
+                f"the run {run.path} began with the corpus {folder}, which is not there; put it back"
+                + ("" if os.path.isabs(folder) else ", or resume from the folder in which the run was begun")
+            )
 
 
 def check_same_data(content: dict[str, Any], run: RunFolder, settings: TrainingSettings, data: TrainingData) -> None:

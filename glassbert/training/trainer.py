@@ -11,6 +11,7 @@ steps or tokens is a pure function of its settings: killed at any moment and res
 from __future__ import annotations
 
 import math
+import shlex
 import time
 import warnings
 from collections import deque
@@ -157,7 +158,7 @@ class Trainer:
         if read_result(folder) is not None:
             raise TrainingError(
                 f"the run {folder.path} is finished, and its model is in {folder.model}; to train it further, "
-                f"start a new run with --start-from {folder.path}"
+                f"start a new run with --start-from {shlex.quote(str(folder.path))}"
             )
         trainer = cls(folder.settings_of(TrainingSettings), run, begun=content, **options)
         check_same_run(content, trainer)
@@ -363,7 +364,9 @@ class Trainer:
         except WorkerLost as lost:
             self.components.load_numbers(numbers)
             self.save()
-            raise WorkerLost(f"{lost}. Step {self.state.step:,} is saved: glassbert resume {self.run.path}") from lost
+            raise WorkerLost(
+                f"{lost}. Step {self.state.step:,} is saved: glassbert resume {shlex.quote(str(self.run.path))}"
+            ) from lost
 
     # ---- at intervals -----------------------------------------------------------------------------------------------
 

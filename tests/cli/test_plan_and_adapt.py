@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 
@@ -30,6 +31,8 @@ def test_a_plan_is_printed(corpus, capsys):
     shown = capsys.readouterr().out
     for said in ("tokens/s", "Epoch", "Memory", "between", "Best for this budget: --size", "another text"):
         assert said in shown
+    assert run("plan", "--size", 1, "--tokens", "100M", "--corpus", corpus, "--no-sizes", *SMALL) == 0
+    assert re.search(r"the run reads \d[\d.]* k of them", capsys.readouterr().out)
     assert run("plan", "--size", 1, "--tokens", 10_000, "--corpus", corpus, "--no-sizes", "--json", *SMALL) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["tokens"] == 10_048 and found["sizes"] == [] and found["expectation"]["loss"]["low"] > 0

@@ -71,6 +71,12 @@ def test_neighbours_are_whole_words_and_never_the_word_itself():
     assert rows["king"].startswith("tree 1.00") and "king" not in rows["king"] and "##" not in rows["king"]
 
 
+def test_a_vocabulary_without_words_has_no_neighbours():
+    one = subject()
+    one.tokenizer.vocabulary = {token: id for token, id in one.tokenizer.vocabulary.items() if not token.isalpha()}
+    assert nearest_words(one).rows == []
+
+
 def test_cost_measures():
     one = subject()
     found = SUITES["cost"](one, Options(quick=True))

@@ -96,6 +96,8 @@ def test_a_file_or_exercise_that_is_not_there(tmp_path):
         check_file(tmp_path / "none.py")
     with pytest.raises(InputError, match="there is no exercise 'rellu'; did you mean 'relu'"):
         check_file(write(tmp_path, "x = 1"), "rellu")
+    with pytest.raises(InputError, match=r"there is no exercise 'xyzzy'\. The exercises: "):
+        check_file(write(tmp_path, "x = 1"), "xyzzy")
 
 
 def test_the_guard_sees_modes_and_flags(tmp_path):

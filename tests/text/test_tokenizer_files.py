@@ -57,6 +57,14 @@ def test_truncation_and_padding_in_a_file_are_ignored(folder):
     assert len(load_tokenizer(folder).encode("the " * 20)) == 22
 
 
+@pytest.mark.parametrize("place", ["model", "tokenizer"])
+def test_the_folder_of_a_run(tmp_path, place):
+    hand = WordPieceTokenizer(description())
+    hand.save(tmp_path / "run" / place)
+    assert load_tokenizer(tmp_path / "run").fingerprint == hand.fingerprint
+    assert WordPieceTokenizer.load(tmp_path / "run").fingerprint == hand.fingerprint
+
+
 def test_windows_line_ends_in_a_vocabulary(folder):
     (folder / "tokenizer.json").unlink()
     vocabulary = folder / "vocab.txt"

@@ -30,6 +30,8 @@ def test_a_sum_is_written_as_it_is_read():
         ("mlm+0*sop", "'0' in .* is not a weight; it must be a number above 0"),
         ("1e*mlm", "is not a weight"),
         ("mlm+mlm", "names an objective twice"),
+        ("generator", "'generator' in 'generator' needs 'rtd' beside it; write 'rtd'"),
+        ("2*rtd", r"'rtd' in '2.rtd' needs 'generator' beside it; write 'rtd' \(generator"),
     ],
 )
 def test_bad_sums(text, message):

@@ -199,6 +199,20 @@ def test_a_finished_run(preset, corpus, tmp_path):
     assert len(fill_mask(model, tokenizer, "the [MASK] sings.")[0]) == 5
 
 
+@pytest.mark.parametrize("preset", OWN_FIELDS)
+def test_a_run_starts_from_a_finished_one(preset, corpus, tmp_path):
+    first = make_trainer(corpus, tmp_path / "run", **changes_for(preset))
+    first.train()
+    kept = weights(tmp_path / "run" / "model" / "generator")
+    second = make_trainer(corpus, tmp_path / "more", **changes_for(preset, start_from=str(tmp_path / "run")))
+    parts = second.model.head.finished(second.model)
+    for name, array in first.model.head.finished(first.model)[""].parameters.items():
+        np.testing.assert_allclose(parts[""].parameters[name], array, atol=1e-6)
+    parts["generator"].save(tmp_path / "generator")
+    for name, array in weights(tmp_path / "generator").items():
+        np.testing.assert_array_equal(array, kept[name])
+
+
 def test_the_best_checkpoint_is_that_of_the_generator():
     """The loss of the discriminator rises when the generator gets better: losses of two moments say nothing."""
     objectives = Objectives.parse("rtd")

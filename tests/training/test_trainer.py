@@ -12,8 +12,9 @@ import pytest
 from safetensors.numpy import load_file
 
 import glassbert
-from glassbert.errors import GlassBertError, TrainingError
-from glassbert.text import load_tokenizer
+from glassbert.errors import GlassBertError, TextError, TrainingError
+from glassbert.text import FastTokenizer, load_tokenizer
+from glassbert.text.corpus import write_corpus
 from glassbert.training import trainer as trainer_module
 from glassbert.training.checkpointing import write_snapshot
 from glassbert.training.display import NoDisplay
@@ -732,3 +733,58 @@ def test_one_damaged_run_does_not_hide_the_others(corpus, tmp_path, name, damage
     assert "good" in names
     with pytest.raises(GlassBertError):
         Trainer.resume(tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": "mlm+sop"}, "'sop' needs 2 token types: add --type-vocab-size 2"),
+        ({"objective": "nsp", "type_vocab_size": 1}, "'nsp' needs 2 token types"),
+        ({"objective": "plm"}, "'plm' needs a model of two streams: choose --family xlnet"),
+        ({"objective": "clm"}, "'clm' needs a causal model: add --causal, or choose --family gpt2"),
+        ({"objective": "mlm+span"}, "'span' learns from labelled examples, and a corpus has none.*glassbert finetune"),
+        ({"objective": "forecast"}, "'forecast' learns from labelled examples"),
+        ({"segments": 2}, "'self' takes no padding beside a memory.*2 segments; choose --family xlnet"),
+    ],
+)
+def test_a_model_without_the_parts_that_a_run_needs(corpus, tmp_path, changes, message):
+    with pytest.raises(TrainingError, match=message):
+        make_trainer(corpus, tmp_path / "run", **{"length": 64, "max_position_embeddings": 64, **changes})
+    assert not (tmp_path / "run" / "settings.json").exists()
+
+
+@pytest.mark.parametrize("also", [{}, {"general": "corpus", "general_share": 0.5}])
+def test_resuming_where_the_corpus_is_not(corpus, tmp_path, monkeypatch, also):
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "begun")
+    shutil.copytree(corpus, "corpus")
+    trainer = make_trainer("corpus", tmp_path / "run", **also)
+    with trainer.prepared():
+        trainer.one_step()
+        trainer.save()
+    monkeypatch.chdir(tmp_path / "other")
+    with pytest.raises(TrainingError, match=r"the corpus corpus, which is not there.*or resume from the folder"):
+        Trainer.resume(tmp_path / "run", display=NoDisplay())
+    monkeypatch.chdir(tmp_path / "begun")
+    assert Trainer.resume(tmp_path / "run", display=NoDisplay()).settings.steps == 12
+
+
+def test_commands_in_errors_can_be_pasted(corpus, tmp_path):
+    run = tmp_path / "my run"
+    make_trainer(corpus, run, steps=1).train()
+    for call, option in ((make_trainer, "glassbert resume"), (None, "--start-from")):
+        with pytest.raises(TrainingError, match=f"{option} '.*/my run'"):
+            call(corpus, run, steps=1).train() if call else Trainer.resume(run)
+
+
+def test_a_corpus_that_holds_nothing_out(tmp_path):
+    documents = ["the red house stands in the night."] * 30
+    write_corpus(tmp_path / "corpus", FastTokenizer.train(documents, 64, 1), documents, validation=0)
+    with pytest.raises(TextError, match="the validation split has no tokens; build the corpus with a larger --valid"):
+        make_trainer(tmp_path / "corpus", tmp_path / "run")
+
+
+def test_a_batch_larger_than_the_corpus_names_the_flags(corpus, tmp_path):
+    with pytest.raises(TextError, match=r"fewer than a batch.*smaller --batch or a smaller --length"):
+        make_trainer(corpus, tmp_path / "run", batch=100_000)

@@ -11,6 +11,7 @@ Finished runs are not trained again and an unfinished run is resumed, so an inte
 from __future__ import annotations
 
 import json
+import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -23,7 +24,7 @@ from glassbert.evaluation.scaling.outcome import Outcome, TrainedRun
 from glassbert.evaluation.scaling.plan import Point, StudyPlan, points_of, shapes_of
 from glassbert.evaluation.scaling.report import study_page
 from glassbert.files import write_json
-from glassbert.training.building import TrainingComponents
+from glassbert.training.building import TrainingComponents, load_finished
 from glassbert.training.data import TrainingData, open_data
 from glassbert.training.display import Display
 from glassbert.training.history import History, read_result
@@ -110,7 +111,7 @@ class Study:
         if other := before.differences(plan):
             raise TrainingError(
                 f"{self.folder} is another study, with other {' and '.join(other)}; choose a new folder with -o, "
-                f"or resume that study with `glassbert scale -o {self.folder}`"
+                f"or resume that study with `glassbert scale -o {shlex.quote(str(self.folder))}`"
             )
         return plan
 
@@ -190,7 +191,7 @@ class Study:
         cheapest = trained[0]
         settings = self.plan.settings_of(cheapest.point).replace(ema=None)  # the saved model is already the average
         components = TrainingComponents(settings, self.data)
-        components.model.load_checkpoint(self.folder / cheapest.run / "model")
+        load_finished(components.model, self.folder / cheapest.run / "model")
         losses = [components.evaluate([batch]).loss for batch in self.data.held_out(ERROR_ROWS)]
         rows = min(self.data.held_out_rows(), settings.final_evaluation_rows)
         batches = rows / self.data.validation_rows

@@ -119,3 +119,15 @@ class ReplacedTokenHead(Head):
         for kept in (discriminator, generator):
             kept.carried_fields = model.carried_fields
         return {"": discriminator, GENERATOR: generator}
+
+    def take(self, model: Any, parts: Mapping[str, Any]) -> None:
+        """Give `model` the weights of a discriminator and a generator, as `finished` returns them."""
+        discriminator, generator = parts[""].parameters, parts[GENERATOR].parameters
+        for name, array in generator.items():
+            inside = PREFIX + name
+            model.parameters[self.generator.aliases.get(inside, inside)] = array
+        for name, array in discriminator.items():
+            if name == WORDS and self.disentangled:
+                model.parameters[DIFFERENCE] = array - generator[WORDS]
+            else:
+                model.parameters[name] = array

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -100,7 +101,9 @@ def adapt(
         raise TrainingError("adapting needs a text of the domain; name files or a corpus folder with --corpus")
     folder = RunFolder(run) if run is not None else new_run_folder("runs", "adapted")
     if folder.settings_file.exists():
-        raise TrainingError(f"{folder.path} already contains a run; continue it with: glassbert resume {folder.path}")
+        raise TrainingError(
+            f"{folder.path} already contains a run; continue it with: glassbert resume {shlex.quote(str(folder.path))}"
+        )
     others, about_general = _general_texts(texts, general)
     if set(texts) & set(others):
         raise TrainingError(f"{texts[0]} is given as --corpus and as --general; general text must be another text")

@@ -51,6 +51,7 @@ class Objective(ABC):
     part: str = "mlm"  # the head, or the part of a head, that a model needs for it
     rows: str = "masked"  # the kind of rows that have its targets (`glassbert.training.data.ROWS`)
     fixed_targets: bool = True  # False: its targets change while a model learns, so its losses cannot be compared
+    beside: tuple[str, ...] = ()  # objectives that must be in the same sum
     taught: str = ""  # what it compares with a teacher, "scores" or "states"; then held-out losses leave it out
 
     def with_teacher(self, teacher: Any) -> Objective:
@@ -231,7 +232,10 @@ for _objective in (
     HeadObjective("mlm", "mlm", "labels"),
     HeadObjective("nsp", "pair", "pair_labels", "next_sentence"),  # whether the second sentence follows the first
     HeadObjective("sop", "pair", "pair_labels", "sentence_order"),  # whether the two are in order
-    *(HeadObjective(name, name, "labels") for name in ("sequence", "token", "span", "embedding", "forecast")),
+    *(
+        HeadObjective(name, name, "labels", "labelled")
+        for name in ("sequence", "token", "span", "embedding", "forecast")
+    ),
 ):
     OBJECTIVES.register(_objective.name)(_objective)
 SHORT_SUMS: dict[str, str] = {}  # names of whole sums
@@ -263,6 +267,12 @@ class Objectives:
         names = [objective.name for objective, _ in terms]
         if len(set(names)) < len(names):
             raise TrainingError(f"{text!r} names an objective twice; give it one weight")
+        for objective, _ in terms:
+            for other in set(objective.beside) - set(names):
+                raise TrainingError(
+                    f"the objective {objective.name!r} in {text!r} needs {other!r} beside it; write "
+                    + " or ".join(f"{name!r} ({whole})" for name, whole in SHORT_SUMS.items() if other in whole)
+                )
         return cls(terms)
 
     @classmethod

@@ -72,6 +72,7 @@ class GeneratorObjective(Objective):
 
     name = "generator"
     part = "rtd"
+    beside = ("rtd",)
 
     def prepare(self, head: Any, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:
         if given.get("labels") is None:
@@ -133,6 +134,7 @@ class ReplacedTokens(Objective):
 
     name = "rtd"
     part = "rtd"
+    beside = ("generator",)
     fixed_targets = False  # a better generator makes it harder
 
     def prepare(self, head: Head, given: Mapping[str, Any], shape: tuple[int, int]) -> dict[str, np.ndarray]:

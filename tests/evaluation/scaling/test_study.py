@@ -236,3 +236,8 @@ def test_the_picture_shows_points_prediction_and_verdict(study, no_training):
         assert said in svg
     plant(study, {"size-1.5": 6.02, "size-2-": 6.0})
     assert "predicted" not in figures.to_svg(law_figure(make_study(study).run()))
+
+
+def test_a_study_of_replaced_tokens(corpus, tmp_path):
+    plan = make_plan(corpus, settings={**SHARED, "corpus": str(corpus), "objective": "rtd"})
+    assert make_study(tmp_path / "study", plan).run().standard_error > 0
