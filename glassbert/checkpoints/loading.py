@@ -91,8 +91,8 @@ def load(
         model = _build(described, len(tensors), engine=engine, dtype=dtype, threads=threads, kernels=kernels, seed=seed)
     with _path_in_errors(checkpoint.config_path.parent):
         entries = file_format.entries(described.config, wanted, model.layout.shapes)
-        of_another_head = new_head and saved_head in HEADS
-        if new_classifier and wanted in HEADS and (HEADS[wanted].labelled or of_another_head):  # it is for other labels
+        labelled = any(head in HEADS and HEADS[head].labelled for head in (wanted, saved_head or ""))
+        if new_classifier and wanted in HEADS and labelled:  # the saved classifier is for other labels
             entries = {name: entry for name, entry in entries.items() if not name.startswith(CLASSIFIER)}
         matched = match(entries, model.layout.shapes, tensors)
         may_be_new = (*((CLASSIFIER,) if new_classifier else ()), *(POOLING if new_pooling else ()))
