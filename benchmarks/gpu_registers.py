@@ -73,11 +73,11 @@ class Recorder:
     ) -> Callable[..., Any]:
         import mlx.core as mx
 
-        def run(
-            inputs_given: Any = (), *, output_shapes: Any, output_dtypes: Any, template: Any = (), **launch: Any
-        ) -> Any:
+        names = inputs
+
+        def run(*, inputs: Any, output_shapes: Any, output_dtypes: Any, template: Any = (), **launch: Any) -> Any:
             declared = []
-            for one, array in zip(inputs, launch.get("inputs", inputs_given), strict=True):
+            for one, array in zip(names, inputs, strict=True):
                 declared += [f"const {_name(array.dtype)}* {one}", f"const Ten<int> {one}_shape"]
                 declared.append(f"const Ten<long> {one}_strides")
             declared += [f"{_name(dtype)}* {one}" for one, dtype in zip(outputs, output_dtypes, strict=True)]

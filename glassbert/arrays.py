@@ -177,10 +177,11 @@ class Gradients(Mapping[str, Array]):
             self._arrays[name] = self._arrays[name] + value if name in self._arrays else value
 
     def add_rows(self, name: str, index: Any, rows: Array) -> None:
-        """Add `rows` at `index` of a table. An index may occur more than once only on MLX."""
+        """Add `rows` at `index` of a table, or those of the whole table. An index may be repeated only on MLX."""
+        if not self.needs(name):
+            return
         if index is None:
             self.add(name, rows)
-        if index is None or not self.needs(name):
             return
         table = self._arrays.get(name)
         if table is None:

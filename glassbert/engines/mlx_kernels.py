@@ -1,11 +1,11 @@
 """MLX kernels: MLX's fused operations behind the names of our operations.
 
 The backward of a fused MLX operation (layer norm, attention, cross-entropy) is `mx.vjp` of that single operation; these
-kernels are marked `uses_vjp`. The plain operations use no automatic differentiation, and how operations are composed is
-hand-written on every engine.
+kernels are marked `uses_vjp`. On CUDA, layer norm and cross-entropy have kernels of our own. The plain operations use
+no automatic differentiation, and how operations are composed is hand-written on every engine.
 
 Two rules keep 16-bit arithmetic accurate: elementwise mathematics is done in float32 inside the compiled kernel, and
-sums over rows are products with ones, which the matrix units accumulate in float32.
+sums over rows are accumulated in float32: as products with ones by the matrix units, or by a kernel for CUDA.
 
 One rule keeps memory small: a compiled step computes equal expressions once and keeps the result. What a backward
 recomputes (`recompute`) must therefore not look equal to the forward's expression, or float32 copies live through the
